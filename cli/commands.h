@@ -1,0 +1,10 @@
+// The commands of the `lockstep` binary. Each takes its own arguments (argv[0] is the command's name), prints to
+// stdout, throws Error, and returns the process's exit code.
+#pragma once
+
+namespace lockstep {
+
+int launch_command(int argc, char** argv);
+int runs_command(int argc, char** argv);
+
+}  // namespace lockstep

@@ -1,0 +1,2 @@
+#include "cli/commands.h"
+int main(int argc, char** argv) { return lockstep::runs_command(argc, argv); }

@@ -1,0 +1,28 @@
+# lockstep_add_component(NAME [TORCH] SOURCES ... [DEPENDS ...]): the static library of one folder, lockstep::NAME.
+# TORCH components see LibTorch and share one precompiled header.
+
+add_library(lockstep_warnings INTERFACE)
+target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers -Wshadow=local -Werror)
+
+function(lockstep_use_torch target)
+  target_link_libraries(${target} PUBLIC lockstep::torch)
+  if(LOCKSTEP_PRECOMPILE)
+    target_precompile_headers(${target} REUSE_FROM lockstep_pch)
+  endif()
+endfunction()
+
+function(lockstep_add_component name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "SOURCES;DEPENDS")
+  add_library(lockstep_${name} STATIC ${arg_SOURCES})
+  add_library(lockstep::${name} ALIAS lockstep_${name})
+  set_target_properties(lockstep_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(lockstep_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
+    $<INSTALL_INTERFACE:include> $<INSTALL_INTERFACE:include/lockstep>)
+  target_compile_features(lockstep_${name} PUBLIC cxx_std_20)
+  target_link_libraries(lockstep_${name} PUBLIC ${arg_DEPENDS} PRIVATE $<BUILD_INTERFACE:lockstep_warnings>)
+  if(arg_TORCH)
+    lockstep_use_torch(lockstep_${name})
+  endif()
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_COMPONENTS lockstep_${name})
+endfunction()

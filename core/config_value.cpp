@@ -1,0 +1,67 @@
+#include "core/config_value.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+namespace lockstep {
+namespace {
+
+bool is_plain_scalar(const ConfigNode& node) {
+  return node.kind == ConfigNode::Kind::Scalar && !node.quoted;
+}
+
+// The whole text as a number; nullopt for anything else, overflow included.
+template <class T>
+std::optional<T> parse_number(const std::string& text) {
+  T value{};
+  const auto* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+  const auto* end = text.data() + text.size();
+  const auto result = std::from_chars(begin, end, value);
+  if (result.ec != std::errc{} || result.ptr != end) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::string describe(const ConfigNode& node) {
+  constexpr size_t kLongest = 60;
+  switch (node.kind) {
+    case ConfigNode::Kind::Null: return "nothing";
+    case ConfigNode::Kind::List: return fmt::format("a list of {}", node.items.size());
+    case ConfigNode::Kind::Map: return "a map";
+    case ConfigNode::Kind::Scalar: break;
+  }
+  const auto text = node.scalar.size() > kLongest ? node.scalar.substr(0, kLongest) + "..." : node.scalar;
+  return node.quoted ? fmt::format("\"{}\"", text) : fmt::format("'{}'", text);
+}
+
+Error bad_value(const ConfigNode& node, const std::string& path, const std::string& expected) {
+  return config_error(fmt::format("{}: {}: expected {}, got {}", node.origin, path, expected, describe(node)));
+}
+
+bool ConfigValue<bool>::read(const ConfigNode& node, const std::string& path) {
+  if (is_plain_scalar(node) && node.scalar == "true") return true;
+  if (is_plain_scalar(node) && node.scalar == "false") return false;
+  throw bad_value(node, path, "true or false");
+}
+
+int64_t ConfigValue<int64_t>::read(const ConfigNode& node, const std::string& path) {
+  if (is_plain_scalar(node))
+    if (const auto value = parse_number<int64_t>(node.scalar)) return *value;
+  throw bad_value(node, path, "a whole number");
+}
+
+double ConfigValue<double>::read(const ConfigNode& node, const std::string& path) {
+  if (is_plain_scalar(node))
+    if (const auto value = parse_number<double>(node.scalar); value && std::isfinite(*value)) return *value;
+  throw bad_value(node, path, "a number");
+}
+
+std::string ConfigValue<std::string>::read(const ConfigNode& node, const std::string& path) {
+  if (node.kind == ConfigNode::Kind::Scalar) return node.scalar;
+  throw bad_value(node, path, "text");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+#include "core/plugin.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include "core/durable_file.h"
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+// Written so that this program's own copy of the marker is not found where a plugin's stamp is looked for.
+constexpr std::string_view kMarkerBegin = "lockstep-plugin-stamp";
+constexpr char kOpen = '{', kClose = '}';
+constexpr size_t kMaxPluginBytes = size_t{1} << 30;
+constexpr size_t kMaxStampBytes = 200;
+
+std::string find_stamp(const std::filesystem::path& path) {
+  std::string content;
+  try {
+    content = read_file(path, kMaxPluginBytes);
+  } catch (const Error& error) {
+    throw config_error(fmt::format("plugin {}: {}", path.string(), error.what()));
+  }
+  if (!content.starts_with("\x7f" "ELF"))
+    throw config_error(fmt::format("plugin {}: not a shared object", path.string()));
+  const auto begin = content.find(std::string(kMarkerBegin) + kOpen);
+  if (begin != std::string::npos) {
+    const auto first = begin + kMarkerBegin.size() + 1;
+    const auto end = content.find(kClose, first);
+    if (end != std::string::npos && end - first <= kMaxStampBytes) return content.substr(first, end - first);
+  }
+  throw config_error(
+      fmt::format("plugin {}: carries no Lockstep stamp; build it with lockstep_add_plugin()", path.string()));
+}
+
+}  // namespace
+
+std::string plugin_stamp(const std::string& torch_version) {
+  return fmt::format("interface={} torch={} cxx11_abi={}", kPluginInterface,
+                     torch_version.empty() ? "none" : torch_version, _GLIBCXX_USE_CXX11_ABI);
+}
+
+void load_plugin(const std::filesystem::path& path, const std::string& torch_version) {
+  const auto stamp = find_stamp(path);
+  const auto expected = plugin_stamp(torch_version);
+  if (stamp != expected)
+    throw config_error(fmt::format("plugin {}: built for [{}], this program needs [{}]; rebuild the plugin",
+                                   path.string(), stamp, expected));
+  // Without a slash the dynamic linker would search its own path instead of the file that was checked.
+  const auto absolute = std::filesystem::absolute(path);
+  if (!::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL))
+    throw config_error(fmt::format("plugin {}: {}", path.string(), ::dlerror()));
+}
+
+}  // namespace lockstep

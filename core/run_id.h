@@ -1,0 +1,14 @@
+// The name a run is kept under: its directory, and what `--resume` and `lockstep runs` take.
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+// "mnist-20261121-060309-4f2a": name, UTC time, random. Characters outside [A-Za-z0-9_.-] become '-'.
+std::string new_run_id(const std::string& name);
+
+// True for a non-empty id of [A-Za-z0-9_.-] that does not begin with '.': safe as the name of a directory.
+bool is_run_id(const std::string& text);
+
+}  // namespace lockstep

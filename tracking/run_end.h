@@ -1,0 +1,34 @@
+// How a run ended, as a fact beside its logs: written by the last process that knows (the trainer itself, or the
+// launcher when a rank died), read by `lockstep runs`.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+enum class RunState { Running, Finished, Failed, Killed, Preempted, Lost };
+
+// "running", "finished", ...
+const char* state_name(RunState state);
+std::optional<RunState> parse_state(const std::string& name);
+
+struct RunEnd {
+  RunState state = RunState::Finished;
+  int exit_code = 0;
+  std::optional<int> signal;  // what killed the run (Killed), or the rank that brought it down (Failed)
+  std::optional<int> rank;    // which rank failed first
+  std::string reason;         // one line, empty when finished
+};
+
+// Writes <run_dir>/end.json durably, replacing an earlier one. Throws Environment.
+void write_run_end(const std::filesystem::path& run_dir, const RunEnd& end);
+
+// nullopt when there is none or it is not readable as one.
+std::optional<RunEnd> read_run_end(const std::filesystem::path& run_dir);
+
+// Removes it: the run goes on (a resume). Throws Environment.
+void clear_run_end(const std::filesystem::path& run_dir);
+
+}  // namespace lockstep

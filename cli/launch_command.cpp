@@ -1,5 +1,192 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
 #include "cli/commands.h"
+#include "cli/launch_arguments.h"
+#include "cli/trainer_program.h"
+#include "core/config_value.h"
+#include "core/nearest_name.h"
+#include "core/run_id.h"
+#include "launch/launcher.h"
+#include "tracking/run_end.h"
 
 namespace lockstep {
-int launch_command(int, char**) { return 70; }
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where the run of this launch will be. Only the trainer makes it a run, by writing run.json.
+struct RunPlace {
+  fs::path runs_dir;
+  std::string run_id;
+  fs::path dir() const { return runs_dir / run_id; }
+};
+
+bool is_run_file(const std::string& path) {
+  return path.ends_with(".yaml") || path.ends_with(".yml");
+}
+
+std::string text_of(const ConfigNode& root, const char* key, const std::string& otherwise) {
+  const auto* run = root.find("run");
+  const auto* node = run && run->kind == ConfigNode::Kind::Map ? run->find(key) : nullptr;
+  return node && node->kind == ConfigNode::Kind::Scalar && !node->scalar.empty() ? node->scalar
+                                                                                 : otherwise;
+}
+
+// Reads no more of the run file than where the run goes: the trainer judges the rest.
+RunPlace find_place(const LaunchArguments& arguments) {
+  const bool has_run_file =
+      !arguments.rest.empty() && (!arguments.program || is_run_file(arguments.rest.front()));
+  if (!has_run_file && !arguments.program)
+    throw config_error("a run file is missing: lockstep launch [OPTION...] CONFIG [a.b=value ...]");
+  auto name = fs::path(has_run_file ? arguments.rest.front() : *arguments.program).stem().string();
+  RunPlace place{.runs_dir = "runs"};
+  if (has_run_file) {
+    auto root = read_config_file(arguments.rest.front());
+    for (size_t i = 1; i < arguments.rest.size(); ++i)
+      if (!arguments.program || arguments.rest[i].find('=') != std::string::npos)
+        apply_override(root, arguments.rest[i]);
+    place.runs_dir = text_of(root, "dir", "runs");
+    name = text_of(root, "name", name);
+  }
+  if (arguments.resume)
+    place.run_id = *arguments.resume;
+  else
+    place.run_id = arguments.run_id ? *arguments.run_id : new_run_id(name);
+  return place;
+}
+
+void verify_resumed(const RunPlace& place) {
+  std::error_code error;
+  if (fs::is_directory(place.dir(), error)) return;
+  std::vector<std::string> ids;
+  for (const auto& entry : fs::directory_iterator(place.runs_dir, error))
+    if (fs::exists(entry.path() / "run.json", error)) ids.push_back(entry.path().filename());
+  const auto nearest = nearest_name(place.run_id, ids);
+  throw config_error(fmt::format("--resume {}: there is no such run in {}{}", place.run_id,
+                                 place.runs_dir.string(),
+                                 nearest ? fmt::format("; did you mean '{}'?", *nearest) : ""));
+}
+
+// Nodes may share a file system, so each has logs of its own. Without a given id only node 0 knows
+// the run's; the others keep their logs beside it, under a name that says so.
+fs::path default_log_dir(const LaunchArguments& arguments, const RunPlace& place) {
+  if (arguments.num_nodes == 1) return place.dir() / "logs";
+  const auto node = fmt::format("node_{}", arguments.node_rank);
+  if (arguments.node_rank == 0 || arguments.run_id || arguments.resume)
+    return place.dir() / "logs" / node;
+  return place.runs_dir / fmt::format("{}-node{}", place.run_id, arguments.node_rank) / "logs";
+}
+
+LaunchOptions make_options(const LaunchArguments& arguments, const RunPlace& place) {
+  LaunchOptions options;
+  options.program = arguments.program ? *arguments.program : trainer_program();
+  options.arguments = arguments.rest;
+  if (arguments.resume)
+    options.arguments.insert(options.arguments.end(), {"--resume", *arguments.resume});
+  options.num_workers = arguments.num_workers;
+  options.num_nodes = arguments.num_nodes;
+  options.node_rank = arguments.node_rank;
+  options.master_addr = arguments.master_addr;
+  options.master_port = arguments.master_port;
+  options.tee = TeeSpec::parse(arguments.tee, arguments.num_workers);
+  options.grace = arguments.grace;
+  options.log_dir =
+      arguments.log_dir ? fs::path(*arguments.log_dir) : default_log_dir(arguments, place);
+  if (arguments.node_rank == 0 || arguments.run_id || arguments.resume)
+    options.run_id = place.run_id;
+  return options;
+}
+
+// Takes back the directories that this launch made, when it turns out that they hold nothing of
+// worth.
+class NewDirectories {
+ public:
+  // Notes which of `path` and its parents do not exist yet.
+  explicit NewDirectories(fs::path path) {
+    std::error_code error;
+    for (; !path.empty() && !fs::exists(path, error); path = path.parent_path())
+      missing_.push_back(path);
+  }
+  ~NewDirectories() {
+    std::error_code error;
+    if (!keep_ && !missing_.empty()) fs::remove_all(missing_.front(), error);
+    if (!keep_)
+      for (const auto& path : missing_) fs::remove(path, error);  // only where it is empty
+  }
+  NewDirectories(const NewDirectories&) = delete;
+  NewDirectories& operator=(const NewDirectories&) = delete;
+  void keep() { keep_ = true; }
+
+ private:
+  std::vector<fs::path> missing_;  // the deepest first
+  bool keep_ = false;
+};
+
+// What the run's own record says of its end, corrected by what only the launcher knows.
+void record_end(const LaunchReport& report, const fs::path& run_dir) {
+  RunEnd end{
+      .state = RunState::Failed, .exit_code = report.exit_code(), .reason = report.summary()};
+  if (const auto* cause = report.cause()) {
+    // The launcher of the node that knows the cause has written it.
+    if (cause->error && cause->error->peer && read_run_end(run_dir)) return;
+    end.rank = cause->rank;
+    end.signal = cause->exit.signal;
+    if (const auto detail = cause->detail(); cause->error && !detail.empty())
+      end.reason = detail.front();
+  } else {
+    // Workers that took the signal themselves have written how far they got.
+    const bool all_clean = std::none_of(report.workers.begin(), report.workers.end(),
+                                        [](const auto& worker) { return worker.failed(); });
+    if (all_clean && read_run_end(run_dir)) return;
+    end.state = RunState::Killed;
+    end.signal = report.interrupted_by;
+  }
+  write_run_end(run_dir, end);
+}
+
+// An input error that the console has shown in full is worth no directory, and neither is a start
+// that came to no run.
+bool is_worthless(const LaunchReport& report, const LaunchArguments& arguments,
+                  const LaunchOptions& options) {
+  if (!report.cause() || !options.tee.shows_everything(options.num_workers)) return false;
+  // Other nodes cannot tell whether there is a run, and a program of one's own need not make any.
+  const bool knows_run = !options.run_id.empty() && !arguments.program;
+  return knows_run || report.exit_code() == static_cast<int>(ErrorKind::Config);
+}
+
+void print_report(const LaunchReport& report, bool logs_are_kept) {
+  auto text = report.text();
+  if (!text.empty()) text.insert(0, "lockstep: ");
+  if (const auto* cause = report.cause(); cause && logs_are_kept)
+    text += fmt::format("logs: {}\n", cause->log.string());
+  std::fputs(text.c_str(), stderr);
+}
+
+}  // namespace
+
+int launch_command(int argc, char** argv) {
+  const auto arguments = parse_launch_arguments(argc, argv);
+  if (arguments.wants_help) {
+    fmt::print("{}", arguments.help);
+    return 0;
+  }
+  const auto place = find_place(arguments);
+  if (arguments.resume) verify_resumed(place);
+  const auto options = make_options(arguments, place);
+  NewDirectories created(options.log_dir);
+  const auto report = run_workers(options);
+
+  std::error_code error;
+  const bool is_run = fs::exists(place.dir() / "run.json", error);
+  const bool worthless = !is_run && is_worthless(report, arguments, options);
+  if (!worthless) created.keep();
+  print_report(report, !worthless);
+  if (is_run && !report.succeeded()) record_end(report, place.dir());
+  return report.exit_code();
+}
+
 }  // namespace lockstep

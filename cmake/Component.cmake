@@ -26,3 +26,11 @@ function(lockstep_add_component name)
   endif()
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_COMPONENTS lockstep_${name})
 endfunction()
+
+# Links all of Lockstep, unused objects included: parts register themselves, and plugins use symbols that a program does not.
+function(lockstep_link_whole target)
+  target_link_libraries(${target} PRIVATE lockstep::trainer)
+  foreach(component core launch tracking data models distributed trainer)
+    set_property(TARGET ${target} PROPERTY LINK_LIBRARY_OVERRIDE_lockstep_${component} WHOLE_ARCHIVE)
+  endforeach()
+endfunction()

@@ -73,7 +73,7 @@ void sync_directory(const std::filesystem::path& directory) {
     throw errno_error(fmt::format("cannot sync directory {}", directory.string()));
 }
 
-void create_directories(const std::filesystem::path& directory) {
+void make_directories(const std::filesystem::path& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error)

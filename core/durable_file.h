@@ -18,6 +18,6 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes = 64u 
 void sync_directory(const std::filesystem::path& directory);
 
 // Creates `directory` and its parents. Throws Environment, naming the first one that could not be made.
-void create_directories(const std::filesystem::path& directory);
+void make_directories(const std::filesystem::path& directory);
 
 }  // namespace lockstep

@@ -1,10 +1,12 @@
-// How a run ended, as a fact beside its logs: written by the last process that knows (the trainer itself, or the
-// launcher when a rank died), read by `lockstep runs`.
+// How a run ended, as a fact beside its logs: written by the last process that knows (the trainer
+// itself, or the launcher when a rank died), read by `lockstep runs`.
 #pragma once
 
 #include <filesystem>
 #include <optional>
 #include <string>
+
+#include "core/config_value.h"
 
 namespace lockstep {
 
@@ -17,10 +19,15 @@ std::optional<RunState> parse_state(const std::string& name);
 struct RunEnd {
   RunState state = RunState::Finished;
   int exit_code = 0;
-  std::optional<int> signal;  // what killed the run (Killed), or the rank that brought it down (Failed)
-  std::optional<int> rank;    // which rank failed first
-  std::string reason;         // one line, empty when finished
+  std::optional<int>
+      signal;  // what killed the run (Killed), or the rank that brought it down (Failed)
+  std::optional<int> rank;  // which rank failed first
+  std::string reason;       // one line, empty when finished
 };
+
+Json to_json(const RunEnd& end);
+// nullopt when `json` names no known state.
+std::optional<RunEnd> run_end_from_json(const Json& json);
 
 // Writes <run_dir>/end.json durably, replacing an earlier one. Throws Environment.
 void write_run_end(const std::filesystem::path& run_dir, const RunEnd& end);

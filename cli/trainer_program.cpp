@@ -1,0 +1,42 @@
+#include "cli/trainer_program.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+[[noreturn]] void become_trainer(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), trainer_program());
+  std::vector<char*> argv;
+  for (auto& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  ::execv(argv[0], argv.data());
+  throw config_error(fmt::format("cannot start '{}': {}", arguments[0], std::strerror(errno)));
+}
+
+}  // namespace
+
+std::string trainer_program() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error)
+    throw environment_error(fmt::format("cannot read /proc/self/exe: {}", error.message()));
+  return (self.parent_path() / "lockstep-trainer").string();
+}
+
+int train_command(int argc, char** argv) { become_trainer({argv + 1, argv + argc}); }
+
+int schema_command(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  arguments.insert(arguments.begin(), "--schema");
+  become_trainer(std::move(arguments));
+}
+
+}  // namespace lockstep

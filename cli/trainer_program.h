@@ -1,0 +1,19 @@
+// The trainer: the program beside this one that links LibTorch.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+// "<directory of this binary>/lockstep-trainer". Throws Environment.
+std::string trainer_program();
+
+// `lockstep train ARGS`: becomes `lockstep-trainer ARGS`. Throws Config when that cannot be
+// executed.
+int train_command(int argc, char** argv);
+
+// `lockstep schema ARGS`: becomes `lockstep-trainer --schema ARGS`.
+int schema_command(int argc, char** argv);
+
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+// How much each rank loads: the batch size and the workers that a run file gives for all, split
+// over the ranks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/config_fields.h"
+
+namespace lockstep {
+
+// The part of a run file's `data:` section that is about batches. A section with further keys
+// visits these in its own fields() by calling fields(v, its_loader_member).
+struct LoaderConfig {
+  // Exactly one of the two may be given; with neither, batch_size is 128.
+  std::optional<int64_t> batch_size;           // samples per step over all ranks
+  std::optional<int64_t> per_rank_batch_size;  // samples per step and rank
+  int64_t workers = 2;  // loader threads per node; 0 loads in the training thread
+  bool shuffle = true;
+  bool drop_last = false;
+};
+
+template <class V>
+void fields(V& v, LoaderConfig& c) {
+  v("batch_size", c.batch_size,
+    "samples per step over all ranks, which must divide it (128 when neither this nor "
+    "per_rank_batch_size is given)",
+    at_least(1), at_most(1 << 30));
+  v("per_rank_batch_size", c.per_rank_batch_size,
+    "samples per step and rank, instead of batch_size", at_least(1), at_most(1 << 30));
+  v("workers", c.workers,
+    "loader threads per node, split over its ranks; 0 loads in the training thread", at_least(0),
+    at_most(4096));
+  v("shuffle", c.shuffle, "a new order of the training samples every epoch");
+  v("drop_last", c.drop_last,
+    "true: leave out the samples that do not fill a step on every rank; false: repeat a few so "
+    "that ranks are even");
+}
+
+// Who shares the work. Plain numbers; the same on every rank but for nodes of different size.
+struct RankCounts {
+  int64_t world = 1;  // all ranks
+  int64_t local = 1;  // ranks on this node
+};
+
+struct BatchPlan {
+  int64_t per_rank_batch_size = 0;
+  int64_t global_batch_size = 0;  // per_rank_batch_size * world
+  int64_t workers_per_rank = 0;   // rounded up, so that every rank has one when the node has any
+  int64_t batches_per_epoch = 0;  // of each rank; the last one may be smaller unless drop_last
+};
+
+// `num_samples`: of the training set. Call it before any process group or device exists: it needs
+// none. Throws Config: both sizes given, a batch that the ranks do not divide (naming the nearest
+// that they do), fewer samples than ranks, or a drop_last that leaves no batch at all.
+BatchPlan plan_batches(const LoaderConfig& config, int64_t num_samples, RankCounts ranks);
+
+}  // namespace lockstep

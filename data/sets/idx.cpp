@@ -1,0 +1,143 @@
+// Dataset "idx": images and class labels in two IDX files, as MNIST is distributed. Kept as bytes
+// in memory. Gives: "image" float32 [B, 1, H, W], pixel / 255, then (x - mean) / std if those are
+// set; "label" int64 [B].
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "core/error.h"
+#include "data/dataset.h"
+#include "data/idx_file.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct IdxConfig {
+  std::string path;
+  std::string split = "train";
+  std::optional<std::string> images, labels;
+  std::optional<double> mean, std;
+  std::optional<int64_t> limit;
+};
+
+template <class V>
+void fields(V& v, IdxConfig& c) {
+  v("path", c.path, "directory of the IDX files, plain or .gz", required());
+  v("split", c.split, "which of MNIST's pairs of files: train-* or t10k-*",
+    one_of({"train", "test"}));
+  v("images", c.images, "file of the images in path, instead of the split's");
+  v("labels", c.labels, "file of the labels in path, instead of the split's");
+  v("mean", c.mean, "subtracted from the pixels, which are 0 to 1; together with std");
+  v("std", c.std, "what the pixels are divided by after that", above(0));
+  v("limit", c.limit, "use only the first samples, this many", at_least(1));
+}
+
+fs::path find_file(const IdxConfig& config, const std::optional<std::string>& given,
+                   const std::string& usual) {
+  const fs::path directory = config.path;
+  std::vector<fs::path> candidates;
+  if (given) {
+    candidates = {directory / *given};
+  } else {
+    const auto prefix = config.split == "train" ? "train-" : "t10k-";
+    candidates = {directory / (prefix + usual), directory / (prefix + usual + ".gz")};
+  }
+  std::string looked_for;
+  for (const auto& candidate : candidates) {
+    std::error_code ignored;
+    if (fs::exists(candidate, ignored)) return candidate;
+    looked_for += (looked_for.empty() ? "" : " or ") + candidate.string();
+  }
+  throw config_error(fmt::format(
+      "dataset idx: no file {} (for MNIST: 'make setup' fetches it into .data/mnist)", looked_for));
+}
+
+IdxArray read_array(const fs::path& file, size_t num_dims, const char* role) {
+  auto array = read_idx_file(file);
+  if (array.dims.size() == num_dims) return array;
+  const bool swapped = array.dims.size() == 4 - num_dims;
+  throw config_error(fmt::format(
+      "dataset idx: {} holds {}, but {} have {}{}", file.string(), dims_text(array.dims), role,
+      num_dims == 3 ? "3 dimensions (count x height x width)" : "1 dimension (count)",
+      swapped ? "; were the files of images and labels swapped?" : ""));
+}
+
+// What each of the 256 byte values becomes, computed by the same operations as in Python, hence
+// with the same bits.
+std::array<float, 256> pixel_values(const IdxConfig& config) {
+  if (config.mean.has_value() != config.std.has_value())
+    throw config_error(fmt::format("dataset idx: mean and std belong together: {} is missing",
+                                   config.mean ? "std" : "mean"));
+  auto values = at::arange(256, at::kByte).to(at::kFloat).div(255);
+  if (config.mean) values = values.sub(*config.mean).div(*config.std);
+  std::array<float, 256> table{};
+  std::memcpy(table.data(), values.contiguous().const_data_ptr<float>(), sizeof(table));
+  return table;
+}
+
+class IdxDataset final : public Dataset {
+ public:
+  using Config = IdxConfig;
+
+  explicit IdxDataset(const Config& config) : table_(pixel_values(config)) {
+    const auto images_file = find_file(config, config.images, "images-idx3-ubyte");
+    const auto labels_file = find_file(config, config.labels, "labels-idx1-ubyte");
+    auto labels = read_array(labels_file, 1, "labels");
+    auto images = read_array(images_file, 3, "images");
+    if (images.dims[0] != labels.dims[0])
+      throw config_error(fmt::format("dataset idx: {} has {} images, but {} has {} labels",
+                                     images_file.string(), images.dims[0], labels_file.string(),
+                                     labels.dims[0]));
+    height_ = images.dims[1];
+    width_ = images.dims[2];
+    pixels_ = std::move(images.values);
+    labels_ = std::move(labels.values);
+    if (config.limit) keep_first(*config.limit);
+  }
+
+  int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
+
+  Batch get_batch(std::span<const int64_t> indices) const override {
+    const auto count = static_cast<int64_t>(indices.size());
+    const auto image = at::empty({count, 1, height_, width_}, at::kFloat);
+    const auto label = at::empty({count}, at::kLong);
+    const auto index = at::empty({count}, at::kLong);
+    const auto num_pixels = static_cast<size_t>(height_ * width_);
+    auto* pixel = image.mutable_data_ptr<float>();
+    for (size_t i = 0; i < indices.size(); ++i) {
+      check(indices[i] >= 0 && indices[i] < size(), "sample index outside the dataset");
+      const auto sample = static_cast<size_t>(indices[i]);
+      const auto* source = pixels_.data() + sample * num_pixels;
+      for (size_t p = 0; p < num_pixels; ++p) *pixel++ = table_[source[p]];
+      label.mutable_data_ptr<int64_t>()[i] = labels_[sample];
+      index.mutable_data_ptr<int64_t>()[i] = indices[i];
+    }
+    return {.fields = {{"image", image}, {"label", label}}, .indices = index};
+  }
+
+ private:
+  void keep_first(int64_t limit) {
+    if (limit > size())
+      throw config_error(fmt::format("dataset idx: limit {} is more than the {} samples there are",
+                                     limit, size()));
+    labels_.resize(static_cast<size_t>(limit));
+    labels_.shrink_to_fit();
+    pixels_.resize(static_cast<size_t>(limit * height_ * width_));
+    pixels_.shrink_to_fit();
+  }
+
+  std::array<float, 256> table_;
+  int64_t height_ = 0, width_ = 0;
+  std::vector<uint8_t> pixels_, labels_;
+};
+
+REGISTER_DATASET("idx", IdxDataset, "images and labels in IDX files, such as MNIST");
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+#include "distributed/cuda.h"
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "core/error.h"
+#include "distributed/backends.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kLibrary = "liblockstep_cuda.so";
+
+using MakeNccl = c10d::Backend* (*)(const c10::intrusive_ptr<c10d::Store>*, int, int, int64_t);
+
+void* open_cuda_library() {
+  // The dynamic linker searches the program's run path: beside the build's or the installation's libraries.
+  static void* const handle = ::dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);
+  if (!handle)
+    throw config_error(fmt::format("device 'cuda' cannot be used: {} (build with the CUDA wheel of LibTorch: "
+                                   "cmake/requirements-gpu.txt); or set distributed.device=cpu",
+                                   ::dlerror()));
+  return handle;
+}
+
+}  // namespace
+
+bool machine_has_gpu() {
+  std::error_code ignored;
+  return std::filesystem::exists("/dev/nvidiactl", ignored) && std::filesystem::exists("/dev/nvidia0", ignored);
+}
+
+void load_cuda() {
+  open_cuda_library();
+  if (!at::hasCUDA() || at::detail::getCUDAHooks().deviceCount() == 0)
+    throw config_error("device 'cuda' cannot be used: no GPU was found; set distributed.device=cpu");
+}
+
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                                    int world_size, std::chrono::milliseconds timeout) {
+  const auto make = reinterpret_cast<MakeNccl>(::dlsym(open_cuda_library(), "lockstep_make_nccl_backend"));
+  check(make != nullptr, "liblockstep_cuda.so lacks lockstep_make_nccl_backend");
+  return c10::intrusive_ptr<c10d::Backend>::reclaim(make(&store, rank, world_size, timeout.count()));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,160 @@
+#include "distributed/data_parallel.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/logger.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/error.h"
+#include "distributed/fence.h"
+#include "distributed/objects.h"
+#include "distributed/process_groups.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kBroadcastBucketBytes = size_t{250} << 20;
+
+std::vector<at::Tensor> trainable(const torch::nn::Module& module) {
+  std::vector<at::Tensor> parameters;
+  for (const auto& parameter : module.parameters())
+    if (parameter.requires_grad()) parameters.push_back(parameter);
+  return parameters;
+}
+
+// What must agree between ranks, in a form that a message can quote.
+nlohmann::json describe_parameters(const torch::nn::Module& module) {
+  auto list = nlohmann::json::array();
+  for (const auto& item : module.named_parameters())
+    list.push_back(fmt::format("{} {} {}", item.key(), c10::toString(item.value().scalar_type()),
+                               nlohmann::json(item.value().sizes().vec()).dump()));
+  return list;
+}
+
+void verify_same_model(World& world, const torch::nn::Module& module) {
+  const auto mine = describe_parameters(module);
+  const auto all = all_gather_object(world, mine, "parameter shapes");
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    const auto common = std::min(all[rank].size(), all[0].size());
+    size_t i = 0;
+    while (i < common && all[rank][i] == all[0][i]) ++i;
+    const auto text = [&](size_t r) { return i < all[r].size() ? all[r][i].get<std::string>() : "nothing"; };
+    throw config_error(fmt::format("the model differs between ranks: parameter {} is [{}] on rank 0 and [{}] on rank {}", i,
+                                   text(0), text(rank), rank));
+  }
+}
+
+}  // namespace
+
+// Members are destroyed bottom up: the logger holds the reducer.
+struct DataParallel::Synchroniser {
+  std::shared_ptr<c10d::Reducer> reducer;
+  std::shared_ptr<c10d::Logger> logger;
+  bool last_was_synchronized = true;
+};
+
+namespace {
+
+std::shared_ptr<c10d::Reducer> make_reducer(World& world, const torch::nn::Module& module,
+                                            const std::vector<at::Tensor>& parameters,
+                                            const DataParallelConfig& config) {
+  const auto mib = [](double value) { return static_cast<int64_t>(value * (1 << 20)); };
+  const auto cap = config.bucket_cap_mb ? mib(*config.bucket_cap_mb) : int64_t{c10d::kDefaultBucketBytesCap};
+  const auto first_cap = config.bucket_cap_mb ? cap : int64_t{c10d::kDefaultFirstBucketBytes};
+  // As in Python: one bucket until the order of gradients is known, then buckets are rebuilt in that order; with
+  // unused parameters that order is never known, so the buckets are final from the beginning.
+  std::vector<size_t> limits = {std::numeric_limits<int64_t>::max()};
+  if (config.find_unused_parameters && !config.static_graph) {
+    limits = {static_cast<size_t>(cap)};
+    if (!config.bucket_cap_mb) limits.insert(limits.begin(), static_cast<size_t>(first_cap));
+  }
+  const std::vector<bool> dense(parameters.size(), false);
+  auto [buckets, bucket_limits] = c10d::compute_bucket_assignment_by_size(parameters, limits, dense);
+  std::reverse(buckets.begin(), buckets.end());
+  std::unordered_map<size_t, std::string> names;
+  for (const auto& item : module.named_parameters())
+    if (item.value().requires_grad()) names.emplace(names.size(), item.key());
+  return std::make_shared<c10d::Reducer>(parameters, std::move(buckets), world.groups().device, dense, cap,
+                                         config.find_unused_parameters, config.gradient_as_bucket_view,
+                                         std::move(names), first_cap, /*skip_all_reduce_unused_params=*/false,
+                                         /*use_python_reducer=*/false, std::vector<int64_t>{});
+}
+
+}  // namespace
+
+DataParallel::DataParallel(World& world, torch::nn::Module& module, const DataParallelConfig& config)
+    : world_(world), module_(module), config_(config), parameters_(trainable(module)) {
+  if (parameters_.empty()) throw config_error("the model has no parameters to train");
+  if (!world.is_distributed()) return;
+  verify_same_model(world, module);
+  fenced(world, "initial broadcast", [&] {
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> states;
+    for (const auto& tensor : module.parameters()) states.push_back(tensor.detach());
+    for (const auto& tensor : module.buffers()) states.push_back(tensor.detach());
+    c10d::broadcast_coalesced(world.groups().device, states, kBroadcastBucketBytes, 0);
+    synchroniser_ = std::make_unique<Synchroniser>();
+    synchroniser_->reducer = make_reducer(world, module, parameters_, config);
+    synchroniser_->logger = std::make_shared<c10d::Logger>(synchroniser_->reducer);
+    synchroniser_->reducer->set_logger(synchroniser_->logger);
+    if (config.static_graph) synchroniser_->reducer->set_static_graph();
+  });
+}
+
+DataParallel::~DataParallel() = default;
+
+void DataParallel::before_forward(bool synchronize) {
+  if (!synchroniser_) return;
+  auto& reducer = *synchroniser_->reducer;
+  fenced(world_, "before forward", [&] {
+    if (synchronize) {
+      reducer.prepare_for_forward();
+      if (reducer.should_rebuild_buckets()) reducer.rebuild_buckets();
+    }
+  });
+  // As in Python: buffers go out before a forward whose predecessor was synchronized.
+  if (synchroniser_->last_was_synchronized) broadcast_buffers();
+  synchroniser_->last_was_synchronized = synchronize;
+}
+
+void DataParallel::broadcast_buffers() {
+  if (!synchroniser_ || !config_.broadcast_buffers) return;
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> buffers;
+  for (const auto& buffer : module_.buffers()) buffers.push_back(buffer.detach());
+  if (buffers.empty()) return;
+  fenced(world_, "buffer broadcast",
+         [&] { c10d::broadcast_coalesced(world_.groups().device, buffers, kBroadcastBucketBytes, 0); });
+}
+
+void DataParallel::backward(const at::Tensor& loss, bool synchronize) {
+  if (!synchroniser_) return loss.backward();
+  fenced(world_, "gradient all_reduce", [&] {
+    if (synchronize) {
+      std::vector<at::Tensor> outputs;
+      if (config_.find_unused_parameters) outputs.push_back(loss);
+      synchroniser_->reducer->prepare_for_backward(outputs);
+    }
+    loss.backward();
+  });
+}
+
+void DataParallel::zero_gradients() {
+  const bool in_buckets = synchroniser_ && config_.gradient_as_bucket_view;
+  if (!in_buckets) {
+    for (auto& parameter : parameters_) parameter.mutable_grad().reset();
+    return;
+  }
+  std::vector<at::Tensor> gradients;  // assigning or detaching them would take them out of the buckets
+  for (auto& parameter : parameters_)
+    if (parameter.mutable_grad().defined()) gradients.push_back(parameter.mutable_grad());
+  if (!gradients.empty()) at::_foreach_zero_(gradients);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,149 @@
+#include "distributed/world.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/file_descriptor.h"
+#include "distributed/backends.h"
+#include "distributed/collectives.h"
+#include "distributed/cuda.h"
+#include "distributed/fence.h"
+#include "distributed/process_groups.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::milliseconds kLongestRendezvous = std::chrono::minutes(5);  // torchrun's TCPStore default
+
+void check_ranks(const WorldOptions& options) {
+  if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
+    throw config_error(fmt::format("rank {} does not exist in a world of {}", options.rank, options.world_size));
+  if (options.local_rank < 0 || options.local_rank >= options.local_world_size)
+    throw config_error(
+        fmt::format("local rank {} does not exist among {} on its node", options.local_rank, options.local_world_size));
+}
+
+at::Device choose_device(const WorldOptions& options) {
+  const bool wants_gpu = options.device == "cuda" || (options.device == "auto" && machine_has_gpu());
+  if (!wants_gpu) return at::kCPU;
+  load_cuda();
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(options.local_rank)};
+}
+
+std::string choose_backend(const WorldOptions& options, const at::Device& device) {
+  const std::string fitting = device.is_cuda() ? "nccl" : "gloo";
+  const auto backend = options.backend == "auto" ? fitting : options.backend;
+  if (backend != fitting)
+    throw config_error(fmt::format("distributed.backend '{}' does not work on device '{}'; use '{}' or 'auto'", backend,
+                                   device.is_cuda() ? "cuda" : "cpu", fitting));
+  return backend;
+}
+
+c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const TcpRendezvous& tcp) {
+  c10d::TCPStoreOptions store;
+  store.port = tcp.port;
+  store.isServer = tcp.serve && options.rank == 0;
+  store.numWorkers = static_cast<size_t>(options.world_size);
+  store.waitWorkers = false;  // making the groups waits for every rank anyway
+  store.timeout = std::min(options.timeout, kLongestRendezvous);
+  if (store.isServer && tcp.listen_fd) store.masterListenFd = *tcp.listen_fd;
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(tcp.host, store);
+  } catch (const std::exception& error) {
+    if (store.isServer)
+      throw environment_error(fmt::format("rank 0 cannot serve the rendezvous on port {}: is it in use? ({})", tcp.port,
+                                          std::string(error.what()).substr(0, 200)));
+    throw PeerError(fmt::format("rank {} cannot reach the rendezvous at {}:{} within {} s", options.rank, tcp.host,
+                                tcp.port, store.timeout.count() / 1000));
+  }
+}
+
+c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const FileRendezvous& file) {
+  return c10::make_intrusive<c10d::FileStore>(file.path.string(), options.world_size);
+}
+
+// The numeric address of the interface that reaches `host`: a UDP connect asks the routing table and sends nothing.
+std::string local_address_towards(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), "9", &hints, &found) != 0 || !found)
+    throw environment_error(fmt::format("cannot resolve the rendezvous host '{}'", host));
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
+  FileDescriptor socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (!socket.is_open() || ::connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0 ||
+      ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    throw errno_error(fmt::format("no route to the rendezvous host '{}'", host));
+  char text[NI_MAXHOST];
+  if (::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0)
+    throw environment_error(fmt::format("no numeric address towards '{}'", host));
+  return text;
+}
+
+std::string gloo_address(const WorldOptions& options) {
+  if (options.local_world_size == options.world_size) return "127.0.0.1";
+  if (const auto* tcp = std::get_if<TcpRendezvous>(&options.rendezvous)) return local_address_towards(tcp->host);
+  char name[256] = {};
+  if (::gethostname(name, sizeof(name) - 1) != 0) throw errno_error("cannot learn this host's name");
+  return local_address_towards(name);
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> make_group(const ProcessGroups& groups, const WorldOptions& options,
+                                                  const std::string& name, const std::string& backend) {
+  using Type = c10d::ProcessGroup::BackendType;
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(name, groups.store);
+  const bool nccl = backend == "nccl";
+  const auto made = nccl ? make_nccl_backend(store, options.rank, options.world_size, options.timeout)
+                         : make_gloo_backend(store, options.rank, options.world_size, options.timeout,
+                                             gloo_address(options));
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(store, options.rank, options.world_size);
+  group->setBackend(nccl ? at::kCUDA : at::kCPU, nccl ? Type::NCCL : Type::GLOO, made);
+  group->setDefaultBackend(nccl ? Type::NCCL : Type::GLOO);
+  group->setGroupName(name);
+  return group;
+}
+
+}  // namespace
+
+World::World(const WorldOptions& options)
+    : options_(options), device_(choose_device(options)), groups_(std::make_unique<ProcessGroups>()) {
+  check_ranks(options);
+  if (!is_distributed()) return;
+  backend_ = choose_backend(options, device_);
+  groups_->base_store = std::visit([&](const auto& how) { return open_store(options, how); }, options.rendezvous);
+  const auto* tcp = std::get_if<TcpRendezvous>(&options.rendezvous);
+  groups_->store = c10::make_intrusive<c10d::PrefixStore>("lockstep/" + (tcp ? tcp->prefix : ""), groups_->base_store);
+  fenced(*this, "meeting", [&] {
+    groups_->control = make_group(*groups_, options, "control", "gloo");
+    groups_->device = device_.is_cpu() ? groups_->control : make_group(*groups_, options, "device", backend_);
+  });
+}
+
+World::~World() = default;
+
+void World::finish() {
+  if (is_distributed() && groups_->control) barrier(*this, "finish");
+  groups_ = std::make_unique<ProcessGroups>();
+}
+
+std::optional<std::string> World::recall(const std::string& key) {
+  if (!is_distributed() || !groups_->base_store->check({key})) return std::nullopt;
+  return groups_->base_store->get_to_str(key);
+}
+
+void World::remember(const std::string& key, const std::string& value) {
+  if (is_distributed()) groups_->base_store->set(key, value);
+}
+
+}  // namespace lockstep

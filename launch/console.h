@@ -1,0 +1,39 @@
+// One of the launcher's own output streams. Text is queued here and written when the stream takes
+// it, so that a terminal that is stopped, or a reader that is slow, never keeps the launcher from
+// stopping its workers. Thread: one.
+#pragma once
+
+#include <poll.h>
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+class Console {
+ public:
+  // Does not own `fd`. Colours are used on a terminal only, and never when NO_COLOR is set.
+  explicit Console(int fd);
+
+  // Queues one line with the prefix of the rank it came from.
+  void write_line(int rank, std::string_view line);
+
+  // More is queued than should be held: read no more from workers until it was written.
+  bool is_full() const;
+  bool has_pending() const { return !pending_.empty(); }
+  pollfd poll_request() const { return {.fd = fd_, .events = POLLOUT, .revents = 0}; }
+  // Writes one piece. Call when poll() says that it will not block. After an error (the reader is
+  // gone) everything is dropped: the log files still get it.
+  void write_some();
+  // Writes what is queued, waiting for at most `limit` in all.
+  void flush(std::chrono::milliseconds limit);
+
+ private:
+  int fd_;
+  bool coloured_;
+  bool broken_ = false;
+  std::string pending_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,136 @@
+#include "launch/launch_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <sstream>
+#include <tuple>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMostLines = 40;
+
+const char* meaning_of_signal(int signal) {
+  switch (signal) {
+    case SIGKILL: return " (out of memory, or by hand)";
+    case SIGSEGV:
+    case SIGBUS: return " (invalid memory access)";
+    case SIGABRT: return " (it aborted)";
+    case SIGILL: return " (built for another processor?)";
+    default: return "";
+  }
+}
+
+const char* meaning_of_code(int code) {
+  switch (code) {
+    case static_cast<int>(ErrorKind::Config): return " (the input is wrong)";
+    case static_cast<int>(ErrorKind::Environment):
+      return " (the environment failed; a restart may help)";
+    case static_cast<int>(ErrorKind::Bug): return " (a bug)";
+    default: return "";
+  }
+}
+
+bool is_crash(int signal) {
+  return signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS || signal == SIGFPE ||
+         signal == SIGILL;
+}
+
+std::vector<std::string> split_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; lines.size() < kMostLines && std::getline(stream, line);)
+    lines.push_back(line);
+  return lines;
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank" : "ranks";
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i == 16) return text + fmt::format(" and {} more", ranks.size() - i);
+    text += fmt::format("{} {}", i ? "," : "", ranks[i]);
+  }
+  return text;
+}
+
+// How the others ended, one line each for those that failed too and those that were stopped.
+std::string others_text(const LaunchReport& report, const WorkerEnd& cause) {
+  std::vector<int> failed, stopped;
+  for (const auto& worker : report.workers)
+    if (worker.failed() && worker.rank != cause.rank)
+      (worker.stopped ? stopped : failed).push_back(worker.rank);
+  std::string text;
+  if (!failed.empty()) text += fmt::format("  failed after it: {}\n", ranks_text(failed));
+  if (!stopped.empty()) text += fmt::format("  stopped because of it: {}\n", ranks_text(stopped));
+  return text;
+}
+
+}  // namespace
+
+std::string signal_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
+}
+
+std::string WorkerEnd::what() const {
+  if (exit.signal)
+    return fmt::format("killed by {}{}", signal_name(*exit.signal),
+                       meaning_of_signal(*exit.signal));
+  return fmt::format("exited with code {}{}", exit.code, meaning_of_code(exit.code));
+}
+
+std::vector<std::string> WorkerEnd::detail() const {
+  return error && !error->message.empty() ? split_lines(error->message) : last_lines;
+}
+
+int WorkerEnd::exit_code() const {
+  if (!exit.signal) return exit.code;
+  return static_cast<int>(is_crash(*exit.signal) ? ErrorKind::Bug : ErrorKind::Environment);
+}
+
+const WorkerEnd* find_cause(const std::vector<WorkerEnd>& workers) {
+  const auto order = [](const WorkerEnd& worker) {
+    return std::make_tuple(worker.error && worker.error->peer, worker.failure_time_us(),
+                           worker.rank);
+  };
+  const WorkerEnd* cause = nullptr;
+  for (const auto& worker : workers)
+    if (worker.failed() && !worker.stopped && (!cause || order(worker) < order(*cause)))
+      cause = &worker;
+  return cause;
+}
+
+const WorkerEnd* LaunchReport::cause() const {
+  return interrupted_by ? nullptr : find_cause(workers);
+}
+
+int LaunchReport::exit_code() const {
+  if (interrupted_by) return 128 + *interrupted_by;
+  const auto* first = cause();
+  return first ? first->exit_code() : 0;
+}
+
+std::string LaunchReport::summary() const {
+  if (interrupted_by) return fmt::format("stopped by {}", signal_name(*interrupted_by));
+  const auto* first = cause();
+  return first ? fmt::format("rank {} (of {}) failed first: {}", first->rank, world_size,
+                             first->what())
+               : "";
+}
+
+std::string LaunchReport::text() const {
+  std::string text = succeeded() ? "" : summary() + "\n";
+  if (const auto* first = cause()) {
+    for (const auto& line : first->detail()) text += fmt::format("  {}\n", line);
+    text += others_text(*this, *first);
+  }
+  for (const auto& note : notes) text += fmt::format("  note: {}\n", note);
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,68 @@
+// How the workers of a launch ended, which of them was the cause of a failure, and that as text and
+// exit code. Pure: no I/O.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/error_file.h"
+#include "launch/worker_process.h"
+
+namespace lockstep {
+
+struct WorkerEnd {
+  int rank = 0, local_rank = 0;
+  ProcessExit exit;
+  // When the launcher saw it, microseconds since the epoch.
+  int64_t time_us = 0;
+  // It ended as it did because the launcher told it to: never a cause.
+  bool stopped = false;
+  std::optional<ErrorReport> error;     // what it wrote itself
+  std::vector<std::string> last_lines;  // of its stderr (of its stdout when that is empty)
+  std::filesystem::path log;            // the file of those lines
+
+  bool failed() const { return exit.signal || exit.code != 0; }
+  // When it failed: its own word where there is one.
+  int64_t failure_time_us() const {
+    return error && error->timestamp_us ? error->timestamp_us : time_us;
+  }
+  // "exited with code 78 (the input is wrong)", "was killed by SIGKILL (out of memory, or by
+  // hand)".
+  std::string what() const;
+  // Its error text, else its last lines; empty when it said nothing.
+  std::vector<std::string> detail() const;
+  // Its own exit code; of a signal that a broken program gets (SIGSEGV, ...) 70, of others 75.
+  int exit_code() const;
+};
+
+struct LaunchReport {
+  int world_size = 1;
+  std::vector<WorkerEnd> workers;     // by local rank
+  std::optional<int> interrupted_by;  // the signal that ended the launch from outside
+  std::vector<std::string>
+      notes;  // what else went wrong, e.g. a log file that could not be written
+
+  // The worker that failed first for a reason of its own; nullptr when none failed, or when the
+  // launch was interrupted.
+  const WorkerEnd* cause() const;
+  bool succeeded() const { return !interrupted_by && !cause(); }
+  // 0, 128 + the interrupting signal, or the cause's.
+  int exit_code() const;
+  // One line: "rank 1 (of 2) failed first: was killed by ...". Empty when succeeded.
+  std::string summary() const;
+  // The summary, the cause's own words, and how the others ended; several lines. Notes also when
+  // succeeded.
+  std::string text() const;
+};
+
+// Ranks that were stopped never count; ranks that only lost a peer count when no other failed. Of
+// the rest, the earliest (then the lowest rank). nullptr when no rank counts.
+const WorkerEnd* find_cause(const std::vector<WorkerEnd>& workers);
+
+// "SIGKILL", or "signal 64" for one without a name.
+std::string signal_name(int signal);
+
+}  // namespace lockstep

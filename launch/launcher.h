@@ -1,0 +1,19 @@
+// Starts the workers of one node, shows and keeps their output, and stops all when one fails or
+// when this process is told to end (SIGINT, SIGTERM, SIGHUP, SIGQUIT): SIGTERM to every worker's
+// process group, SIGKILL after the grace, or at once for a second signal. Also when this process is
+// killed with SIGKILL no worker survives it. What a worker leaves behind in its process group is
+// killed with it; what should outlive it must have left that group (setsid).
+#pragma once
+
+#include "launch/launch_options.h"
+#include "launch/launch_report.h"
+
+namespace lockstep {
+
+// Returns when every worker has ended. A failing worker is told in the report, not thrown.
+// Throws Config (the program cannot be executed, numbers out of range) or Environment (port taken,
+// log directory not writable, no more processes); then no worker is left. Thread: any, but one
+// launch at a time in a process; other threads must not take signals.
+LaunchReport run_workers(const LaunchOptions& options);
+
+}  // namespace lockstep

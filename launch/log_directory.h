@@ -1,0 +1,12 @@
+// Where the logs of a launch go: <log_dir>/attempt_<n>/<local rank>/, torchrun's layout.
+#pragma once
+
+#include <filesystem>
+
+namespace lockstep {
+
+// Creates the first <log_dir>/attempt_<n> that nobody has yet: the logs of an earlier attempt are
+// kept, and two launchers never share one. Throws Environment.
+std::filesystem::path claim_attempt(const std::filesystem::path& log_dir);
+
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+// The socket of the rendezvous store, bound by the launcher before any worker exists and handed
+// over to rank 0: nobody else can take the port in between, and workers that connect early wait in
+// its queue.
+#pragma once
+
+#include "core/file_descriptor.h"
+
+namespace lockstep {
+
+struct MasterSocket {
+  FileDescriptor fd;  // listening, closed on exec
+  int port = 0;
+};
+
+// `port` 0: any free one. `loopback_only`: reachable from this host alone (127.0.0.1), else from
+// everywhere (IPv4, IPv6). Throws Environment when the port is taken or may not be used, Config
+// when it is not 0 to 65535.
+MasterSocket listen_as_master(int port, bool loopback_only);
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+// Which output of which worker is shown on the console, in the notation of torchrun's --tee: 0
+// nothing, 1 stdout, 2 stderr, 3 both, for all workers or for each local rank that is named:
+// "0:3,1:2" (the others show nothing).
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace lockstep {
+
+class TeeSpec {
+ public:
+  TeeSpec() = default;  // both, for all
+
+  // Throws Config: not in that notation, or a local rank that is not below `num_workers`.
+  static TeeSpec parse(const std::string& text, int num_workers);
+
+  bool shows_stdout(int local_rank) const { return (bits_of(local_rank) & 1) != 0; }
+  bool shows_stderr(int local_rank) const { return (bits_of(local_rank) & 2) != 0; }
+  // True when nothing of the first `num_workers` workers is hidden.
+  bool shows_everything(int num_workers) const;
+
+ private:
+  int bits_of(int local_rank) const;
+
+  int all_ = 3;
+  std::map<int, int> by_local_rank_;
+};
+
+}  // namespace lockstep

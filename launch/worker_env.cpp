@@ -1,0 +1,75 @@
+#include "launch/worker_env.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "launch/rank_env.h"
+
+namespace lockstep {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+Variables own_variables() {
+  Variables variables;
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string text = *entry;
+    const auto equals = text.find('=');
+    if (equals != std::string::npos)
+      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  // These would tell a worker of things that only an outer launcher has.
+  for (const char* name :
+       {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_MASTER_LISTEN_FD", "LOCKSTEP_RUN_ID"})
+    variables.erase(name);
+  return variables;
+}
+
+void set_ranks(Variables& variables, const LaunchOptions& options, const WorkerPlace& place) {
+  const auto rank = std::to_string(options.node_rank * options.num_workers + place.local_rank);
+  const auto world_size = std::to_string(options.num_nodes * options.num_workers);
+  variables["RANK"] = variables["ROLE_RANK"] = rank;
+  variables["WORLD_SIZE"] = variables["ROLE_WORLD_SIZE"] = world_size;
+  variables["LOCAL_RANK"] = std::to_string(place.local_rank);
+  variables["LOCAL_WORLD_SIZE"] = std::to_string(options.num_workers);
+  variables["GROUP_RANK"] = std::to_string(options.node_rank);
+  variables["GROUP_WORLD_SIZE"] = std::to_string(options.num_nodes);
+  variables["ROLE_NAME"] = "default";
+}
+
+}  // namespace
+
+std::vector<std::string> worker_environment(const LaunchOptions& options,
+                                            const WorkerPlace& place) {
+  auto variables = own_variables();
+  set_ranks(variables, options, place);
+  variables["MASTER_ADDR"] = options.master_addr;
+  variables["MASTER_PORT"] = std::to_string(place.master_port);
+  variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(0);
+  variables["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(0);
+  variables["TORCHELASTIC_RUN_ID"] = options.run_id.empty() ? std::string("none") : options.run_id;
+  variables["TORCHELASTIC_ERROR_FILE"] = std::filesystem::absolute(place.error_file).string();
+  if (!options.run_id.empty()) variables["LOCKSTEP_RUN_ID"] = options.run_id;
+  if (place.listen_fd) variables["LOCKSTEP_MASTER_LISTEN_FD"] = std::to_string(*place.listen_fd);
+  if (!environment("OMP_NUM_THREADS"))
+    variables["OMP_NUM_THREADS"] =
+        std::to_string(std::max(1, num_usable_cores() / options.num_workers));
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
+  return entries;
+}
+
+int num_usable_cores() {
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0)
+    return std::max(1, CPU_COUNT(&allowed));
+  // More cores than a cpu_set_t holds.
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+}  // namespace lockstep

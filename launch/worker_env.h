@@ -1,0 +1,29 @@
+// The environment of a worker: what its launcher has, and torchrun's variables, which
+// launch/rank_env.h reads again.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/launch_options.h"
+
+namespace lockstep {
+
+struct WorkerPlace {
+  int local_rank = 0;
+  int master_port = 0;
+  std::optional<int> listen_fd;  // rank 0: the socket of launch/master_socket.h
+  std::filesystem::path error_file;
+};
+
+// As "NAME=value". Variables of an outer launcher that would contradict are replaced or left out.
+// OMP_NUM_THREADS, unless it is set already, becomes this worker's share of the cores this process
+// may use.
+std::vector<std::string> worker_environment(const LaunchOptions& options, const WorkerPlace& place);
+
+// How many cores this process may use; at least 1.
+int num_usable_cores();
+
+}  // namespace lockstep

@@ -1,0 +1,10 @@
+#include "models/model.h"
+
+namespace lockstep {
+
+ModelRegistry& model_registry() {
+  static ModelRegistry registry("model");
+  return registry;
+}
+
+}  // namespace lockstep

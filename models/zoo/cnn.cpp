@@ -1,0 +1,95 @@
+// Model "cnn": 3x3 convolutions, each followed by ReLU and 2x2 max pooling, then two fully
+// connected layers. Needs "image" [B, C, H, W]. Modules conv1, conv2, ..., fc1, fc2, initialised as
+// the same Python module after the same torch.manual_seed, bit for bit. Shapes: B samples, C
+// channels, H height = W width, K classes.
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include "core/error.h"
+#include "models/classification.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kKernel = 3;
+constexpr int64_t kPool = 2;
+
+struct CnnConfig {
+  std::vector<int64_t> channels = {32, 64};
+  int64_t hidden = 128;
+  int64_t image_size = 28;
+  int64_t in_channels = 1;
+  int64_t classes = 10;
+};
+
+template <class V>
+void fields(V& v, CnnConfig& c) {
+  v("channels", c.channels, "output channels of each convolution", at_least(1));
+  v("hidden", c.hidden, "width of the hidden fully connected layer", at_least(1));
+  v("image_size", c.image_size, "height and width of the images in pixels", at_least(1));
+  v("in_channels", c.in_channels, "channels of the images: 1 for grey, 3 for colour", at_least(1));
+  v("classes", c.classes, "number of classes", at_least(2));
+}
+
+// Height and width after all convolutions and poolings.
+int64_t final_size(const CnnConfig& config) {
+  if (config.channels.empty())
+    throw config_error("model cnn: channels is empty; give at least one, e.g. [32, 64]");
+  auto size = config.image_size;
+  for (size_t i = 0; i < config.channels.size(); ++i) {
+    size = (size - kKernel + 1) / kPool;
+    if (size < 1)
+      throw config_error(
+          fmt::format("model cnn: images of {} pixels are too small for {} convolutions; give "
+                      "fewer channels (convolution {} has "
+                      "nothing left to work on)",
+                      config.image_size, config.channels.size(), i + 1));
+  }
+  return size;
+}
+
+class Cnn final : public Model {
+ public:
+  using Config = CnnConfig;
+
+  explicit Cnn(const Config& config)
+      : in_channels_(config.in_channels), image_size_(config.image_size) {
+    const auto size = final_size(config);
+    auto channels = config.in_channels;
+    for (const auto next : config.channels) {
+      const auto name = fmt::format("conv{}", convs_.size() + 1);
+      convs_.push_back(register_module(
+          name, torch::nn::Conv2d(torch::nn::Conv2dOptions(channels, next, kKernel))));
+      channels = next;
+    }
+    fc1_ = register_module("fc1", torch::nn::Linear(channels * size * size, config.hidden));
+    fc2_ = register_module("fc2", torch::nn::Linear(config.hidden, config.classes));
+  }
+
+  Outputs forward(const Batch& batch) override {
+    auto x = batch.at("image");
+    if (x.dim() != 4 || x.size(1) != in_channels_ || x.size(2) != image_size_ ||
+        x.size(3) != image_size_)
+      throw config_error(
+          fmt::format("model cnn takes images [B, {}, {}, {}], but 'image' is {}; set "
+                      "model.in_channels and model.image_size",
+                      in_channels_, image_size_, image_size_, shape_text(x)));
+    for (auto& conv : convs_) x = at::max_pool2d(at::relu(conv->forward(x)), kPool);
+    const auto hidden = at::relu(fc1_->forward(x.flatten(1)));
+    return classification_outputs(fc2_->forward(hidden), batch);
+  }
+
+ private:
+  int64_t in_channels_, image_size_;
+  std::vector<torch::nn::Conv2d> convs_;
+  torch::nn::Linear fc1_{nullptr}, fc2_{nullptr};
+};
+
+REGISTER_MODEL(
+    "cnn", Cnn,
+    "convolutions with max pooling and two fully connected layers, for image classification");
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+// Model "mlp": fully connected layers with ReLU between them. Needs "image" of any shape with
+// `inputs` elements per sample. The same as Python's nn.Sequential(Linear, ReLU, ..., Linear) under
+// the name `layers`, bit for bit after the same torch.manual_seed. Shapes: B samples, D inputs, K
+// classes.
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
+#include "core/error.h"
+#include "models/classification.h"
+
+namespace lockstep {
+namespace {
+
+struct MlpConfig {
+  std::vector<int64_t> hidden = {256, 128};
+  int64_t inputs = 784;
+  int64_t classes = 10;
+};
+
+template <class V>
+void fields(V& v, MlpConfig& c) {
+  v("hidden", c.hidden, "width of each hidden layer; an empty list makes a linear classifier",
+    at_least(1));
+  v("inputs", c.inputs, "numbers per sample, e.g. 28 * 28 pixels", at_least(1));
+  v("classes", c.classes, "number of classes", at_least(2));
+}
+
+class Mlp final : public Model {
+ public:
+  using Config = MlpConfig;
+
+  explicit Mlp(const Config& config) : inputs_(config.inputs) {
+    auto width = config.inputs;
+    for (const auto hidden : config.hidden) {
+      layers_->push_back(torch::nn::Linear(width, hidden));
+      layers_->push_back(torch::nn::ReLU());
+      width = hidden;
+    }
+    layers_->push_back(torch::nn::Linear(width, config.classes));
+    register_module("layers", layers_);
+  }
+
+  Outputs forward(const Batch& batch) override {
+    const auto& image = batch.at("image");
+    const auto num_samples = image.dim() > 0 ? image.size(0) : 0;
+    if (image.dim() < 2 || image.numel() != num_samples * inputs_)
+      throw config_error(fmt::format(
+          "model mlp has inputs: {}, but 'image' is {}, {} per sample; set model.inputs", inputs_,
+          shape_text(image), num_samples > 0 ? image.numel() / num_samples : 0));
+    const auto image_BD = image.reshape({num_samples, inputs_});
+    return classification_outputs(layers_->forward(image_BD), batch);
+  }
+
+ private:
+  int64_t inputs_;
+  torch::nn::Sequential layers_;
+};
+
+REGISTER_MODEL("mlp", Mlp, "fully connected layers with ReLU, for classification");
+
+}  // namespace
+}  // namespace lockstep

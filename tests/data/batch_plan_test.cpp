@@ -1,0 +1,89 @@
+#include "data/batch_plan.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/data/error_of.h"
+
+namespace lockstep {
+namespace {
+
+LoaderConfig config_of(const std::string& yaml) {
+  LoaderConfig config;
+  read_fields(parse_config(yaml, "run.yaml"), "data", config);
+  return config;
+}
+
+TEST_CASE("batch plan: the global batch is split over the ranks") {
+  const auto plan =
+      plan_batches(config_of("{batch_size: 96, workers: 5}"), 1000, {.world = 3, .local = 3});
+  CHECK(plan.per_rank_batch_size == 32);
+  CHECK(plan.global_batch_size == 96);
+  CHECK(plan.workers_per_rank == 2);
+  CHECK(plan.batches_per_epoch == 11);  // ceil(1000 / 3) = 334 samples per rank
+}
+
+TEST_CASE("batch plan: a batch per rank grows with the ranks") {
+  const auto plan = plan_batches(config_of("{per_rank_batch_size: 10, workers: 0}"), 100,
+                                 {.world = 4, .local = 2});
+  CHECK(plan.per_rank_batch_size == 10);
+  CHECK(plan.global_batch_size == 40);
+  CHECK(plan.workers_per_rank == 0);
+  CHECK(plan.batches_per_epoch == 3);
+}
+
+TEST_CASE("batch plan: defaults are a global batch of 128 and 2 workers per node") {
+  const auto plan = plan_batches({}, 60000, {.world = 2, .local = 2});
+  CHECK(plan.per_rank_batch_size == 64);
+  CHECK(plan.workers_per_rank == 1);
+  CHECK(plan.batches_per_epoch == 469);
+}
+
+TEST_CASE("batch plan: drop_last leaves out the batch that is not full") {
+  const auto plan =
+      plan_batches(config_of("{batch_size: 20, drop_last: true}"), 99, {.world = 2, .local = 2});
+  CHECK(plan.batches_per_epoch == 4);  // 49 samples per rank
+  CHECK(
+      plan_batches(config_of("{batch_size: 20}"), 99, {.world = 2, .local = 2}).batches_per_epoch ==
+      5);
+}
+
+TEST_CASE("batch plan: what cannot be split says what can") {
+  const auto plan = [](const char* yaml, int64_t samples, int64_t world) {
+    return error_of(
+        [&] { plan_batches(config_of(yaml), samples, {.world = world, .local = world}); });
+  };
+  CHECK(plan("{batch_size: 100}", 1000, 3) ==
+        "config: data.batch_size: 100 samples do not divide over 3 ranks; the nearest that do: 99 "
+        "or 102 (or set "
+        "data.per_rank_batch_size instead)");
+  CHECK(plan("{batch_size: 2}", 1000, 3) ==
+        "config: data.batch_size: 2 samples do not divide over 3 ranks; the nearest that do: 3 (or "
+        "set "
+        "data.per_rank_batch_size instead)");
+  CHECK(plan("{batch_size: 8, per_rank_batch_size: 4}", 1000, 2) ==
+        "config: data.batch_size (8, over all ranks) and data.per_rank_batch_size (4) exclude each "
+        "other: give one");
+  CHECK(plan("{batch_size: 4}", 3, 4) ==
+        "config: more ranks than samples: the training set has 3 samples for 4 ranks; start at "
+        "most 3 ranks");
+  CHECK(plan("{batch_size: 64, drop_last: true}", 63, 1) ==
+        "config: data.drop_last leaves no batch: 63 samples are fewer than one global batch of 64; "
+        "set a smaller "
+        "batch size, or drop_last: false");
+  CHECK(plan("{batch_size: 64}", 0, 1) == "config: data.train: the dataset is empty");
+}
+
+TEST_CASE("batch plan: sizes are checked where they are written") {
+  CHECK(error_of([] {
+          config_of("batch_size: 0");
+        }).starts_with("config: run.yaml:1: data.batch_size: expected at least 1"));
+  CHECK(error_of([] {
+          config_of("workers: -1");
+        }).starts_with("config: run.yaml:1: data.workers: expected at least 0"));
+  CHECK(error_of([] { config_of("batchsize: 1"); })
+            .starts_with(
+                "config: run.yaml:1: data.batchsize: unknown key; did you mean 'batch_size'?"));
+}
+
+}  // namespace
+}  // namespace lockstep

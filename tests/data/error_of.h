@@ -1,0 +1,20 @@
+// What an operation throws, as one text that a test compares: "config: the message".
+#pragma once
+
+#include <string>
+
+#include "core/error.h"
+
+namespace lockstep {
+
+template <class Operation>
+std::string error_of(Operation&& operation) {
+  try {
+    operation();
+  } catch (const Error& error) {
+    return std::string(kind_name(error.kind())) + ": " + error.what();
+  }
+  return "no error";
+}
+
+}  // namespace lockstep

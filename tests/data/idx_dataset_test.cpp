@@ -1,0 +1,143 @@
+// Dataset "idx", built through the registry as a run file does.
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+
+#include "core/part.h"
+#include "data/dataset.h"
+#include "tests/data/error_of.h"
+#include "tests/data/idx_bytes.h"
+#include "tests/data/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+std::shared_ptr<Dataset> build(const std::filesystem::path& path, const std::string& more = "") {
+  Part<Dataset> part(dataset_registry());
+  const auto yaml =
+      "{name: idx, path: '" + path.string() + "'" + (more.empty() ? "" : ", " + more) + "}";
+  part.read(parse_config(yaml, "run.yaml"), "data.train");
+  return part.build();
+}
+
+// Three images of 2 x 2 pixels; pixel p of image i is 10 * i + p.
+struct ThreeImages {
+  TemporaryDirectory directory;
+  std::vector<uint8_t> images = idx_bytes({3, 2, 2}, {0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 255});
+  std::vector<uint8_t> labels = idx_bytes({3}, {7, 8, 9});
+  ThreeImages() {
+    directory.write("train-images-idx3-ubyte", images);
+    directory.write("train-labels-idx1-ubyte", labels);
+  }
+  std::string error(const std::string& more = "") const {
+    auto text = error_of([&] { build(directory.path(), more); });
+    for (size_t at; (at = text.find(directory.path().string())) != std::string::npos;)
+      text.replace(at, directory.path().string().size(), "DIR");
+    return text;
+  }
+};
+
+TEST_CASE("idx dataset: batches hold the samples in the order asked for") {
+  const ThreeImages files;
+  const auto dataset = build(files.directory.path());
+  CHECK(dataset->size() == 3);
+  const std::vector<int64_t> indices = {2, 0, 2};
+  const auto batch = dataset->get_batch(indices);
+  CHECK(batch.size() == 3);
+  CHECK(batch.indices.equal(at::tensor(indices)));
+  CHECK(batch.at("label").equal(at::tensor(std::vector<int64_t>{9, 7, 9})));
+  const auto& image = batch.at("image");
+  CHECK(image.sizes() == at::IntArrayRef{3, 1, 2, 2});
+  const auto expected =
+      at::tensor(std::vector<float>{20, 21, 22, 255, 0, 1, 2, 3, 20, 21, 22, 255});
+  CHECK(image.equal(expected.div(255).reshape({3, 1, 2, 2})));
+}
+
+TEST_CASE("idx dataset: mean and std are applied after the division by 255") {
+  const ThreeImages files;
+  const std::vector<int64_t> indices = {0, 1, 2};
+  const auto plain = build(files.directory.path())->get_batch(indices).at("image");
+  const auto scaled =
+      build(files.directory.path(), "mean: 0.1307, std: 0.3081")->get_batch(indices).at("image");
+  CHECK(scaled.equal(plain.sub(0.1307).div(0.3081)));
+  CHECK_FALSE(scaled.equal(plain));
+}
+
+TEST_CASE("idx dataset: limit keeps the first samples") {
+  const ThreeImages files;
+  const auto dataset = build(files.directory.path(), "limit: 2");
+  CHECK(dataset->size() == 2);
+  CHECK(dataset->get_batch(std::vector<int64_t>{1}).at("label").item<int64_t>() == 8);
+  CHECK(error_of([&] { dataset->get_batch(std::vector<int64_t>{2}); }).starts_with("bug: "));
+  CHECK(files.error("limit: 4") ==
+        "config: dataset idx: limit 4 is more than the 3 samples there are");
+}
+
+TEST_CASE("idx dataset: compressed files and file names of one's own are found") {
+  const ThreeImages files;
+  const TemporaryDirectory other;
+  other.write("t10k-images-idx3-ubyte.gz", gzipped(files.images));
+  other.write("answers", files.labels);
+  CHECK(build(other.path(), "split: test, labels: answers")->size() == 3);
+}
+
+TEST_CASE("idx dataset: an empty batch is a batch") {
+  const ThreeImages files;
+  CHECK(build(files.directory.path())->get_batch({}).at("image").sizes() ==
+        at::IntArrayRef{0, 1, 2, 2});
+}
+
+TEST_CASE("idx dataset: settings that do not fit together are errors") {
+  const ThreeImages files;
+  CHECK(files.error("mean: 0.5") ==
+        "config: dataset idx: mean and std belong together: std is missing");
+  CHECK(files.error("std: 0.5") ==
+        "config: dataset idx: mean and std belong together: mean is missing");
+  CHECK(files.error("mean: 0, std: 0")
+            .starts_with("config: run.yaml:1: data.train.std: expected more than 0"));
+  CHECK(files.error("split: val")
+            .starts_with("config: run.yaml:1: data.train.split: unknown value 'val'"));
+  CHECK(
+      files.error("spilt: test")
+          .starts_with("config: run.yaml:1: data.train.spilt: unknown key; did you mean 'split'?"));
+}
+
+TEST_CASE("idx dataset: missing files say what was looked for and where it comes from") {
+  const ThreeImages files;
+  CHECK(files.error("split: test") ==
+        "config: dataset idx: no file DIR/t10k-images-idx3-ubyte or DIR/t10k-images-idx3-ubyte.gz "
+        "(for MNIST: 'make "
+        "setup' fetches it into .data/mnist)");
+  CHECK(files.error("labels: mine") ==
+        "config: dataset idx: no file DIR/mine (for MNIST: 'make setup' fetches it into "
+        ".data/mnist)");
+}
+
+TEST_CASE("idx dataset: swapped files are recognised") {
+  const ThreeImages files;
+  CHECK(files.error("images: train-labels-idx1-ubyte, labels: train-images-idx3-ubyte") ==
+        "config: dataset idx: DIR/train-images-idx3-ubyte holds 3 x 2 x 2, but labels have 1 "
+        "dimension (count); were the "
+        "files of images and labels swapped?");
+  CHECK(files.error("images: train-labels-idx1-ubyte") ==
+        "config: dataset idx: DIR/train-labels-idx1-ubyte holds 3, but images have 3 dimensions "
+        "(count x height x width); "
+        "were the files of images and labels swapped?");
+  files.directory.write("flat", idx_bytes({3, 4}, std::vector<uint8_t>(12)));
+  CHECK(files.error("images: flat") ==
+        "config: dataset idx: DIR/flat holds 3 x 4, but images have 3 dimensions (count x height x "
+        "width)");
+}
+
+TEST_CASE("idx dataset: counts that differ and truncated files are errors") {
+  const ThreeImages files;
+  files.directory.write("two", idx_bytes({2}, {1, 2}));
+  CHECK(files.error("labels: two") ==
+        "config: dataset idx: DIR/train-images-idx3-ubyte has 3 images, but DIR/two has 2 labels");
+  files.directory.write("cut", {files.images.begin(), files.images.end() - 1});
+  CHECK(files.error("images: cut") ==
+        "config: DIR/cut: truncated: 3 x 2 x 2 elements and the header take 28 bytes, found 27");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+// The reader of event logs on any bytes, first as they come, then as frames with a right header and
+// checksum, so that the payload parsers are reached as well.
+#include <cstring>
+#include <string>
+
+#include "core/crc32c.h"
+#include "tracking/event_frame.h"
+#include "tracking/event_log_reader.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace lockstep;
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  decode_event_log(input);
+  std::string log(kEventLogMagic);
+  log.append(reinterpret_cast<const char*>(&kEventLogVersion), sizeof(kEventLogVersion))
+      .append(4, '\0');
+  // Input as chunks: one byte of length, then type and payload.
+  for (size_t at = 0; at + 1 < size;) {
+    const auto length = static_cast<uint32_t>(std::min<size_t>(1 + data[at], size - at - 1));
+    const auto checksum = crc32c(data + at + 1, length);
+    log.append(reinterpret_cast<const char*>(&length), 4)
+        .append(reinterpret_cast<const char*>(&checksum), 4);
+    log.append(input.substr(at + 1, length));
+    at += 1 + length;
+  }
+  decode_event_log(log);
+  return 0;
+}

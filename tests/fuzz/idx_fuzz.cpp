@@ -1,0 +1,17 @@
+// Any bytes are either an IDX array that is consistent in itself or a Config error.
+#include <cstdlib>
+
+#include "core/error.h"
+#include "data/idx_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try {
+    const auto array = lockstep::parse_idx({data, size}, "input");
+    uint64_t expected = 1;
+    for (const auto dim : array.dims) expected *= static_cast<uint64_t>(dim);
+    if (array.dims.empty() || expected != array.values.size()) std::abort();
+  } catch (const lockstep::Error& error) {
+    if (error.kind() != lockstep::ErrorKind::Config) std::abort();
+  }
+  return 0;
+}

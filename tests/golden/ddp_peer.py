@@ -1,0 +1,130 @@
+"""The same training job in Python: DistributedDataParallel over Gloo, with defaults. One process is one rank.
+
+Reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as every launcher sets them. Rank 0 writes the weights and prints one
+JSON line with the evaluation. The end-to-end test compares the weights with those of lockstep-trainer, bit for bit.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import save_file
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import idx
+import models
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", choices=["mlp", "cnn"], default="mlp")
+    parser.add_argument("--hidden", help="widths of the hidden layers, e.g. 64,32")
+    parser.add_argument("--data", required=True, help="directory of the IDX files")
+    parser.add_argument("--mean", type=float, help="subtracted from the pixels; together with --std")
+    parser.add_argument("--std", type=float)
+    parser.add_argument("--limit", type=int, help="use only the first N training samples")
+    parser.add_argument("--eval-limit", type=int, help="use only the first N test samples")
+    parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
+    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--momentum", type=float, default=0.0)
+    parser.add_argument("--weight-decay", type=float, default=0.0)
+    parser.add_argument("--batch-size", type=int, default=128, help="samples per forward pass over all ranks")
+    parser.add_argument("--accumulate", type=int, default=1, help="forward passes per optimizer step")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--max-steps", type=int, help="stop after this many optimizer steps")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--drop-last", action="store_true")
+    parser.add_argument("--out", required=True, help="safetensors file of the weights")
+    return parser.parse_args()
+
+
+def make_optimizer(args, parameters):
+    """SGD with Python's default implementation; AdamW with its fused one."""
+    if args.optimizer == "sgd":
+        return torch.optim.SGD(parameters, lr=args.lr, momentum=args.momentum, weight_decay=args.weight_decay)
+    return torch.optim.AdamW(parameters, lr=args.lr, weight_decay=args.weight_decay, fused=True)
+
+
+def make_loader(args, rank, world):
+    dataset = TensorDataset(*idx.load_split(args.data, "train", args.limit, args.mean, args.std))
+    sampler = DistributedSampler(
+        dataset, num_replicas=world, rank=rank, shuffle=True, seed=args.seed, drop_last=args.drop_last
+    )
+    return sampler, DataLoader(
+        dataset, batch_size=args.batch_size // world, sampler=sampler, num_workers=0, drop_last=args.drop_last
+    )
+
+
+def steps_of(loader, accumulate):
+    """The batches of an epoch in groups of `accumulate`; the last group may be smaller."""
+    group = []
+    for batch in loader:
+        group.append(batch)
+        if len(group) == accumulate:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def train_step(model, optimizer, group):
+    """One optimizer step on the mean over all samples of `group`. Only the last backward pass synchronises gradients."""
+    optimizer.zero_grad()
+    num_samples = sum(len(label) for _, label in group)
+    for i, (image, label) in enumerate(group):
+        is_last = i + 1 == len(group)
+        with contextlib.nullcontext() if is_last else model.no_sync():
+            loss = F.cross_entropy(model(image), label)
+            (loss if len(group) == 1 else loss * (len(label) / num_samples)).backward()
+    optimizer.step()
+
+
+def train(args, model, rank, world):
+    optimizer = make_optimizer(args, model.parameters())
+    sampler, loader = make_loader(args, rank, world)
+    step = 0
+    for epoch in range(args.epochs):
+        sampler.set_epoch(epoch)
+        for group in steps_of(loader, args.accumulate):
+            if args.max_steps is not None and step == args.max_steps:
+                return
+            train_step(model, optimizer, group)
+            step += 1
+
+
+def evaluate(args, model):
+    """Loss and accuracy over the whole test set, summed in float64."""
+    images, labels = idx.load_split(args.data, "test", args.eval_limit, args.mean, args.std)
+    loss_sum, correct = 0.0, 0
+    with torch.no_grad():
+        for image, label in zip(images.split(1000), labels.split(1000)):
+            logits = model(image)
+            loss_sum += F.cross_entropy(logits, label, reduction="none").double().sum().item()
+            correct += (logits.argmax(1) == label).sum().item()
+    return {"loss": loss_sum / len(labels), "accuracy": correct / len(labels), "num_samples": len(labels)}
+
+
+def main():
+    args = parse_arguments()
+    torch.set_num_threads(1)
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if args.batch_size % world:
+        raise SystemExit(f"--batch-size {args.batch_size} does not divide over {world} ranks")
+    dist.init_process_group("gloo")
+    hidden = [int(width) for width in args.hidden.split(",")] if args.hidden else None
+    module = models.build(args.model, args.seed, hidden)
+    train(args, DistributedDataParallel(module), rank, world)
+    if rank == 0:
+        save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()}, args.out)
+        print(json.dumps(evaluate(args, module)), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+// The `lockstep` binary itself, with shell scripts as workers.
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdlib>
+
+#include "tests/launch/environment_guard.h"
+#include "tests/launch/temporary_directory.h"
+#include "tracking/run_end.h"
+
+namespace lockstep {
+namespace {
+
+class Shell {
+ public:
+  struct Result {
+    int exit_code;
+    std::string out, err;
+  };
+
+  // Runs `lockstep ARGUMENTS` in the temporary directory.
+  Result lockstep(const std::string& arguments) const {
+    const auto line = "cd " + directory.path.string() + " && " LOCKSTEP_PROGRAM " " + arguments +
+                      " >out.txt 2>err.txt";
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(directory.path / "out.txt"),
+            text_of(directory.path / "err.txt")};
+  }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(directory.path / name) << text;
+  }
+  bool has(const std::string& name) const { return std::filesystem::exists(directory.path / name); }
+
+  EnvironmentGuard environment;
+  TemporaryDirectory directory;
+};
+
+}  // namespace
+
+TEST_CASE("lockstep: version and help answer, an unknown command is named with the nearest") {
+  Shell shell;
+  CHECK(shell.lockstep("version").out.starts_with("lockstep 0."));
+  CHECK(shell.lockstep("--version").out == shell.lockstep("version").out);
+  const auto help = shell.lockstep("--help");
+  CHECK(help.exit_code == 0);
+  CHECK(help.out.find("  launch ") != std::string::npos);
+  const auto unknown = shell.lockstep("lunch");
+  CHECK(unknown.exit_code == 78);
+  CHECK(unknown.err.starts_with(
+      "lockstep: error: unknown command 'lunch'; did you mean 'launch'? valid: launch, "));
+  CHECK(shell.lockstep("").exit_code == 78);
+}
+
+TEST_CASE("lockstep launch: options that are wrong are input errors in one line") {
+  Shell shell;
+  const std::pair<const char*, const char*> cases[] = {
+      {"-n 2", "a run file is missing: lockstep launch [OPTION...] CONFIG [a.b=value ...]"},
+      {"-n two a.yaml", "--nproc-per-node two: expected a number from 1 to 1024"},
+      {"--grace 10 a.yaml",
+       "command line: --grace: expected a duration such as '30 s', '10 min' or '2 h', got"},
+      {"--master-prot 1 a.yaml",
+       "unknown option '--master-prot'; did you mean '--master-port'? valid: "},
+      {"-n", "Option"},
+      {"--run-id a --resume b a.yaml",
+       "--run-id names a new run and --resume an old one: give only one of them"},
+      {"--run-id ../a a.yaml", "--run-id ../a: expected letters, digits"},
+      {"--nnodes 2 a.yaml",
+       "--master-addr is missing: with several nodes it names the host of node 0"},
+      {"--nnodes 2 --node-rank 2 --master-addr h a.yaml",
+       "--node-rank 2: expected a number from 0 to 1"},
+      {"--tee 4 --program sh", "--tee 4: expected 0 (nothing)"},
+      {"missing.yaml", "missing.yaml: cannot be read: No such file or directory"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const auto result = shell.lockstep(std::string("launch ") + arguments);
+    CHECK(result.exit_code == 78);
+    CHECK(result.err.starts_with("lockstep: error: " + std::string(message)));
+    CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+  }
+  CHECK_FALSE(shell.has("runs"));
+}
+
+TEST_CASE("lockstep launch: help lists the options") {
+  Shell shell;
+  const auto help = shell.lockstep("launch --help");
+  CHECK(help.exit_code == 0);
+  for (const char* option :
+       {"--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port",
+        "--log-dir", "--tee", "--grace", "--run-id", "--resume", "--program"})
+    CHECK(help.out.find(option) != std::string::npos);
+}
+
+TEST_CASE("lockstep launch: workers get the run file and its overrides as they are") {
+  Shell shell;
+  shell.write("a.yaml", "run: {name: digits, dir: out}\n");
+  shell.write("worker.sh", "echo \"$# [$1] [$2] $LOCKSTEP_RUN_ID\"\n");
+  std::filesystem::permissions(shell.directory.path / "worker.sh",
+                               std::filesystem::perms::owner_all);
+  const auto result = shell.lockstep(
+      "launch --nproc_per_node=2 --program ./worker.sh a.yaml 'model.hidden=[1, 2]'");
+  CHECK(result.err.empty());
+  CHECK(result.exit_code == 0);
+  CHECK(result.out.find("[rank 1] 2 [a.yaml] [model.hidden=[1, 2]] digits-") != std::string::npos);
+  CHECK(shell.has("out"));
+}
+
+TEST_CASE("lockstep launch: --run-id and run.dir decide where the logs are") {
+  Shell shell;
+  shell.write("a.yaml", "run: {dir: out}\n");
+  CHECK(
+      shell.lockstep("launch --run-id seven --program /bin/true a.yaml run.dir=other").exit_code ==
+      0);
+  CHECK(shell.has("other/seven/logs/attempt_0/0/stdout.log"));
+  CHECK(shell.lockstep("launch --log-dir mine --program /bin/true a.yaml").exit_code == 0);
+  CHECK(shell.has("mine/attempt_0/0/stdout.log"));
+  CHECK_FALSE(shell.has("out"));
+}
+
+TEST_CASE("lockstep launch: a node that does not know the run keeps its logs beside it") {
+  Shell shell;
+  CHECK(shell
+            .lockstep("launch --nnodes 2 --node-rank 1 --master-addr 127.0.0.1 --run-id r "
+                      "--program /bin/true")
+            .exit_code == 0);
+  CHECK(shell.has("runs/r/logs/node_1/attempt_0/0/stdout.log"));
+  const auto result = shell.lockstep(
+      "launch --nnodes 2 --node-rank 1 --master-addr 127.0.0.1 --program sh -- -c 'echo $RANK "
+      "$TORCHELASTIC_RUN_ID'");
+  CHECK(result.out == "[rank 1] 1 none\n");
+}
+
+TEST_CASE(
+    "lockstep launch: an input error leaves no directory behind, another failure leaves its logs") {
+  Shell shell;
+  const auto wrong = shell.lockstep("launch -n 2 --program sh -- -c 'echo bad key >&2; exit 78'");
+  CHECK(wrong.exit_code == 78);
+  CHECK(wrong.err.find("failed first: exited with code 78 (the input is wrong)\n  bad key\n") !=
+        std::string::npos);
+  CHECK_FALSE(shell.has("runs"));
+  CHECK(shell.lockstep("launch --program no-such-program").exit_code == 78);
+  CHECK_FALSE(shell.has("runs"));
+  const auto failed = shell.lockstep("launch --run-id r --program sh -- -c 'echo why >&2; exit 5'");
+  CHECK(failed.exit_code == 5);
+  CHECK(failed.err ==
+        "[rank 0] why\nlockstep: rank 0 (of 1) failed first: exited with code 5\n  why\n"
+        "logs: runs/r/logs/attempt_0/0/stderr.log\n");
+  CHECK(shell.has("runs/r/logs/attempt_0/0/stderr.log"));
+}
+
+TEST_CASE("lockstep launch: what the console did not show is kept") {
+  Shell shell;
+  CHECK(shell.lockstep("launch --tee 0 --run-id r --program sh -- -c 'exit 78'").exit_code == 78);
+  CHECK(shell.has("runs/r/logs/attempt_0/0/stderr.log"));
+}
+
+TEST_CASE("lockstep launch: a run that failed is recorded with its cause") {
+  Shell shell;
+  const auto result = shell.lockstep(
+      "launch -n 2 --run-id r --program sh -- -c 'touch runs/r/run.json; "
+      "if [ $RANK = 1 ]; then kill -SEGV $$; fi; exec sleep 1000'");
+  CHECK(result.exit_code == 70);
+  const auto end = read_run_end(shell.directory.path / "runs/r");
+  REQUIRE(end);
+  CHECK(end->state == RunState::Failed);
+  CHECK(end->exit_code == 70);
+  CHECK(end->signal == SIGSEGV);
+  CHECK(end->rank == 1);
+  CHECK(end->reason == "rank 1 (of 2) failed first: killed by SIGSEGV (invalid memory access)");
+}
+
+TEST_CASE("lockstep launch: a run that was stopped from outside is recorded as killed") {
+  Shell shell;
+  const auto result = shell.lockstep(
+      "launch --run-id r --program sh -- -c 'touch runs/r/run.json; kill -TERM $PPID; exec sleep "
+      "1000'");
+  CHECK(result.exit_code == 128 + SIGTERM);
+  CHECK(result.err == "lockstep: stopped by SIGTERM\n");
+  const auto end = read_run_end(shell.directory.path / "runs/r");
+  REQUIRE(end);
+  CHECK(end->state == RunState::Killed);
+  CHECK(end->signal == SIGTERM);
+}
+
+TEST_CASE("lockstep launch: a run to resume must exist, and is passed on") {
+  Shell shell;
+  shell.write("a.yaml", "");
+  std::filesystem::create_directories(shell.directory.path / "runs/mnist-1");
+  shell.write("runs/mnist-1/run.json", "{}");
+  const auto unknown = shell.lockstep("launch --resume mnist-2 a.yaml");
+  CHECK(unknown.exit_code == 78);
+  CHECK(
+      unknown.err ==
+      "lockstep: error: --resume mnist-2: there is no such run in runs; did you mean 'mnist-1'?\n");
+  const auto known = shell.lockstep("launch --resume mnist-1 --program echo a.yaml x=1");
+  CHECK(known.out == "[rank 0] a.yaml x=1 --resume mnist-1\n");
+  CHECK(shell.has("runs/mnist-1/logs/attempt_0/0/stdout.log"));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,102 @@
+#include "launch/launch_report.h"
+
+#include <catch2/catch.hpp>
+#include <csignal>
+
+namespace lockstep {
+namespace {
+
+WorkerEnd exited(int rank, int code, int64_t time_us) {
+  return {.rank = rank, .local_rank = rank, .exit = {.code = code}, .time_us = time_us};
+}
+
+WorkerEnd killed(int rank, int signal, int64_t time_us) {
+  return {.rank = rank, .local_rank = rank, .exit = {.signal = signal}, .time_us = time_us};
+}
+
+WorkerEnd with_error(WorkerEnd end, const std::string& message, bool peer, int64_t time_us) {
+  end.error =
+      ErrorReport{.message = message, .kind = "environment", .peer = peer, .timestamp_us = time_us};
+  return end;
+}
+
+}  // namespace
+
+TEST_CASE("launch report: without a failure there is no cause") {
+  LaunchReport report{.world_size = 2, .workers = {exited(0, 0, 5), exited(1, 0, 6)}};
+  CHECK(report.succeeded());
+  CHECK(report.exit_code() == 0);
+  CHECK(report.text().empty());
+}
+
+TEST_CASE("launch report: a rank that lost its peer is not the cause, however early it ended") {
+  const std::vector<WorkerEnd> workers = {with_error(exited(0, 75, 10), "rank 1 is gone", true, 9),
+                                          killed(1, SIGKILL, 20)};
+  REQUIRE(find_cause(workers));
+  CHECK(find_cause(workers)->rank == 1);
+}
+
+TEST_CASE("launch report: when all have lost a peer, the first of them is told") {
+  const std::vector<WorkerEnd> workers = {with_error(exited(0, 75, 10), "a", true, 9),
+                                          with_error(exited(1, 75, 8), "b", true, 5)};
+  REQUIRE(find_cause(workers));
+  CHECK(find_cause(workers)->rank == 1);
+}
+
+TEST_CASE("launch report: a rank's own time counts more than when its end was seen") {
+  const std::vector<WorkerEnd> workers = {exited(0, 1, 15),
+                                          with_error(exited(1, 70, 30), "slow to end", false, 10)};
+  CHECK(find_cause(workers)->rank == 1);
+}
+
+TEST_CASE("launch report: a rank that was stopped is never the cause") {
+  auto stopped = killed(0, SIGTERM, 5);
+  stopped.stopped = true;
+  CHECK(find_cause({stopped, exited(1, 3, 10)})->rank == 1);
+  CHECK(find_cause({stopped}) == nullptr);
+}
+
+TEST_CASE("launch report: the exit code says what a caller can do") {
+  const auto code_of = [](const WorkerEnd& end) {
+    return LaunchReport{.workers = {end}}.exit_code();
+  };
+  CHECK(code_of(exited(0, 78, 1)) == 78);
+  CHECK(code_of(exited(0, 3, 1)) == 3);
+  for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL})
+    CHECK(code_of(killed(0, signal, 1)) == 70);
+  CHECK(code_of(killed(0, SIGKILL, 1)) == 75);
+  CHECK(code_of(killed(0, SIGTERM, 1)) == 75);
+}
+
+TEST_CASE("launch report: the text tells who, how, why, and what became of the others") {
+  auto stopped = killed(2, SIGTERM, 30);
+  stopped.stopped = true;
+  LaunchReport report{
+      .world_size = 3,
+      .workers = {with_error(exited(0, 75, 20), "peer", true, 19),
+                  with_error(exited(1, 78, 10), "a.yaml:3: unknown key 'lrr'", false, 9), stopped}};
+  CHECK(report.text() ==
+        "rank 1 (of 3) failed first: exited with code 78 (the input is wrong)\n"
+        "  a.yaml:3: unknown key 'lrr'\n"
+        "  failed after it: rank 0\n"
+        "  stopped because of it: rank 2\n");
+}
+
+TEST_CASE("launch report: a rank without a word of its own is told by its last lines") {
+  auto end = killed(0, SIGSEGV, 1);
+  end.last_lines = {"loading", "crash"};
+  LaunchReport report{.world_size = 1, .workers = {end}, .notes = {"stdout.log is incomplete"}};
+  CHECK(
+      report.text() ==
+      "rank 0 (of 1) failed first: killed by SIGSEGV (invalid memory access)\n  loading\n  crash\n"
+      "  note: stdout.log is incomplete\n");
+}
+
+TEST_CASE("launch report: an interruption is told as such, not as a failure of a rank") {
+  LaunchReport report{.world_size = 1, .workers = {exited(0, 1, 1)}, .interrupted_by = SIGINT};
+  CHECK(report.exit_code() == 130);
+  CHECK(report.cause() == nullptr);
+  CHECK(report.text() == "stopped by SIGINT\n");
+}
+
+}  // namespace lockstep

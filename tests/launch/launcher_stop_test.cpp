@@ -1,0 +1,222 @@
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
+
+#include "tests/launch/shell_launch.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Runs the launch in a process of its own, so that the test can send signals to its launcher.
+class ForkedLaunch {
+ public:
+  explicit ForkedLaunch(const ShellLaunch& launch) : pid_(::fork()) {
+    if (pid_ != 0) return;
+    int code = 99;
+    try {
+      const auto report = launch.run();
+      std::ofstream(launch.path("report")) << report.text();
+      code = report.exit_code();
+    } catch (const std::exception&) {
+    }
+    ::_exit(code);
+  }
+  ForkedLaunch(const ForkedLaunch&) = delete;
+  ~ForkedLaunch() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  void signal(int number) const { ::kill(pid_, number); }
+  // Its exit code, or minus the signal that killed it.
+  int wait() {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+ private:
+  pid_t pid_;
+};
+
+double seconds_of(const std::function<void()>& action) {
+  const auto begin = std::chrono::steady_clock::now();
+  action();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// Holds the pipe `$DIR/life` open for as long as the worker lives, says so, and waits.
+const std::string kHoldOn = "exec 9>$DIR/life; echo ready >&9; exec sleep 1000";
+
+}  // namespace
+
+TEST_CASE(
+    "launcher: the exit code of the rank that failed is the launch's, and the others are stopped") {
+  ShellLaunch launch(
+      "if [ $RANK = 1 ]; then read x < $DIR/go; echo 'no such file' >&2; exit 3; fi; echo go > "
+      "$DIR/go; " +
+          kHoldOn,
+      2);
+  REQUIRE(::mkfifo(launch.path("go").c_str(), 0600) == 0);
+  Fifo life(launch.path("life"));
+  LaunchReport report;
+  CHECK(seconds_of([&] { report = launch.run(); }) < 20);
+  CHECK(report.exit_code() == 3);
+  REQUIRE(report.cause());
+  CHECK(report.cause()->rank == 1);
+  CHECK(report.cause()->last_lines == std::vector<std::string>{"no such file"});
+  CHECK(report.cause()->log == launch.path("logs/attempt_0/1/stderr.log"));
+  CHECK(report.workers[0].stopped);
+  CHECK(report.workers[0].exit.signal == SIGTERM);
+  CHECK(report.text() ==
+        "rank 1 (of 2) failed first: exited with code 3\n  no such file\n  stopped because of it: "
+        "rank 0\n");
+}
+
+TEST_CASE("launcher: a rank that is killed is told by its signal") {
+  ShellLaunch launch("if [ $RANK = 0 ]; then kill -9 $$; fi; exec sleep 1000", 2);
+  const auto report = launch.run();
+  CHECK(report.exit_code() == 75);
+  CHECK(report.summary() ==
+        "rank 0 (of 2) failed first: killed by SIGKILL (out of memory, or by hand)");
+}
+
+TEST_CASE(
+    "launcher: a rank's error file is its last word, and a rank that waited for it is not the "
+    "cause") {
+  // Rank 1 tells that it lost a peer and ends first; rank 0 has failed before, but is slow to end.
+  ShellLaunch launch(
+      R"(if [ $RANK = 0 ]; then
+           echo '{"message": {"message": "disk full", "extraInfo": {"timestamp_us": 1000, "kind": "environment"}}}' \
+             > $TORCHELASTIC_ERROR_FILE
+           trap 'exit 75' TERM; echo go > $DIR/go; while :; do sleep 0.02; done
+         fi
+         read x < $DIR/go
+         echo '{"message": {"message": "lost rank 0", "extraInfo": {"timestamp_us": 900, "peer": true}}}' \
+             > $TORCHELASTIC_ERROR_FILE
+         exit 70)",
+      2);
+  REQUIRE(::mkfifo(launch.path("go").c_str(), 0600) == 0);
+  const auto report = launch.run();
+  REQUIRE(report.cause());
+  CHECK(report.cause()->rank == 0);
+  CHECK(report.cause()->detail() == std::vector<std::string>{"disk full"});
+  CHECK(report.exit_code() == 75);
+}
+
+TEST_CASE(
+    "launcher: a rank that ignores SIGTERM is killed after the grace, with all that it started") {
+  ShellLaunch launch(
+      "if [ $RANK = 1 ]; then read x < $DIR/go; exit 3; fi; "
+      "trap '' TERM; exec 9>$DIR/life; sleep 1000 & echo go > $DIR/go; wait",
+      2);
+  REQUIRE(::mkfifo(launch.path("go").c_str(), 0600) == 0);
+  Fifo life(launch.path("life"));
+  launch.options.grace = 200ms;
+  LaunchReport report;
+  CHECK(seconds_of([&] { report = launch.run(); }) < 10);
+  CHECK(report.exit_code() == 3);
+  CHECK(report.workers[0].exit.signal == SIGKILL);
+  CHECK(report.workers[0].stopped);
+  CHECK(report.notes ==
+        std::vector<std::string>{"killed because they did not end in time: rank 0"});
+  CHECK(life.is_deserted());
+}
+
+TEST_CASE("launcher: no worker survives a launcher that is killed with SIGKILL") {
+  ShellLaunch launch(kHoldOn, 2);
+  Fifo life(launch.path("life"));
+  ForkedLaunch forked(launch);
+  auto words = life.read();
+  while (words.size() < std::string("ready\nready\n").size()) {
+    const auto more = life.read();
+    REQUIRE(!more.empty());
+    words += more;
+  }
+  forked.signal(SIGKILL);
+  CHECK(forked.wait() == -SIGKILL);
+  CHECK(life.is_deserted());
+}
+
+TEST_CASE("launcher: a signal stops the workers gently, and the exit code tells it") {
+  const int number = GENERATE(SIGINT, SIGTERM, SIGHUP, SIGQUIT);
+  ShellLaunch launch(
+      "trap 'echo saved; exit 0' TERM; exec 9>$DIR/life; echo ready >&9; while :; do sleep 0.02; "
+      "done");
+  Fifo life(launch.path("life"));
+  ForkedLaunch forked(launch);
+  REQUIRE(life.read() == "ready\n");
+  forked.signal(number);
+  CHECK(forked.wait() == 128 + number);
+  CHECK(launch.log(0, "stdout.log") == "saved\n");
+  CHECK(text_of(launch.path("report")) == "stopped by " + signal_name(number) + "\n");
+}
+
+TEST_CASE("launcher: a second signal kills at once") {
+  ShellLaunch launch("trap '' TERM; " + kHoldOn);
+  Fifo life(launch.path("life"));
+  launch.options.grace = 10min;
+  ForkedLaunch forked(launch);
+  REQUIRE(life.read() == "ready\n");
+  forked.signal(SIGINT);
+  forked.signal(SIGTERM);
+  CHECK(seconds_of([&] { CHECK(forked.wait() >= 128); }) < 30);
+  CHECK(life.is_deserted());
+}
+
+TEST_CASE("launcher: a signal that was ignored when it started stays ignored") {
+  ShellLaunch launch("exec 9>$DIR/life; echo ready >&9; read x < $DIR/go");
+  REQUIRE(::mkfifo(launch.path("go").c_str(), 0600) == 0);
+  Fifo life(launch.path("life"));
+  const auto previous = ::signal(SIGHUP, SIG_IGN);
+  ForkedLaunch forked(launch);
+  ::signal(SIGHUP, previous);
+  REQUIRE(life.read() == "ready\n");
+  forked.signal(SIGHUP);
+  std::ofstream(launch.path("go")) << "go\n";
+  CHECK(forked.wait() == 0);
+}
+
+TEST_CASE("launcher: a process that outlives its worker does not keep the launcher") {
+  ShellLaunch launch("setsid sleep 60 & echo $! > $DIR/pid; echo hello");
+  LaunchReport report;
+  CHECK(seconds_of([&] { report = launch.run(); }) < 20);
+  CHECK(report.succeeded());
+  CHECK(launch.console() == "[rank 0] hello\n");
+  ::kill(std::stoi(text_of(launch.path("pid"))), SIGKILL);
+}
+
+TEST_CASE("launcher: what a worker leaves in its process group ends with the launch") {
+  ShellLaunch launch("exec 9>$DIR/life; sleep 1000 & echo ready >&9");
+  Fifo life(launch.path("life"));
+  CHECK(launch.run().succeeded());
+  CHECK(life.read() == "ready\n");
+  CHECK(life.is_deserted());
+}
+
+TEST_CASE("launcher: a log file that cannot be written is told once and stops nothing") {
+  ShellLaunch launch("seq 1 2000");
+  rlimit previous{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &previous) == 0);
+  const rlimit small = {.rlim_cur = 4096, .rlim_max = previous.rlim_max};
+  FileDescriptor nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  launch.options.stdout_fd = nowhere.get();
+  const auto previous_action = ::signal(SIGXFSZ, SIG_IGN);
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const auto report = launch.run();
+  ::setrlimit(RLIMIT_FSIZE, &previous);
+  ::signal(SIGXFSZ, previous_action);
+  CHECK(report.succeeded());
+  CHECK(report.notes ==
+        std::vector<std::string>{launch.path("logs/attempt_0/0/stdout.log").string() +
+                                 " is incomplete: File too large"});
+  CHECK(launch.log(0, "stdout.log").size() == 4096);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,233 @@
+#include "launch/launcher.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <csignal>
+
+#include "core/error.h"
+#include "launch/master_socket.h"
+#include "launch/worker_env.h"
+#include "tests/launch/shell_launch.h"
+
+namespace lockstep {
+namespace {
+
+std::string error_of(const LaunchOptions& options, ErrorKind kind) {
+  try {
+    run_workers(options);
+  } catch (const Error& error) {
+    CHECK(error.kind() == kind);
+    return error.what();
+  }
+  return "no error";
+}
+
+bool has_line(const std::string& text, const std::string& line) {
+  return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
+}
+
+std::string value_in(const std::string& text, const std::string& name) {
+  const auto begin = ("\n" + text).find("\n" + name + "=");
+  if (begin == std::string::npos) return "(not set)";
+  const auto value = begin + name.size() + 1;
+  return text.substr(value, text.find('\n', value) - value);
+}
+
+}  // namespace
+
+TEST_CASE("launcher: workers get torchrun's environment") {
+  ShellLaunch launch("env", 2);
+  launch.options.num_nodes = 3;
+  launch.options.node_rank = 2;
+  launch.options.master_addr = "10.1.2.3";
+  launch.options.run_id = "run-7";
+  CHECK(launch.run().succeeded());
+  const auto env = launch.log(1, "stdout.log");
+  CHECK(value_in(env, "RANK") == "5");
+  CHECK(value_in(env, "LOCAL_RANK") == "1");
+  CHECK(value_in(env, "WORLD_SIZE") == "6");
+  CHECK(value_in(env, "LOCAL_WORLD_SIZE") == "2");
+  CHECK(value_in(env, "GROUP_RANK") == "2");
+  CHECK(value_in(env, "GROUP_WORLD_SIZE") == "3");
+  CHECK(value_in(env, "ROLE_RANK") == "5");
+  CHECK(value_in(env, "ROLE_WORLD_SIZE") == "6");
+  CHECK(value_in(env, "ROLE_NAME") == "default");
+  CHECK(value_in(env, "MASTER_ADDR") == "10.1.2.3");
+  CHECK(value_in(env, "MASTER_PORT") == "29500");
+  CHECK(value_in(env, "TORCHELASTIC_RESTART_COUNT") == "0");
+  CHECK(value_in(env, "TORCHELASTIC_MAX_RESTARTS") == "0");
+  CHECK(value_in(env, "TORCHELASTIC_RUN_ID") == "run-7");
+  CHECK(value_in(env, "LOCKSTEP_RUN_ID") == "run-7");
+  CHECK(value_in(env, "LOCKSTEP_MASTER_LISTEN_FD") == "(not set)");
+  CHECK(value_in(env, "TORCHELASTIC_ERROR_FILE") == launch.path("logs/attempt_0/1/error.json"));
+}
+
+TEST_CASE("launcher: what an outer launcher has told stays out of the workers' environment") {
+  ShellLaunch launch("env");
+  EnvironmentGuard outer({{"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                          {"LOCKSTEP_RUN_ID", "outer"},
+                          {"LOCKSTEP_MASTER_LISTEN_FD", "99"},
+                          {"RANK", "7"}});
+  CHECK(launch.run().succeeded());
+  const auto env = launch.log(0, "stdout.log");
+  CHECK(value_in(env, "TORCHELASTIC_USE_AGENT_STORE") == "(not set)");
+  CHECK(value_in(env, "LOCKSTEP_RUN_ID") == "(not set)");
+  CHECK(value_in(env, "LOCKSTEP_MASTER_LISTEN_FD") != "99");
+  CHECK(value_in(env, "RANK") == "0");
+}
+
+TEST_CASE("launcher: the cores are divided between the workers, unless the user has decided") {
+  ShellLaunch launch("env", 2);
+  CHECK(launch.run().succeeded());
+  CHECK(value_in(launch.log(0, "stdout.log"), "OMP_NUM_THREADS") ==
+        std::to_string(std::max(1, num_usable_cores() / 2)));
+  EnvironmentGuard decided({{"OMP_NUM_THREADS", "13"}});
+  launch.options.log_dir = launch.path("again");
+  CHECK(launch.run().succeeded());
+  CHECK(value_in(text_of(launch.path("again/attempt_0/0/stdout.log")), "OMP_NUM_THREADS") == "13");
+}
+
+TEST_CASE("launcher: lines are shown with their rank, and kept as they are") {
+  ShellLaunch launch("printf 'out %s\\nno end' $RANK; printf '10%%\\r99%%\\nerr\\n' >&2", 2);
+  CHECK(launch.run().succeeded());
+  for (const std::string rank : {"0", "1"}) {
+    CHECK(has_line(launch.console(), "[rank " + rank + "] out " + rank));
+    CHECK(has_line(launch.console(), "[rank " + rank + "] no end"));
+    CHECK(has_line(launch.console_errors(), "[rank " + rank + "] 99%"));
+    CHECK(has_line(launch.console_errors(), "[rank " + rank + "] err"));
+    CHECK(launch.log(std::stoi(rank), "stdout.log") == "out " + rank + "\nno end");
+    CHECK(launch.log(std::stoi(rank), "stderr.log") == "10%\r99%\nerr\n");
+  }
+}
+
+TEST_CASE("launcher: what --tee hides is in the log files only") {
+  ShellLaunch launch("echo out; echo err >&2", 2);
+  launch.options.tee = TeeSpec::parse("0:1,1:2", 2);
+  CHECK(launch.run().succeeded());
+  CHECK(launch.console() == "[rank 0] out\n");
+  CHECK(launch.console_errors() == "[rank 1] err\n");
+  CHECK(launch.log(0, "stderr.log") == "err\n");
+  CHECK(launch.log(1, "stdout.log") == "out\n");
+}
+
+TEST_CASE("launcher: much output arrives whole") {
+  ShellLaunch launch("seq 1 200000");
+  CHECK(launch.run().succeeded());
+  const auto console = launch.console();
+  CHECK(std::count(console.begin(), console.end(), '\n') == 200000);
+  CHECK(console.ends_with("[rank 0] 200000\n"));
+  CHECK(launch.log(0, "stdout.log").ends_with("\n200000\n"));
+}
+
+TEST_CASE("launcher: a console that nobody reads any more does not stop the workers") {
+  ShellLaunch launch("seq 1 200000; echo last");
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  ::close(ends[0]);
+  FileDescriptor broken(ends[1]);
+  launch.options.stdout_fd = broken.get();
+  CHECK(launch.run().succeeded());
+  CHECK(launch.log(0, "stdout.log").ends_with("\nlast\n"));
+}
+
+TEST_CASE("launcher: a second launch keeps the logs of the first") {
+  ShellLaunch launch("echo $TORCHELASTIC_ERROR_FILE");
+  CHECK(launch.run().succeeded());
+  CHECK(launch.run().succeeded());
+  CHECK(text_of(launch.path("logs/attempt_0/0/stdout.log")) ==
+        launch.path("logs/attempt_0/0/error.json").string() + "\n");
+  CHECK(text_of(launch.path("logs/attempt_1/0/stdout.log")) ==
+        launch.path("logs/attempt_1/0/error.json").string() + "\n");
+}
+
+TEST_CASE("launcher: workers read no input and start with default signals") {
+  EnvironmentGuard guard;
+  struct sigaction ignore{}, previous{};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(SIGUSR1, &ignore, &previous);
+  ShellLaunch launch("cat; grep -E 'SigBlk|SigIgn' /proc/self/status");
+  CHECK(launch.run().succeeded());
+  ::sigaction(SIGUSR1, &previous, nullptr);
+  CHECK(launch.log(0, "stdout.log") == "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
+}
+
+TEST_CASE("launcher: rank 0 alone gets the listening socket, and no other descriptor leaks") {
+  ShellLaunch launch(
+      "ls -l /proc/$$/fd | grep -c -e socket -e /tmp; echo fd=$LOCKSTEP_MASTER_LISTEN_FD; true", 2);
+  CHECK(launch.run().succeeded());
+  CHECK(launch.log(0, "stdout.log").starts_with("1\nfd="));
+  CHECK(launch.log(0, "stdout.log") != "1\nfd=\n");
+  CHECK(launch.log(1, "stdout.log") == "0\nfd=\n");
+}
+
+TEST_CASE("launcher: a rank that connects before rank 0 serves is queued, not refused") {
+  // Rank 0 only holds the socket and never accepts.
+  ShellLaunch launch(
+      "if [ $RANK = 1 ]; then bash -c 'exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT && echo "
+      "connected'; "
+      "echo done > $DIR/fifo; else read word < $DIR/fifo; fi",
+      2);
+  Fifo fifo(launch.path("fifo"));
+  CHECK(launch.run().succeeded());
+  CHECK(launch.log(1, "stdout.log") == "connected\n");
+}
+
+TEST_CASE("launcher: a port that is taken is an environment error in one line") {
+  const auto taken = listen_as_master(0, true);
+  ShellLaunch launch("echo never");
+  launch.options.master_port = taken.port;
+  CHECK(error_of(launch.options, ErrorKind::Environment) ==
+        "cannot listen on port " + std::to_string(taken.port) +
+            ": Address already in use; choose another --master-port");
+  CHECK_FALSE(std::filesystem::exists(launch.options.log_dir));
+  const auto everywhere = listen_as_master(0, false);
+  CHECK_THROWS_AS(listen_as_master(everywhere.port, false), Error);
+}
+
+TEST_CASE("master socket: it can be connected to at once") {
+  const bool loopback_only = GENERATE(true, false);
+  const auto master = listen_as_master(0, loopback_only);
+  FileDescriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(static_cast<uint16_t>(master.port));
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  CHECK(::connect(client.get(), reinterpret_cast<sockaddr*>(&name), sizeof name) == 0);
+}
+
+TEST_CASE("launcher: a program that cannot be executed is an input error") {
+  ShellLaunch launch("");
+  launch.options.program = "/nonexistent/trainer";
+  CHECK(error_of(launch.options, ErrorKind::Config) ==
+        "cannot start '/nonexistent/trainer': No such file or directory");
+  launch.options.program = "no-such-program";
+  CHECK(error_of(launch.options, ErrorKind::Config) ==
+        "cannot start 'no-such-program': there is no such program in PATH");
+  launch.options.program = "/etc/passwd";
+  CHECK(error_of(launch.options, ErrorKind::Config) ==
+        "cannot start '/etc/passwd': Permission denied");
+}
+
+TEST_CASE("launcher: numbers out of range are input errors") {
+  ShellLaunch launch("");
+  launch.options.num_workers = 0;
+  CHECK(error_of(launch.options, ErrorKind::Config) == "0 workers on a node: expected 1 to 1024");
+  launch.options.num_workers = 1;
+  launch.options.num_nodes = 2;
+  launch.options.node_rank = 2;
+  CHECK(error_of(launch.options, ErrorKind::Config) ==
+        "node rank 2: expected 0 to 1, one less than the number of nodes");
+}
+
+TEST_CASE("launcher: logs that cannot be made are an environment error") {
+  ShellLaunch launch("");
+  launch.options.log_dir = "/proc/logs";
+  CHECK(error_of(launch.options, ErrorKind::Environment)
+            .starts_with("cannot create directory /proc/logs"));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "core/error.h"
+#include "launch/line_splitter.h"
+#include "launch/tee_spec.h"
+
+namespace lockstep {
+namespace {
+
+// The lines that come out when `pieces` arrive one after the other.
+std::vector<std::string> lines_of(const std::vector<std::string>& pieces) {
+  LineSplitter splitter;
+  std::vector<std::string> lines;
+  const auto take = [&](std::string_view line) { lines.emplace_back(line); };
+  for (const auto& piece : pieces) splitter.feed(piece, take);
+  splitter.finish(take);
+  return lines;
+}
+
+using Lines = std::vector<std::string>;
+
+std::string tee_error(const std::string& text) {
+  try {
+    TeeSpec::parse(text, 2);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::Config);
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("line splitter: lines are whole however they arrive") {
+  CHECK(lines_of({"a\nb", "c\n", "\n", "d"}) == Lines{"a", "bc", "", "d"});
+  CHECK(lines_of({}).empty());
+}
+
+TEST_CASE("line splitter: of a progress bar the last state is kept") {
+  CHECK(lines_of({"10%\r", "50%\r100%\n", "next\n"}) == Lines{"100%", "next"});
+  CHECK(lines_of({"dos\r\nline\r", "\nend"}) == Lines{"dos", "line", "end"});
+  CHECK(lines_of({"half\r"}) == Lines{"half"});
+}
+
+TEST_CASE("line splitter: a line without end is passed on in pieces") {
+  constexpr auto kLimit = LineSplitter::kLongestLine;
+  const auto lines = lines_of({std::string(kLimit + 10, 'x'), std::string(kLimit, 'x')});
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0].size() == kLimit);
+  CHECK(lines[1].size() == kLimit);
+  CHECK(lines[2].size() == 10);
+}
+
+TEST_CASE("tee: by default everything is shown") {
+  CHECK(TeeSpec().shows_everything(2));
+  CHECK(TeeSpec::parse("3", 2).shows_everything(2));
+}
+
+TEST_CASE("tee: a number is for all workers, a list for those it names") {
+  const auto out = TeeSpec::parse("1", 2);
+  CHECK(out.shows_stdout(1));
+  CHECK_FALSE(out.shows_stderr(1));
+  CHECK_FALSE(out.shows_everything(2));
+  const auto mixed = TeeSpec::parse("1:2", 2);
+  CHECK_FALSE(mixed.shows_stdout(0));
+  CHECK_FALSE(mixed.shows_stderr(0));
+  CHECK_FALSE(mixed.shows_stdout(1));
+  CHECK(mixed.shows_stderr(1));
+  CHECK(TeeSpec::parse("0:3,1:3", 2).shows_everything(2));
+}
+
+TEST_CASE("tee: what is not understood is named") {
+  for (const auto* text : {"", "4", "-1", "both", "0:", ":1", "0:1,", "0:4", "0:1,1"})
+    CHECK(tee_error(text).starts_with("--tee " + std::string(text) +
+                                      ": expected 0 (nothing), 1 (stdout)"));
+  CHECK(tee_error("2:3") == "--tee 2:3: there is no local rank 2; valid: 0 to 1");
+}
+
+}  // namespace lockstep

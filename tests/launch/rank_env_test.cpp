@@ -1,0 +1,231 @@
+#include "launch/rank_env.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "tests/launch/environment_guard.h"
+
+namespace lockstep {
+namespace {
+
+std::string config_error_of_environment() {
+  try {
+    read_rank_env();
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::Config);
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("rank environment: without a launcher it is one process") {
+  EnvironmentGuard guard;
+  const auto env = read_rank_env();
+  CHECK(env.rank == 0);
+  CHECK(env.world_size == 1);
+  CHECK(env.local_world_size == 1);
+  CHECK(env.master_addr == "127.0.0.1");
+  CHECK(env.master_port == 0);
+  CHECK_FALSE(env.agent_serves_store);
+  CHECK_FALSE(env.listen_fd);
+  CHECK_FALSE(env.run_id);
+  CHECK_FALSE(env.error_file);
+}
+
+TEST_CASE("rank environment: torchrun's variables are understood") {
+  EnvironmentGuard guard({{"RANK", "5"},
+                          {"LOCAL_RANK", "1"},
+                          {"WORLD_SIZE", "8"},
+                          {"LOCAL_WORLD_SIZE", "4"},
+                          {"GROUP_RANK", "1"},
+                          {"MASTER_ADDR", "10.0.0.1"},
+                          {"MASTER_PORT", "29500"},
+                          {"TORCHELASTIC_RESTART_COUNT", "2"},
+                          {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                          {"TORCHELASTIC_ERROR_FILE", "/tmp/error.json"},
+                          {"LOCKSTEP_RUN_ID", "mnist-1"},
+                          {"LOCKSTEP_MASTER_LISTEN_FD", "7"}});
+  const auto env = read_rank_env();
+  CHECK(env.rank == 5);
+  CHECK(env.local_rank == 1);
+  CHECK(env.node_rank == 1);
+  CHECK(env.world_size == 8);
+  CHECK(env.local_world_size == 4);
+  CHECK(env.master_addr == "10.0.0.1");
+  CHECK(env.master_port == 29500);
+  CHECK(env.agent_serves_store);
+  CHECK(env.restart_count == 2);
+  CHECK(env.listen_fd == 7);
+  CHECK(env.run_id == "mnist-1");
+  CHECK(env.error_file == "/tmp/error.json");
+}
+
+TEST_CASE("rank environment: RANK and WORLD_SIZE alone mean one process on each host") {
+  EnvironmentGuard guard(
+      {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "head"}, {"MASTER_PORT", "1234"}});
+  const auto env = read_rank_env();
+  CHECK(env.local_rank == 0);
+  CHECK(env.local_world_size == 1);
+  CHECK(env.node_rank == 1);
+}
+
+TEST_CASE("rank environment: an agent that serves no store is not taken for one") {
+  EnvironmentGuard guard({{"TORCHELASTIC_USE_AGENT_STORE", "False"}});
+  CHECK_FALSE(read_rank_env().agent_serves_store);
+}
+
+TEST_CASE("rank environment: Slurm's variables are understood, uneven nodes too") {
+  EnvironmentGuard guard({{"SLURM_PROCID", "6"},
+                          {"SLURM_LOCALID", "0"},
+                          {"SLURM_NTASKS", "7"},
+                          {"SLURM_TASKS_PER_NODE", "2(x3),1"},
+                          {"SLURM_NODEID", "3"},
+                          {"MASTER_ADDR", "node0"},
+                          {"MASTER_PORT", "29400"}});
+  const auto env = read_rank_env();
+  CHECK(env.rank == 6);
+  CHECK(env.local_rank == 0);
+  CHECK(env.node_rank == 3);
+  CHECK(env.world_size == 7);
+  CHECK(env.local_world_size == 1);
+  guard.set("SLURM_NODEID", "1");
+  guard.set("SLURM_PROCID", "3");
+  guard.set("SLURM_LOCALID", "1");
+  CHECK(read_rank_env().local_world_size == 2);
+  guard.set("SLURM_NODEID", "4");
+  CHECK(config_error_of_environment() ==
+        "environment variable SLURM_TASKS_PER_NODE=2(x3),1 has no entry for SLURM_NODEID=4");
+}
+
+TEST_CASE("rank environment: Slurm's tasks per node are used when there is no list") {
+  EnvironmentGuard guard({{"SLURM_PROCID", "3"},
+                          {"SLURM_LOCALID", "1"},
+                          {"SLURM_NTASKS", "4"},
+                          {"SLURM_NTASKS_PER_NODE", "2"},
+                          {"SLURM_NODEID", "1"},
+                          {"MASTER_ADDR", "node0"},
+                          {"MASTER_PORT", "29400"}});
+  CHECK(read_rank_env().local_world_size == 2);
+}
+
+TEST_CASE("rank environment: a job step that is smaller than its job counts") {
+  EnvironmentGuard guard(
+      {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "1"}});
+  CHECK(read_rank_env().world_size == 1);
+}
+
+TEST_CASE(
+    "rank environment: a Slurm job of one task and an interactive allocation are one process") {
+  EnvironmentGuard guard({{"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "17"}});
+  CHECK(read_rank_env().world_size == 1);
+  guard.set("SLURM_PROCID", "0");
+  guard.set("SLURM_NTASKS", "1");
+  CHECK(read_rank_env().world_size == 1);
+}
+
+TEST_CASE("rank environment: OpenMPI's variables win over those of the batch script it runs in") {
+  EnvironmentGuard guard({{"SLURM_PROCID", "0"},
+                          {"SLURM_NTASKS", "4"},
+                          {"OMPI_COMM_WORLD_RANK", "3"},
+                          {"OMPI_COMM_WORLD_SIZE", "4"},
+                          {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                          {"MASTER_ADDR", "node0"},
+                          {"MASTER_PORT", "29400"}});
+  const auto env = read_rank_env();
+  CHECK(env.rank == 3);
+  CHECK(env.local_rank == 1);
+  CHECK(env.node_rank == 1);
+  CHECK(env.local_world_size == 2);
+}
+
+TEST_CASE(
+    "rank environment: PMI's variables are understood, and left to Slurm when it knows more") {
+  EnvironmentGuard guard({{"PMI_RANK", "1"},
+                          {"PMI_SIZE", "2"},
+                          {"MPI_LOCALRANKID", "1"},
+                          {"MPI_LOCALNRANKS", "2"},
+                          {"MASTER_ADDR", "node0"},
+                          {"MASTER_PORT", "29400"}});
+  CHECK(read_rank_env().local_rank == 1);
+  ::unsetenv("MPI_LOCALRANKID");
+  ::unsetenv("MPI_LOCALNRANKS");
+  guard.set("SLURM_PROCID", "1");
+  guard.set("SLURM_NTASKS", "2");
+  guard.set("SLURM_LOCALID", "0");
+  guard.set("SLURM_NODEID", "1");
+  guard.set("SLURM_TASKS_PER_NODE", "1(x2)");
+  CHECK(read_rank_env().local_rank == 0);
+  CHECK(read_rank_env().node_rank == 1);
+}
+
+TEST_CASE("rank environment: what is missing is named") {
+  EnvironmentGuard guard({{"RANK", "0"}});
+  CHECK(config_error_of_environment() ==
+        "environment variable WORLD_SIZE is missing, but RANK is set");
+  guard.set("WORLD_SIZE", "2");
+  CHECK(config_error_of_environment() ==
+        "environment variable MASTER_ADDR is missing: this is rank 0 of 2, so it must name the "
+        "host of rank 0");
+  guard.set("MASTER_ADDR", "head");
+  CHECK(config_error_of_environment() ==
+        "environment variable MASTER_PORT is missing: this is rank 0 of 2, so it must be a free "
+        "port of head");
+  guard.set("LOCAL_RANK", "0");
+  CHECK(config_error_of_environment() ==
+        "environment variable LOCAL_WORLD_SIZE is missing, but LOCAL_RANK is set");
+}
+
+TEST_CASE("rank environment: contradictions are named with their values") {
+  EnvironmentGuard guard({{"RANK", "2"}, {"WORLD_SIZE", "2"}});
+  CHECK(config_error_of_environment() ==
+        "environment variables RANK=2 and WORLD_SIZE=2 contradict each other: the first must be "
+        "smaller");
+  guard.set("RANK", "1");
+  guard.set("LOCAL_RANK", "2");
+  guard.set("LOCAL_WORLD_SIZE", "2");
+  CHECK(config_error_of_environment() ==
+        "environment variables LOCAL_RANK=2 and LOCAL_WORLD_SIZE=2 contradict each other: the "
+        "first must be smaller");
+  guard.set("LOCAL_RANK", "0");
+  guard.set("LOCAL_WORLD_SIZE", "4");
+  CHECK(config_error_of_environment() ==
+        "environment variables LOCAL_WORLD_SIZE=4 and WORLD_SIZE=2 contradict each other: the "
+        "first must not be larger");
+}
+
+TEST_CASE("rank environment: values that are no numbers are named") {
+  const auto text = GENERATE(std::string("two"), std::string("-1"), std::string("1x"),
+                             std::string("99999999999"));
+  EnvironmentGuard guard({{"RANK", "0"}, {"WORLD_SIZE", text.c_str()}});
+  CHECK(config_error_of_environment() ==
+        "environment variable WORLD_SIZE=" + text + ": expected a number of at least 0");
+}
+
+TEST_CASE("rank environment: a port that does not exist is named") {
+  EnvironmentGuard guard(
+      {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "head"}, {"MASTER_PORT", "65536"}});
+  CHECK(config_error_of_environment() ==
+        "environment variable MASTER_PORT=65536: expected 1 to 65535");
+}
+
+TEST_CASE("rank environment: only a positive number asks for threads") {
+  EnvironmentGuard guard;
+  CHECK_FALSE(requested_num_threads());
+  guard.set("OMP_NUM_THREADS", "3");
+  CHECK(requested_num_threads() == 3);
+  guard.set("OMP_NUM_THREADS", "0");
+  CHECK_FALSE(requested_num_threads());
+  guard.set("OMP_NUM_THREADS", "many");
+  CHECK_FALSE(requested_num_threads());
+}
+
+TEST_CASE("rank environment: an empty variable counts as not set") {
+  EnvironmentGuard guard({{"RANK", ""}, {"WORLD_SIZE", ""}});
+  CHECK_FALSE(environment("RANK"));
+  CHECK(read_rank_env().world_size == 1);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,79 @@
+"""One forward and backward pass in C++ and in Python, from the same seed over the same images: every bit of the
+initialisation, the batch, the logits, the loss and the gradients must be equal."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
+import idx  # noqa: E402
+import models  # noqa: E402
+
+BATCH_SIZE = 48
+CASES = {
+    "mlp": (dict(name="mlp"), models.Mlp, {}),
+    "mlp-narrow": (dict(name="mlp", hidden=[17, 5, 3]), models.Mlp, {}),
+    "mlp-linear": (dict(name="mlp", hidden=[]), models.Mlp, {}),
+    "mlp-normalised": (dict(name="mlp", hidden=[64]), models.Mlp, dict(mean=0.1307, std=0.3081)),
+    "cnn": (dict(name="cnn"), models.Cnn, {}),
+    "cnn-small": (dict(name="cnn", channels=[3, 5, 7], hidden=11), models.Cnn, dict(mean=0.5, std=0.25)),
+}
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """Random images, all 256 byte values among them, as IDX files."""
+    directory = tmp_path_factory.mktemp("images")
+    rng = np.random.default_rng(0)
+    idx.write_idx(directory / "train-images-idx3-ubyte", rng.integers(0, 256, (BATCH_SIZE, 28, 28)))
+    idx.write_idx(directory / "train-labels-idx1-ubyte", rng.integers(0, 10, BATCH_SIZE))
+    return directory
+
+
+def run_cpp(config, directory):
+    """Names of the parameters in order, and every tensor as raw bytes."""
+    (directory / "job.yaml").write_text(json.dumps(config))
+    program = Path(os.environ["LOCKSTEP_BIN"]) / "print_model"
+    result = subprocess.run(
+        [program, directory / "job.yaml", directory], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split(), {path.stem: path.read_bytes() for path in directory.glob("*.bin")}
+
+
+def run_python(seed, model_class, arguments, images, scaling):
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    model = model_class(**arguments)
+    image, label = idx.load_split(images, "train", **scaling)
+    logits = model(image)
+    loss = F.cross_entropy(logits, label)
+    loss.backward()
+    tensors = {"batch.image": image, "batch.label": label, "logits": logits, "loss": loss}
+    tensors["correct"] = (logits.argmax(1) == label).sum()
+    for name, parameter in model.named_parameters():
+        tensors[f"parameter.{name}"] = parameter
+        tensors[f"gradient.{name}"] = parameter.grad
+    names = [name for name, _ in model.named_parameters()]
+    return names, {name: tensor.detach().numpy().tobytes() for name, tensor in tensors.items()}
+
+
+@pytest.mark.parametrize("seed", [0, 1234567])
+@pytest.mark.parametrize("case", CASES)
+def test_every_bit_is_equal(case, seed, images, tmp_path):
+    model, model_class, scaling = CASES[case]
+    data = {"name": "idx", "path": str(images), **scaling}
+    names, tensors = run_cpp({"seed": seed, "batch_size": BATCH_SIZE, "model": model, "data": data}, tmp_path)
+    arguments = {key: value for key, value in model.items() if key != "name"}
+    python_names, python_tensors = run_python(seed, model_class, arguments, images, scaling)
+    assert names == python_names
+    assert tensors.keys() == python_tensors.keys()
+    for name, expected in python_tensors.items():
+        assert tensors[name] == expected, f"{name} differs"

@@ -1,0 +1,76 @@
+// print_model CONFIG OUT: does one forward and backward pass over one batch in file order, on one
+// thread, and writes every tensor of it to the directory OUT as NAME.bin (raw bytes). For
+// models_against_python.py. CONFIG: a YAML file with seed, batch_size, model and data.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <numeric>
+
+#include "core/part.h"
+#include "data/dataset.h"
+#include "models/model.h"
+
+namespace lockstep {
+namespace {
+
+struct JobConfig {
+  int64_t seed = 0;
+  int64_t batch_size = 1;
+  Part<Model> model{model_registry()};
+  Part<Dataset> data{dataset_registry()};
+};
+
+template <class V>
+void fields(V& v, JobConfig& c) {
+  v("seed", c.seed, "of the model's initialisation");
+  v("batch_size", c.batch_size, "samples");
+  v("model", c.model, "model");
+  v("data", c.data, "dataset");
+}
+
+void write(const std::filesystem::path& directory, const std::string& name,
+           const at::Tensor& tensor) {
+  const auto plain = tensor.detach().contiguous();
+  std::ofstream file(directory / (name + ".bin"), std::ios::binary);
+  file.write(static_cast<const char*>(plain.const_data_ptr()),
+             static_cast<std::streamsize>(plain.nbytes()));
+}
+
+void run(const std::string& config_file, const std::filesystem::path& out) {
+  JobConfig config;
+  read_fields(read_config_file(config_file), "", config);
+  at::set_num_threads(1);
+  at::manual_seed(static_cast<uint64_t>(config.seed));
+  const auto model = config.model.build();
+  std::vector<int64_t> indices(static_cast<size_t>(config.batch_size));
+  std::iota(indices.begin(), indices.end(), 0);
+  const auto batch = config.data.build()->get_batch(indices);
+  const auto outputs = model->forward(batch);
+  outputs.loss.backward();
+  for (const auto& [name, tensor] : batch.fields) write(out, "batch." + name, tensor);
+  for (const auto& parameter : model->named_parameters()) {
+    std::cout << parameter.key() << '\n';
+    write(out, "parameter." + parameter.key(), parameter.value());
+    write(out, "gradient." + parameter.key(), parameter.value().grad());
+  }
+  write(out, "logits", outputs.predictions);
+  write(out, "loss", outputs.loss);
+  write(out, "correct", outputs.sums.at("accuracy"));
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  try {
+    if (argc != 3) throw lockstep::config_error("usage: print_model CONFIG OUT");
+    lockstep::run(argv[1], argv[2]);
+  } catch (const lockstep::Error& error) {
+    std::cerr << error.what() << '\n';
+    return error.exit_code();
+  }
+  return 0;
+}

@@ -1,0 +1,78 @@
+#include <array>
+#include <catch2/catch.hpp>
+#include <sstream>
+
+#include "tracking/sink.h"
+
+using namespace lockstep;
+
+namespace {
+
+// What the console sink prints for a short run.
+std::string shown(bool terminal, bool color, int columns = 200) {
+  std::ostringstream out;
+  const SinkContext context{
+      .console = {.out = &out, .terminal = terminal, .color = color, .columns = columns},
+      .length = {.steps = 30, .epochs = 3}};
+  const auto sink = make_sink("console", context);
+  sink->run_started(
+      {.id = "mnist-1", .name = "mnist", .job_id = "mnist-1", .world_size = 2, .created = 1000},
+      {});
+  const std::array<Metric, 3> first = {
+      {{"train/samples_per_s", 12345.6}, {"train/lr", 0.1}, {"train/loss", 2.5}}};
+  sink->scalars({.step = 10, .time = 1010, .epoch = 1, .values = first});
+  const std::array<Metric, 1> second = {{{"train/loss", 1.25}}};
+  sink->scalars({.step = 20, .time = 1020, .epoch = 2, .values = second});
+  const std::array<Metric, 2> evaluated = {{{"eval/accuracy", 0.9712}, {"eval/loss", 0.1}}};
+  sink->scalars({.step = 20, .time = 1025, .epoch = 2, .values = evaluated});
+  sink->text(TextLevel::Debug, "not shown");
+  sink->text(TextLevel::Warning, "careful");
+  sink->run_finished({.state = RunState::Failed, .exit_code = 75, .reason = "the disk is full"});
+  return out.str();
+}
+
+}  // namespace
+
+TEST_CASE("console: in a file every line is kept and plain") {
+  CHECK(shown(false, false) ==
+        "run mnist-1 on 2 ranks\n"
+        "epoch 1.00/3  step 10/30  loss 2.5000  lr 0.1  12,346 samples/s\n"
+        "epoch 2.00/3  step 20/30  loss 1.2500  left 0:10\n"
+        "eval  epoch 2.00  step 20  accuracy 0.9712  loss 0.1000\n"
+        "warning: careful\n"
+        "run mnist-1 failed in 0:25: the disk is full\n");
+}
+
+TEST_CASE("console: on a terminal progress is one line rewritten in place, evaluations stay") {
+  CHECK(shown(true, false) ==
+        "run mnist-1 on 2 ranks\n"
+        "\repoch 1.00/3  step 10/30  loss 2.5000  lr 0.1  12,346 samples/s\x1b[K"
+        "\repoch 2.00/3  step 20/30  loss 1.2500  left 0:10\x1b[K"
+        "\r\x1b[Keval  epoch 2.00  step 20  accuracy 0.9712  loss 0.1000\n"
+        "warning: careful\n"
+        "run mnist-1 failed in 0:25: the disk is full\n");
+}
+
+TEST_CASE("console: a progress line never wraps") {
+  CHECK(shown(true, false, 20).find("\repoch 1.00/3  step \x1b[K") != std::string::npos);
+}
+
+TEST_CASE("console: color only where it was allowed") {
+  CHECK(shown(true, true).find("\x1b[33mwarning\x1b[0m: careful") != std::string::npos);
+  CHECK(shown(true, false).find("\x1b[3") == std::string::npos);
+  CHECK(shown(false, false).find('\x1b') == std::string::npos);
+}
+
+TEST_CASE("sinks: an unknown or repeated name is a Config error with what is valid") {
+  CHECK_THROWS_WITH(
+      verify_sinks({"consol"}),
+      Catch::StartsWith("tracking.sinks: unknown sink 'consol'; did you mean 'console'? valid: "));
+  CHECK_THROWS_WITH(verify_sinks({"console", "console"}),
+                    "tracking.sinks: 'console' is listed twice");
+  CHECK_NOTHROW(verify_sinks({}));
+}
+
+TEST_CASE("sinks: every registered one says what it is") {
+  for (const auto& entry : sink_registry().entries()) CHECK_FALSE(entry.help.empty());
+  CHECK(sink_registry().find("console") != nullptr);
+}

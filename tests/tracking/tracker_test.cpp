@@ -1,0 +1,195 @@
+#include "tracking/tracker.h"
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <sstream>
+#include <stdexcept>
+
+#include "core/durable_file.h"
+#include "core/error.h"
+#include "tests/tracking/temporary_directory.h"
+#include "tracking/event_log_reader.h"
+#include "tracking/run_directory.h"
+
+using namespace lockstep;
+
+namespace {
+
+struct BrokenConfig {};
+template <class V>
+void fields(V&, BrokenConfig&) {}
+
+int num_calls_to_broken = 0;
+
+// A sink that fails from its second call on.
+class BrokenSink final : public Sink {
+ public:
+  using Config = BrokenConfig;
+  BrokenSink(const Config&, const SinkContext&) {}
+  void run_started(const RunInfo&, const Json&) override { ++num_calls_to_broken; }
+  void scalars(const ScalarRow&) override {
+    ++num_calls_to_broken;
+    throw std::runtime_error("the server is gone");
+  }
+  void text(TextLevel, std::string_view) override { ++num_calls_to_broken; }
+  void run_finished(const RunEnd&) override { ++num_calls_to_broken; }
+};
+REGISTER_SINK("broken", BrokenSink, "fails, for a test");
+
+TrackerOptions options_for(const std::filesystem::path& run_dir, int rank = 0) {
+  return {
+      .run_dir = run_dir,
+      .process = {.id = "job-1", .name = "mnist", .job_id = "job-1", .rank = rank, .world_size = 2},
+      .config = {.sinks = {}},
+      .run_config = {{"a", 1}}};
+}
+
+void log_loss(Tracker& tracker, int64_t step, double value) {
+  const std::array<Metric, 1> metrics = {{{"train/loss", value}}};
+  tracker.log(step, 0.5, metrics);
+}
+
+}  // namespace
+
+TEST_CASE("tracker: what it was given is in the event log of its rank") {
+  const TemporaryDirectory dir;
+  auto tracker = open_tracker(options_for(dir.path()));
+  log_loss(tracker, 1, 2.5);
+  tracker.text(TextLevel::Info, "hello");
+  tracker.summary("best", 0.5);
+  const auto report = tracker.finish({.state = RunState::Finished});
+  CHECK(report.num_dropped == 0);
+  CHECK(report.problem.empty());
+  const auto log = read_event_log(event_log_path(dir.path(), 0));
+  CHECK(log.info->id == "job-1");
+  CHECK(log.info->created > 1.6e9);
+  CHECK(log.config["a"] == 1);
+  REQUIRE(log.rows.size() == 1);
+  CHECK(log.rows[0].time > 1.6e9);
+  CHECK(log.texts.at(0).line == "hello");
+  CHECK(log.summary["best"] == 0.5);
+  CHECK(log.end->state == RunState::Finished);
+}
+
+TEST_CASE("tracker: a rank that does not log leaves no file, and every call is fine") {
+  const TemporaryDirectory dir;
+  auto tracker = open_tracker(options_for(dir.path(), 1));
+  CHECK_FALSE(tracker.is_logging());
+  log_loss(tracker, 1, 2.5);
+  tracker.text(TextLevel::Info, "hello");
+  tracker.summary("best", 0.5);
+  CHECK(tracker.finish({}).problem.empty());
+  CHECK_FALSE(std::filesystem::exists(dir / "events"));
+}
+
+TEST_CASE("tracker: after finish() nothing is recorded any more") {
+  const TemporaryDirectory dir;
+  auto tracker = open_tracker(options_for(dir.path()));
+  tracker.finish({});
+  log_loss(tracker, 1, 2.5);
+  CHECK_FALSE(tracker.is_logging());
+  CHECK(read_event_log(event_log_path(dir.path(), 0)).rows.empty());
+}
+
+TEST_CASE("tracker: a resumed run replaces what was logged after the step it continues from") {
+  const TemporaryDirectory dir;
+  {
+    auto tracker = open_tracker(options_for(dir.path()));
+    for (int step = 1; step <= 5; ++step) log_loss(tracker, step, 1);
+  }
+  auto options = options_for(dir.path());
+  options.resume_step = 3;
+  auto tracker = open_tracker(options);
+  log_loss(tracker, 4, 2);
+  tracker.finish({});
+  const auto log = read_event_log(event_log_path(dir.path(), 0));
+  REQUIRE(log.rows.size() == 4);
+  CHECK(log.rows.back().step == 4);
+  CHECK(log.rows.back().values[0].second == 2);
+}
+
+TEST_CASE("tracker: a sink that throws gets no more calls, and is named once at the end") {
+  const TemporaryDirectory dir;
+  std::ostringstream console;
+  auto options = options_for(dir.path());
+  options.config.sinks = {"broken", "console"};
+  options.console.out = &console;
+  num_calls_to_broken = 0;
+  auto tracker = open_tracker(options);
+  for (int step = 1; step <= 5; ++step) log_loss(tracker, step, 1);
+  const auto report = tracker.finish({.state = RunState::Finished});
+  CHECK(num_calls_to_broken == 2);
+  CHECK(report.problem == "broken: the server is gone");
+  CHECK(report.num_dropped == 0);
+  CHECK(console.str().find("warning: tracking: broken: the server is gone\n") != std::string::npos);
+  CHECK(read_event_log(event_log_path(dir.path(), 0)).rows.size() == 5);
+}
+
+TEST_CASE("tracker: a sink that was not finished by the deadline is named") {
+  const TemporaryDirectory dir;
+  auto options = options_for(dir.path());
+  options.config.sinks = {"console"};
+  auto tracker = open_tracker(options);
+  CHECK(tracker.finish({}, std::chrono::milliseconds(0)).problem ==
+        "sink console was not finished within 0 ms");
+}
+
+TEST_CASE("tracker: records that were dropped are counted and told at the end") {
+  const TemporaryDirectory dir;
+  auto tracker = open_tracker(options_for(dir.path()));
+  const std::array<Metric, 1> metrics = {{{"", 1}}};
+  tracker.log(1, 0, metrics);
+  tracker.log(2, 0, metrics);
+  const auto report = tracker.finish({});
+  CHECK(report.num_dropped == 2);
+  CHECK(report.problem ==
+        "2 records were not kept in the event log: a metric name of 0 bytes, 1 to 512 are valid");
+}
+
+TEST_CASE("tracker: bad input is an error on opening, also on ranks that do not log") {
+  const TemporaryDirectory dir;
+  auto options = options_for(dir.path(), 1);
+  options.config.sinks = {"tensorbord"};
+  CHECK_THROWS_WITH(open_tracker(options), Catch::Contains("unknown sink 'tensorbord'"));
+  options = options_for(dir.path(), 1);
+  options.config.ranks = {.kind = RankSelection::Kind::List, .ranks = {5}};
+  CHECK_THROWS_WITH(open_tracker(options),
+                    "tracking.ranks: there is no rank 5: the job has 2 (0 to 1)");
+  const auto tracker = open_tracker(options_for(dir.path()));
+  CHECK_THROWS_WITH(open_tracker(options_for(dir.path())),
+                    Catch::Contains("is being written by another process"));
+}
+
+TEST_CASE("run directory: what cannot be made is one clear Environment error") {
+  const TemporaryDirectory dir;
+  write_file_durably(dir / "runs", "a file");
+  const RunInfo job = {.id = "job-1", .name = "mnist", .job_id = "job-1"};
+  try {
+    create_run_directory(dir / "runs" / "job-1", job, Json::object());
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::Environment);
+    CHECK(std::string(error.what()) ==
+          "cannot create directory " + (dir / "runs/job-1/events").string() + ": Not a directory");
+  }
+}
+
+TEST_CASE("run directory: made again the run goes on, with its start and without its end") {
+  const TemporaryDirectory dir;
+  RunInfo job = {.id = "job-1",
+                 .name = "mnist",
+                 .job_id = "job-1",
+                 .world_size = 2,
+                 .host = "node1",
+                 .created = 1.7e9};
+  create_run_directory(dir / "job-1", job, {{"run", {{"seed", 3}}}});
+  write_run_end(dir / "job-1", {.state = RunState::Failed, .exit_code = 75});
+  job.created += 50;
+  create_run_directory(dir / "job-1", job, {{"run", {{"seed", 3}}}});
+  const auto read = read_job(dir / "job-1");
+  CHECK(read->created == 1.7e9);
+  CHECK(read->world_size == 2);
+  CHECK(read->host == "node1");
+  CHECK_FALSE(read_run_end(dir / "job-1").has_value());
+  CHECK(read_config_file(dir / "job-1/config.yaml").find("run")->find("seed")->scalar == "3");
+}

@@ -1,0 +1,68 @@
+// Writes the event log of one process. What an append returned from is kept even if the process is
+// killed. Thread: the training thread only. An append is a copy into mapped memory: it waits for no
+// disk and no reader.
+//
+// Failure: opening throws; afterwards nothing does. When the disk is full the log stops there, what
+// comes later is counted by num_dropped(), and failure() says why.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/config_value.h"
+#include "tracking/event_frame.h"
+#include "tracking/mapped_append.h"
+#include "tracking/metric.h"
+#include "tracking/run_end.h"
+#include "tracking/run_info.h"
+
+namespace lockstep {
+
+class EventLogWriter {
+ public:
+  // Creates the log, or continues one after cutting a torn tail; metric names keep their ids. Holds
+  // an exclusive lock on the file as long as this object lives (or until close()): that is how
+  // readers know that the run is alive. Throws Environment: cannot be created or locked, another
+  // writer has it, it is no event log, the disk is full.
+  explicit EventLogWriter(const std::filesystem::path& path);
+
+  // First record of every writing process, also of one that continues a log.
+  void identity(const RunInfo& info);
+  void config(const Json& config);
+  // A metric without a name, or with one of more than 512 bytes, is left out and counted as
+  // dropped.
+  void scalars(const ScalarRow& row);
+  void text(double time, TextLevel level, std::string_view line);
+  // Readers forget the scalars after `step`; their new values follow.
+  void rewind(int64_t step);
+  void summary(const Json& values);
+  void end(const RunEnd& end);
+
+  // Cuts the file to what was written, syncs it to the disk and gives up the lock. Later appends
+  // are dropped.
+  void close() noexcept { file_->close(true); }
+
+  uint64_t num_dropped() const { return num_dropped_; }
+  // Why something was dropped; empty when nothing was.
+  const std::string& failure() const { return failure_; }
+
+ private:
+  void append(FrameType type, std::string_view payload);
+  void append_header();
+  std::optional<uint32_t> key_of(std::string_view name);
+  void drop(const std::string& why);
+
+  std::optional<MappedAppend> file_;
+  std::map<std::string, uint32_t, std::less<>> keys_;
+  uint32_t num_keys_ = 0;  // ids given so far
+  std::string payload_;    // reused by scalars()
+  uint64_t num_dropped_ = 0;
+  std::string failure_;
+};
+
+}  // namespace lockstep

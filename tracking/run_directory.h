@@ -1,0 +1,30 @@
+// The directory of one job, <run.dir>/<job id>/:
+//   run.json          who the job is, written by its main rank
+//   config.yaml       what its configuration resolved to
+//   events/           one event log per writing process, rank-00003.lsev
+//   logs/             output of the ranks (launcher)
+//   checkpoints/      (trainer)
+//   end.json          how the job ended (tracking/run_end.h)
+#pragma once
+
+#include <filesystem>
+
+#include "tracking/run_info.h"
+
+namespace lockstep {
+
+std::filesystem::path event_log_path(const std::filesystem::path& run_dir, int rank);
+std::filesystem::path logs_path(const std::filesystem::path& run_dir);
+std::filesystem::path checkpoints_path(const std::filesystem::path& run_dir);
+
+// Makes the directory and writes run.json and config.yaml durably. On one that exists the run goes
+// on: `created` stays and an end.json of before is removed. Called by the main rank, before the
+// other ranks open their logs. Throws Environment, with one line, when it cannot be written
+// (read-only, full disk, ...).
+void create_run_directory(const std::filesystem::path& run_dir, const RunInfo& job,
+                          const Json& config);
+
+// What run.json says, or nullopt when there is none or it is not readable as one.
+std::optional<RunInfo> read_job(const std::filesystem::path& run_dir);
+
+}  // namespace lockstep

@@ -1,0 +1,70 @@
+#include "trainer/evaluation.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+
+#include "data/loader.h"
+#include "data/sampler.h"
+#include "distributed/collectives.h"
+#include "distributed/objects.h"
+#include "trainer/meter.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<int64_t> indices_of_batches(const std::vector<int64_t>& batches, int64_t batch_size, int64_t num_samples) {
+  std::vector<int64_t> indices;
+  for (const auto batch : batches)
+    for (auto i = batch * batch_size; i < std::min(num_samples, (batch + 1) * batch_size); ++i) indices.push_back(i);
+  return indices;
+}
+
+std::vector<Counters> run_batches(World& world, Model& model, Loader& loader) {
+  std::vector<Counters> results;
+  Meter meter;
+  while (const auto batch = loader.next()) {
+    meter.add(model.forward(batch->to(world.device())));
+    results.push_back(meter.take());
+  }
+  return results;
+}
+
+}  // namespace
+
+std::map<std::string, double> evaluate(World& world, Model& model, const Dataset& dataset,
+                                       const EvaluationOptions& options) {
+  const at::InferenceMode inference;
+  const auto num_samples = dataset.size();
+  const auto num_batches = (num_samples + options.batch_size - 1) / options.batch_size;
+  // Only the dataset's last batch may be short, and it is the last of the rank that has it.
+  const auto mine = exact_split(num_batches, {world.rank(), world.world_size()});
+  Loader loader(dataset, indices_of_batches(mine, options.batch_size, num_samples),
+                {.batch_size = options.batch_size, .workers = options.workers});
+  model.eval();
+  const auto results = run_batches(world, model, loader);
+  model.train();
+
+  // Ranks without a batch learn the names from rank 0, which always has the first.
+  std::vector<std::string> names;
+  if (!results.empty())
+    for (const auto& [name, counter] : results.front()) names.push_back(name);
+  names = broadcast_object(world, names, 0, "evaluation metrics").get<std::vector<std::string>>();
+  const auto width = static_cast<int64_t>(names.size());
+  auto slots = at::zeros({num_batches, width}, at::kDouble);
+  for (size_t i = 0; i < results.size(); ++i)
+    for (int64_t j = 0; j < width; ++j) slots[mine[i]][j] = results[i].at(names[static_cast<size_t>(j)]).sum;
+  all_reduce(world, slots, ReduceOp::Sum, "evaluation");
+
+  std::map<std::string, double> means;
+  const auto* values = slots.const_data_ptr<double>();
+  for (int64_t j = 0; j < width; ++j) {
+    double sum = 0;
+    for (int64_t i = 0; i < num_batches; ++i) sum += values[i * width + j];
+    means[names[static_cast<size_t>(j)]] = sum / static_cast<double>(num_samples);
+  }
+  return means;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,3 @@
+#include "trainer/trainer_main.h"
+
+int main(int argc, char** argv) { return lockstep::trainer_main(argc, argv); }

@@ -1,0 +1,25 @@
+#include "trainer/optimizer.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace lockstep {
+
+OptimizerRegistry& optimizer_registry() {
+  static OptimizerRegistry registry("optimizer");
+  return registry;
+}
+
+at::Tensor find_state(const NamedTensors& state, const std::string& kind, const std::string& parameter,
+                      at::IntArrayRef shape) {
+  const auto name = kind + "." + parameter;
+  for (const auto& [key, tensor] : state) {
+    if (key != name) continue;
+    if (tensor.sizes() == shape) return tensor;
+    throw config_error(fmt::format("the checkpoint's optimizer state '{}' has another shape than the model", name));
+  }
+  throw config_error(fmt::format("the checkpoint has no optimizer state '{}': was it made with another optimizer?", name));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,101 @@
+// Stochastic gradient descent with momentum. Same order of operations, and so the same bits, as Python's default
+// torch.optim.SGD (torch/optim/sgd.py, _single_tensor_sgd), as one call per operation over all parameters.
+#include <ATen/ATen.h>
+
+#include "trainer/optimizer.h"
+
+namespace lockstep {
+namespace {
+
+struct SgdConfig {
+  double lr = 0.01;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+};
+
+template <class V>
+void fields(V& v, SgdConfig& c) {
+  v("lr", c.lr, "learning rate", above(0));
+  v("momentum", c.momentum, "momentum factor", at_least(0), below(1));
+  v("dampening", c.dampening, "dampening of the momentum", at_least(0), at_most(1));
+  v("weight_decay", c.weight_decay, "L2 penalty", at_least(0));
+  v("nesterov", c.nesterov, "look ahead along the momentum");
+}
+
+class Sgd final : public Optimizer {
+ public:
+  using Config = SgdConfig;
+
+  Sgd(const Config& config, const NamedTensors& parameters)
+      : config_(config), parameters_(parameters), momentum_(parameters.size()) {
+    if (config.nesterov && (config.momentum <= 0 || config.dampening != 0))
+      throw config_error("optimizer.nesterov needs momentum above 0 and dampening 0");
+    if (config.dampening != 0 && config.momentum == 0)
+      throw config_error("optimizer.dampening has no effect without momentum");
+  }
+
+  double base_lr() const override { return config_.lr; }
+
+  void step(double lr) override {
+    std::vector<at::Tensor> parameters, gradients;
+    std::vector<size_t> used;
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      const auto& gradient = parameters_[i].second.grad();
+      if (!gradient.defined()) continue;
+      parameters.push_back(parameters_[i].second);
+      gradients.push_back(gradient);
+      used.push_back(i);
+    }
+    if (parameters.empty()) return;
+    if (config_.weight_decay != 0) gradients = at::_foreach_add(gradients, parameters, config_.weight_decay);
+    if (config_.momentum != 0) gradients = apply_momentum(used, gradients);
+    at::_foreach_add_(parameters, gradients, -lr);
+  }
+
+  NamedTensors state() const override {
+    NamedTensors state;
+    for (size_t i = 0; i < parameters_.size(); ++i)
+      if (momentum_[i].defined()) state.emplace_back("momentum_buffer." + parameters_[i].first, momentum_[i]);
+    return state;
+  }
+
+  void load_state(const NamedTensors& state) override {
+    if (config_.momentum == 0) return;
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      const auto& [name, parameter] = parameters_[i];
+      momentum_[i] = find_state(state, "momentum_buffer", name, parameter.sizes()).to(parameter.device());
+    }
+  }
+
+ private:
+  std::vector<at::Tensor> apply_momentum(const std::vector<size_t>& used, const std::vector<at::Tensor>& gradients) {
+    std::vector<at::Tensor> started, started_gradients;
+    for (size_t i = 0; i < used.size(); ++i) {
+      auto& buffer = momentum_[used[i]];
+      if (buffer.defined()) {
+        started.push_back(buffer);
+        started_gradients.push_back(gradients[i]);
+      } else {
+        buffer = gradients[i].detach().clone();
+      }
+    }
+    if (!started.empty()) {
+      at::_foreach_mul_(started, config_.momentum);
+      at::_foreach_add_(started, started_gradients, 1 - config_.dampening);
+    }
+    std::vector<at::Tensor> buffers;
+    for (const auto i : used) buffers.push_back(momentum_[i]);
+    return config_.nesterov ? at::_foreach_add(gradients, buffers, config_.momentum) : buffers;
+  }
+
+  Config config_;
+  NamedTensors parameters_;
+  std::vector<at::Tensor> momentum_;  // undefined until the parameter's first gradient, as in Python
+};
+
+REGISTER_OPTIMIZER("sgd", Sgd, "stochastic gradient descent with momentum (as torch.optim.SGD)");
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+#include "trainer/run_config.h"
+
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include "core/plugin.h"
+#include "tracking/sink.h"
+
+namespace lockstep {
+namespace {
+
+void load_plugins(const ConfigNode& root) {
+  const auto* plugins = root.find("plugins");
+  if (!plugins) return;
+  for (const auto& path : ConfigValue<std::vector<std::string>>::read(*plugins, "plugins"))
+    load_plugin(path, TORCH_VERSION);
+}
+
+void verify_registries() {
+  model_registry().verify();
+  dataset_registry().verify();
+  optimizer_registry().verify();
+  schedule_registry().verify();
+}
+
+// A setting that cannot take effect is an error: the user meant something by it.
+void refuse_idle_settings(const ConfigNode& root, const RunConfig& config) {
+  const auto given = [&](const char* section, const char* key) {
+    const auto* map = root.find(section);
+    const auto* node = map && map->kind == ConfigNode::Kind::Map ? map->find(key) : nullptr;
+    return node && node->kind != ConfigNode::Kind::Null ? node : nullptr;
+  };
+  if (config.data.eval.is_set()) return;
+  for (const auto& [section, key] : {std::pair{"data", "eval_batch_size"}, std::pair{"train", "eval_every"}})
+    if (const auto* node = given(section, key))
+      throw config_error(fmt::format("{}: {}.{}: has no effect without data.eval", node->origin, section, key));
+}
+
+}  // namespace
+
+RunConfig load_run_config(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
+  auto root = read_config_file(path);
+  for (const auto& assignment : overrides) apply_override(root, assignment);
+  root.origin = path.string();
+  load_plugins(root);
+  verify_registries();
+  RunConfig config;
+  read_fields(root, "", config);
+  refuse_idle_settings(root, config);
+  verify_sinks(config.tracking.sinks);
+  if (config.run.name.empty()) config.run.name = path.stem().string();
+  return config;
+}
+
+Json run_config_schema() {
+  Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", "Lockstep run file"}};
+  schema.update(ConfigDescriber::describe(RunConfig{}));
+  return schema;
+}
+
+}  // namespace lockstep

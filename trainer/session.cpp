@@ -1,0 +1,163 @@
+#include "trainer/session.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <ctime>
+
+#include "core/crc32c.h"
+#include "core/error.h"
+#include "core/run_id.h"
+#include "distributed/objects.h"
+#include "tracking/run_directory.h"
+#include "trainer/checkpoint.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kRunIdKey = "lockstep/run_id";
+
+WorldOptions world_options(const RankEnv& ranks, const DistributedSection& config) {
+  TcpRendezvous rendezvous{.host = ranks.master_addr,
+                           .port = static_cast<uint16_t>(ranks.master_port),
+                           .serve = !ranks.agent_serves_store,
+                           .listen_fd = ranks.listen_fd,
+                           .prefix = fmt::format("attempt_{}", ranks.restart_count)};
+  return {.rank = ranks.rank,
+          .local_rank = ranks.local_rank,
+          .node_rank = ranks.node_rank,
+          .world_size = ranks.world_size,
+          .local_world_size = ranks.local_world_size,
+          .rendezvous = rendezvous,
+          .device = config.device,
+          .backend = config.backend,
+          .timeout = config.timeout.value};
+}
+
+// Which run this job is: named by the user, by the launcher, by an earlier attempt of the same job, or new.
+std::string choose_run_id(World& world, const SessionOptions& options, const RunConfig& config) {
+  if (options.resume_id) return *options.resume_id;
+  if (options.ranks.run_id) return *options.ranks.run_id;
+  if (const auto earlier = world.recall(kRunIdKey)) return *earlier;
+  return new_run_id(config.run.name);
+}
+
+void verify_resumable(const std::filesystem::path& run_dir, const std::string& id) {
+  if (!list_checkpoints(checkpoints_path(run_dir)).empty()) return;
+  throw config_error(fmt::format("--resume {}: {} has no checkpoint to continue from", id, run_dir.string()));
+}
+
+RunInfo describe_process(const SessionOptions& options, const RunConfig& config, const std::string& run_id) {
+  char host[256] = {};
+  ::gethostname(host, sizeof(host) - 1);
+  const auto& ranks = options.ranks;
+  return {.id = run_id,
+          .name = config.run.name,
+          .group = config.tracking.group,
+          .job_id = run_id,
+          .rank = ranks.rank,
+          .world_size = ranks.world_size,
+          .node_rank = ranks.node_rank,
+          .local_rank = ranks.local_rank,
+          .host = host,
+          .pid = ::getpid(),
+          .created = static_cast<double>(std::time(nullptr)),
+          .command = options.command};
+}
+
+// Rank 0 decides which run this is, makes its directory and tells the others; what fails there fails on every rank.
+std::string open_run(World& world, const SessionOptions& options, const RunConfig& config, const Json& resolved) {
+  nlohmann::json answer;
+  if (world.rank() == 0) {
+    try {
+      const auto id = choose_run_id(world, options, config);
+      if (!is_run_id(id)) throw config_error(fmt::format("'{}' is no run id", id));
+      const auto run_dir = std::filesystem::path(config.run.dir) / id;
+      if (options.resume_id) verify_resumable(run_dir, id);
+      create_run_directory(run_dir, describe_process(options, config, id), resolved);
+      world.remember(kRunIdKey, id);
+      answer = {{"id", id}};
+    } catch (const Error& error) {
+      answer = {{"error", error.what()}, {"config", error.kind() == ErrorKind::Config}};
+    }
+  }
+  answer = broadcast_object(world, answer, 0, "run id");
+  if (!answer.contains("error")) return answer["id"];
+  const auto message = answer["error"].get<std::string>();
+  throw answer["config"].get<bool>() ? config_error(message) : environment_error(message);
+}
+
+void verify_same_config(World& world, const Json& resolved) {
+  const auto text = resolved.dump();
+  const auto sums = all_gather_object(world, crc32c(text.data(), text.size()), "run file");
+  for (size_t rank = 1; rank < sums.size(); ++rank)
+    if (sums[rank] != sums[0])
+      throw config_error(fmt::format("rank {} was started with another run file or other overrides than rank 0", rank));
+}
+
+// A failure is recorded twice: in this process's log, and by the main rank as the job's end. A launcher that knows better
+// (this rank may only have waited for the one that failed) replaces the latter.
+void record_failure(const World& world, Tracker& tracker, const std::filesystem::path& run_dir,
+                    const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  const std::string text = error.what();
+  const RunEnd end{.state = RunState::Failed,
+                   .exit_code = known ? known->exit_code() : static_cast<int>(ErrorKind::Bug),
+                   .rank = world.rank(),
+                   .reason = text.substr(0, text.find('\n'))};
+  tracker.finish(end);
+  if (!is_main(world.rank())) return;
+  try {
+    write_run_end(run_dir, end);
+  } catch (const Error&) {
+    // The disk may be what failed; the error on its way to the user is the one that matters.
+  }
+}
+
+void report_tracking(const TrackingReport& report, std::ostream* out) {
+  if (out && !report.problem.empty()) *out << report.problem << std::endl;
+}
+
+// Everything after the ranks have met and the run has a directory.
+EvaluationResult train(World& world, const SessionOptions& options, const RunConfig& config, const Json& resolved,
+                       const Dataset& train_set, const Dataset* eval_set, const std::filesystem::path& run_dir) {
+  Tracker tracker;
+  try {
+    Trainer trainer({world, config, train_set, eval_set, tracker, run_dir});
+    const bool continues = options.resume_id || config.checkpoint.resume == "auto";
+    const auto resumed = continues ? trainer.resume() : 0;
+    tracker = open_tracker({.run_dir = run_dir,
+                            .process = describe_process(options, config, run_dir.filename().string()),
+                            .config = config.tracking,
+                            .run_config = resolved,
+                            .resume_step = resumed,
+                            .console = options.console,
+                            .length = {trainer.total_steps(), static_cast<double>(config.train.epochs)}});
+    const auto evaluation = trainer.run();
+    report_tracking(tracker.finish({.state = RunState::Finished}), options.console.out);
+    return evaluation;
+  } catch (const std::exception& error) {
+    record_failure(world, tracker, run_dir, error);
+    throw;
+  }
+}
+
+}  // namespace
+
+SessionResult run_session(const SessionOptions& options) {
+  const auto config = load_run_config(options.config_path, options.overrides);
+  const auto resolved = ConfigDumper::dump(config);
+  const auto train_set = config.data.train.build();
+  const auto eval_set = config.data.eval.is_set() ? config.data.eval.build() : nullptr;
+  plan_batches(config.data.loader, train_set->size(), {options.ranks.world_size, options.ranks.local_world_size});
+
+  World world(world_options(options.ranks, config.distributed));
+  verify_same_config(world, resolved);
+  const auto run_id = open_run(world, options, config, resolved);
+  const auto run_dir = std::filesystem::path(config.run.dir) / run_id;
+  const auto evaluation = train(world, options, config, resolved, *train_set, eval_set.get(), run_dir);
+  world.finish();
+  return {run_id, run_dir, evaluation};
+}
+
+}  // namespace lockstep

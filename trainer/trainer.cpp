@@ -1,0 +1,188 @@
+#include "trainer/trainer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "distributed/counters.h"
+#include "tracking/run_directory.h"
+#include "trainer/evaluation.h"
+#include "trainer/gradients.h"
+#include "trainer/training_state.h"
+
+namespace lockstep {
+namespace {
+
+int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+std::shared_ptr<Model> build_model(const TrainerParts& parts) {
+  at::manual_seed(static_cast<uint64_t>(parts.config.run.seed));
+  auto model = parts.config.model.build();
+  model->to(parts.world.device());
+  model->train();
+  // From here on ranks draw different numbers (dropout), each reproducibly.
+  at::manual_seed(static_cast<uint64_t>(parts.config.run.seed + 1 + parts.world.rank()));
+  return model;
+}
+
+NamedTensors trainable_parameters(const Model& model) {
+  NamedTensors parameters;
+  for (const auto& item : model.named_parameters())
+    if (item.value().requires_grad()) parameters.emplace_back(item.key(), item.value());
+  return parameters;
+}
+
+BatchPlan plan(const TrainerParts& parts) {
+  return plan_batches(parts.config.data.loader, parts.train_set.size(),
+                      {parts.world.world_size(), parts.world.local_world_size()});
+}
+
+SamplerOptions sampler_options(const RunConfig& config) {
+  return {.shuffle = config.data.loader.shuffle,
+          .seed = static_cast<uint64_t>(config.run.seed),
+          .drop_last = config.data.loader.drop_last};
+}
+
+int64_t count_steps(const RunConfig& config, int64_t steps_per_epoch) {
+  const auto steps = steps_per_epoch * config.train.epochs;
+  return std::min(steps, config.train.max_steps.value_or(steps));
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainerParts& parts)
+    : parts_(parts),
+      plan_(plan(parts)),
+      steps_per_epoch_(ceil_divide(plan_.batches_per_epoch, parts.config.train.accumulate)),
+      total_steps_(count_steps(parts.config, steps_per_epoch_)),
+      model_(build_model(parts)),
+      parameters_(trainable_parameters(*model_)),
+      optimizer_(parts.config.optimizer.build(parameters_)),
+      schedule_(parts.config.schedule.build({total_steps_, steps_per_epoch_})),
+      parallel_(parts.world, *model_, parts.config.distributed.data_parallel),
+      sampler_(parts.train_set.size(), {parts.world.rank(), parts.world.world_size()}, sampler_options(parts.config)),
+      log_due_(parts.world, parts.config.train.log_every),
+      eval_due_(parts.world, parts.config.train.eval_every),
+      save_due_(parts.world, parts.config.checkpoint.every) {}
+
+int64_t Trainer::resume() {
+  const TrainingState state{*model_, *optimizer_, position_};
+  for (const auto& line : restore_state(parts_.world, state, checkpoints_path(parts_.run_dir)))
+    parts_.tracker.text(TextLevel::Warning, line);
+  saved_step_ = position_.step;
+  return position_.step;
+}
+
+EvaluationResult Trainer::run() {
+  logged_at_ = std::chrono::steady_clock::now();
+  while (!is_finished()) train_epoch();
+  if (parts_.eval_set && evaluated_step_ != position_.step) evaluate_now();
+  if (saved_step_ != position_.step) save_now();
+  return evaluation_;
+}
+
+bool Trainer::is_finished() const {
+  return position_.step >= total_steps_ || position_.epoch >= parts_.config.train.epochs;
+}
+
+double Trainer::epoch_fraction() const {
+  return static_cast<double>(position_.epoch) +
+         static_cast<double>(position_.batch) / static_cast<double>(plan_.batches_per_epoch);
+}
+
+void Trainer::train_epoch() {
+  sampler_.set_epoch(position_.epoch);
+  Loader loader(parts_.train_set, sampler_.indices(),
+                {.batch_size = plan_.per_rank_batch_size,
+                 .drop_last = parts_.config.data.loader.drop_last,
+                 .workers = plan_.workers_per_rank,
+                 .first_batch = position_.batch});
+  while (position_.batch < loader.num_batches() && !is_finished()) {
+    train_step(loader);
+    const bool epoch_ended = position_.batch == loader.num_batches();
+    if (epoch_ended) position_ = {position_.step, position_.epoch + 1, 0};
+    after_step(epoch_ended);
+  }
+}
+
+void Trainer::train_step(Loader& loader) {
+  const auto num_batches = std::min(parts_.config.train.accumulate, loader.num_batches() - position_.batch);
+  const auto counts = batch_counts(sampler_.num_samples(), plan_.per_rank_batch_size, position_.batch, num_batches);
+  parallel_.zero_gradients();
+  for (int64_t i = 0; i < num_batches; ++i) {
+    const auto batch = loader.next();
+    check(batch.has_value(), "the loader ended before the plan did");
+    const bool synchronize = i + 1 == num_batches;
+    parallel_.before_forward(synchronize);
+    const auto outputs = model_->forward(batch->to(parts_.world.device()));
+    check(outputs.loss.defined() && outputs.count == batch->size(),
+          "a model in training must return the mean loss over the samples of its batch");
+    parallel_.backward(weighted_loss(outputs.loss, counts, i), synchronize);
+    meter_.add(outputs);
+    ++position_.batch;
+  }
+  optimize();
+  ++position_.step;
+}
+
+void Trainer::optimize() {
+  const at::NoGradGuard no_grad;
+  last_lr_ = optimizer_->base_lr() * schedule_->factor(position_.step);
+  if (const auto limit = parts_.config.train.clip_grad_norm) last_grad_norm_ = clip_gradients(parameters_, *limit);
+  optimizer_->step(last_lr_);
+}
+
+void Trainer::after_step(bool epoch_ended) {
+  const bool is_last = is_finished();
+  if (log_due_.due(position_, epoch_ended) || is_last) log_training();
+  if (parts_.eval_set && (eval_due_.due(position_, epoch_ended) || is_last)) evaluate_now();
+  if (save_due_.due(position_, epoch_ended) || is_last) save_now();
+}
+
+void Trainer::log_training() {
+  const auto local = meter_.take();
+  const auto global = merge_counters(parts_.world, local);
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> elapsed = now - logged_at_;
+  logged_at_ = now;
+  NamedValues values;
+  for (const auto& [name, counter] : global) values.emplace_back("train/" + name, counter.mean());
+  if (parts_.config.tracking.ranks.kind != RankSelection::Kind::Main)
+    for (const auto& [name, counter] : local) values.emplace_back("rank/" + name, counter.mean());
+  values.emplace_back("train/lr", last_lr_);
+  if (last_grad_norm_) values.emplace_back("train/grad_norm", *last_grad_norm_);
+  if (elapsed.count() > 0) values.emplace_back("train/samples_per_s", global.at("loss").count / elapsed.count());
+  record(values);
+}
+
+void Trainer::record(const NamedValues& values) {
+  std::vector<Metric> metrics;
+  for (const auto& [name, value] : values) metrics.push_back({name, value});
+  parts_.tracker.log(position_.step, epoch_fraction(), metrics);
+}
+
+void Trainer::evaluate_now() {
+  const auto begin = std::chrono::steady_clock::now();
+  parallel_.broadcast_buffers();
+  evaluation_ = evaluate(parts_.world, *model_, *parts_.eval_set,
+                         {.batch_size = parts_.config.data.eval_batch_size, .workers = plan_.workers_per_rank});
+  evaluated_step_ = position_.step;
+  NamedValues values;
+  for (const auto& [name, value] : evaluation_) values.emplace_back("eval/" + name, value);
+  record(values);
+  logged_at_ += std::chrono::steady_clock::now() - begin;  // evaluation is not part of the training speed
+}
+
+void Trainer::save_now() {
+  const auto begin = std::chrono::steady_clock::now();
+  save_state(parts_.world, {*model_, *optimizer_, position_}, checkpoints_path(parts_.run_dir),
+             parts_.config.checkpoint.keep_last);
+  saved_step_ = position_.step;
+  logged_at_ += std::chrono::steady_clock::now() - begin;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,86 @@
+// The training loop: epochs of steps, with metrics, evaluation and checkpoints where they are due.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/loader.h"
+#include "data/sampler.h"
+#include "distributed/data_parallel.h"
+#include "distributed/world.h"
+#include "models/model.h"
+#include "tracking/tracker.h"
+#include "trainer/meter.h"
+#include "trainer/position.h"
+#include "trainer/run_config.h"
+#include "trainer/trigger.h"
+
+namespace lockstep {
+
+// What a trainer works with. Everything outlives it.
+struct TrainerParts {
+  World& world;
+  const RunConfig& config;
+  const Dataset& train_set;
+  const Dataset* eval_set = nullptr;  // none: no evaluation
+  Tracker& tracker;
+  std::filesystem::path run_dir;
+};
+
+// The last evaluation, e.g. {"loss": 0.05, "accuracy": 0.99}; empty without an evaluation set.
+using EvaluationResult = std::map<std::string, double>;
+
+class Trainer {
+ public:
+  // Collective: builds the model (seeded with run.seed, so equal to the same Python module after manual_seed) and
+  // sends rank 0's to all. Throws Config or PeerError.
+  explicit Trainer(const TrainerParts& parts);
+
+  // Collective: continues from the run's last good checkpoint, if it has one. Returns the step it continues after.
+  int64_t resume();
+
+  // Collective: trains to the end, evaluates and saves. Throws what its parts throw.
+  EvaluationResult run();
+
+  // Optimizer steps of the whole run.
+  int64_t total_steps() const { return total_steps_; }
+  Model& model() { return *model_; }
+
+ private:
+  void train_epoch();
+  void train_step(Loader& loader);
+  void optimize();
+  void after_step(bool epoch_ended);
+  void log_training();
+  using NamedValues = std::vector<std::pair<std::string, double>>;
+  void record(const NamedValues& values);
+  void evaluate_now();
+  void save_now();
+  bool is_finished() const;
+  double epoch_fraction() const;
+
+  TrainerParts parts_;
+  BatchPlan plan_;
+  int64_t steps_per_epoch_, total_steps_;
+  std::shared_ptr<Model> model_;
+  NamedTensors parameters_;
+  std::shared_ptr<Optimizer> optimizer_;
+  std::shared_ptr<Schedule> schedule_;
+  DataParallel parallel_;
+  DistributedSampler sampler_;
+  Trigger log_due_, eval_due_, save_due_;
+
+  Position position_;
+  Meter meter_;
+  double last_lr_ = 0;
+  std::optional<double> last_grad_norm_;
+  std::chrono::steady_clock::time_point logged_at_;
+  EvaluationResult evaluation_;
+  int64_t evaluated_step_ = -1, saved_step_ = -1;
+};
+
+}  // namespace lockstep

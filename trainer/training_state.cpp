@@ -1,0 +1,120 @@
+#include "trainer/training_state.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "distributed/collectives.h"
+#include "distributed/objects.h"
+#include "trainer/checkpoint.h"
+
+namespace lockstep {
+namespace {
+
+NamedTensors module_tensors(const Model& model) {
+  NamedTensors tensors;
+  for (const auto& item : model.named_parameters()) tensors.emplace_back(item.key(), item.value().detach());
+  for (const auto& item : model.named_buffers()) tensors.emplace_back(item.key(), item.value().detach());
+  return tensors;
+}
+
+std::string rng_name(int rank) { return fmt::format("rank.{}", rank); }
+
+at::Generator cpu_generator() { return at::detail::getDefaultCPUGenerator(); }
+
+at::Tensor rng_state() { return cpu_generator().get_state(); }
+
+void load_model(const Model& model, const NamedTensors& loaded) {
+  const auto tensors = module_tensors(model);
+  for (const auto& [name, tensor] : tensors) {
+    const auto same_name = [&](const auto& item) { return item.first == name; };
+    const auto found = std::find_if(loaded.begin(), loaded.end(), same_name);
+    if (found == loaded.end())
+      throw config_error(fmt::format("the checkpoint has no '{}': was it made with another model?", name));
+    if (found->second.sizes() != tensor.sizes())
+      throw config_error(fmt::format("'{}' is {} in the checkpoint and {} in the model", name,
+                                     nlohmann::json(found->second.sizes().vec()).dump(),
+                                     nlohmann::json(tensor.sizes().vec()).dump()));
+    tensor.copy_(found->second);
+  }
+  if (loaded.size() != tensors.size())
+    throw config_error(fmt::format("the checkpoint has {} tensors, the model {}: was it made with another model?",
+                                   loaded.size(), tensors.size()));
+}
+
+// Sends rank 0's list: first names, shapes and types as one object, then each tensor.
+NamedTensors broadcast_tensors(World& world, NamedTensors tensors, const std::string& name) {
+  if (!world.is_distributed()) return tensors;
+  auto description = nlohmann::json::array();
+  for (const auto& [key, tensor] : tensors)
+    description.push_back({key, tensor.sizes().vec(), static_cast<int>(tensor.scalar_type())});
+  description = broadcast_object(world, description, 0, name);
+  tensors.resize(description.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    auto& [key, tensor] = tensors[i];
+    key = description[i][0];
+    const auto type = static_cast<at::ScalarType>(description[i][2].get<int>());
+    if (!tensor.defined()) tensor = at::empty(description[i][1].get<std::vector<int64_t>>(), type);
+    broadcast(world, tensor, 0, name + " " + key);
+  }
+  return tensors;
+}
+
+void restore_rng(const World& world, const Checkpoint& checkpoint) {
+  for (const auto& [name, state] : checkpoint.rng)
+    if (name == rng_name(world.rank())) cpu_generator().set_state(state);
+}
+
+// What rank 0 found, as one object: {"error": {...}} or {"rejected": [...], "position": [...] or null}.
+nlohmann::json find_checkpoint(const std::filesystem::path& checkpoints, Checkpoint& checkpoint) {
+  std::vector<std::string> rejected;
+  try {
+    auto found = read_last_good_checkpoint(checkpoints, rejected);
+    nlohmann::json answer = {{"rejected", rejected}, {"position", nullptr}};
+    if (!found) return answer;
+    checkpoint = std::move(*found);
+    const auto& position = checkpoint.position;
+    answer["position"] = {position.step, position.epoch, position.batch};
+    return answer;
+  } catch (const Error& error) {
+    return {{"error", error.what()}};
+  }
+}
+
+}  // namespace
+
+void save_state(World& world, const TrainingState& state, const std::filesystem::path& checkpoints,
+                int64_t keep_last) {
+  const auto rng = all_gather(world, rng_state(), "random states");
+  if (world.rank() == 0) {
+    Checkpoint checkpoint{state.position, world.world_size(), module_tensors(state.model), state.optimizer.state(), {}};
+    for (int rank = 0; rank < world.world_size(); ++rank) checkpoint.rng.emplace_back(rng_name(rank), rng[rank]);
+    write_checkpoint(checkpoints, checkpoint);
+    prune_checkpoints(checkpoints, keep_last);
+  }
+  barrier(world, "checkpoint");
+}
+
+std::vector<std::string> restore_state(World& world, const TrainingState& state,
+                                       const std::filesystem::path& checkpoints) {
+  const at::NoGradGuard no_grad;
+  Checkpoint checkpoint;
+  nlohmann::json answer;
+  if (world.rank() == 0) answer = find_checkpoint(checkpoints, checkpoint);
+  answer = broadcast_object(world, answer, 0, "checkpoint to resume");
+  if (answer.contains("error")) throw environment_error(answer["error"].get<std::string>());
+  auto rejected = answer["rejected"].get<std::vector<std::string>>();
+  if (answer["position"].is_null()) return rejected;
+  load_model(state.model, broadcast_tensors(world, std::move(checkpoint.model), "model"));
+  state.optimizer.load_state(broadcast_tensors(world, std::move(checkpoint.optimizer), "optimizer"));
+  checkpoint.rng = broadcast_tensors(world, std::move(checkpoint.rng), "random states");
+  restore_rng(world, checkpoint);
+  state.position = {answer["position"][0], answer["position"][1], answer["position"][2]};
+  return rejected;
+}
+
+}  // namespace lockstep

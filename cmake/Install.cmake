@@ -1,1 +1,34 @@
-# below
+# The installed package: find_package(lockstep) gives lockstep::trainer and its parts, lockstep::headers for plugins, and
+# the functions of cmake/Extending.cmake.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
+install(TARGETS lockstep RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(LOCKSTEP_TORCH)
+  add_library(lockstep_headers INTERFACE)
+  add_library(lockstep::headers ALIAS lockstep_headers)
+  set_target_properties(lockstep_headers PROPERTIES EXPORT_NAME headers)
+  target_include_directories(lockstep_headers INTERFACE
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include> $<INSTALL_INTERFACE:include/lockstep>)
+  target_compile_features(lockstep_headers INTERFACE cxx_std_20)
+  target_link_libraries(lockstep_headers INTERFACE nlohmann_json::nlohmann_json lockstep::torch)
+
+  get_property(components GLOBAL PROPERTY LOCKSTEP_COMPONENTS)
+  install(TARGETS lockstep-trainer RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS ${components} lockstep_headers EXPORT lockstepTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  if(TARGET lockstep_cuda)
+    install(TARGETS lockstep_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  endif()
+  foreach(folder core launch tracking data models distributed trainer)
+    install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/${folder} FILES_MATCHING PATTERN "*.h")
+  endforeach()
+  install(FILES ${PROJECT_BINARY_DIR}/generated/core/version.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/core)
+
+  install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
+  configure_package_config_file(cmake/lockstepConfig.cmake.in ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
+    INSTALL_DESTINATION ${package_dir})
+  write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
+                cmake/LibTorch.cmake cmake/Extending.cmake cmake/plugin_stamp.cpp DESTINATION ${package_dir})
+endif()

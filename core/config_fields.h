@@ -9,37 +9,21 @@
 //     v("momentum", c.momentum, "momentum factor", at_least(0));
 //   }
 //
-// Visitors: ConfigReader (YAML to struct, strict), ConfigDumper (struct to JSON: what a run resolved to) and
-// ConfigDescriber (JSON Schema; help and reference pages are rendered from it). A member may be a value
-// (core/config_value.h), a struct with fields of its own, or a Part (core/part.h).
+// Visitors: ConfigReader (YAML to struct, strict), ConfigDumper (struct to JSON: what a run
+// resolved to) and ConfigDescriber (JSON Schema; help and reference pages are rendered from it). A
+// member may be a value (core/config_value.h), a struct with fields of its own, or a Part
+// (core/part.h).
 #pragma once
 
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "core/config_text.h"
 #include "core/config_value.h"
+#include "core/constraint.h"
 
 namespace lockstep {
-
-// What a field demands beyond its type. The factories below are how it is written.
-struct Constraint {
-  std::optional<double> minimum, exclusive_minimum, maximum, exclusive_maximum;
-  std::vector<std::string> choices;
-  bool required = false;
-
-  void merge(const Constraint& other);
-  // Throws Config when the value (as dumped) violates this.
-  void verify(const Json& value, const ConfigNode& node, const std::string& path) const;
-  void add_to_schema(Json& schema) const;
-};
-
-inline Constraint at_least(double minimum) { return {.minimum = minimum}; }
-inline Constraint above(double minimum) { return {.exclusive_minimum = minimum}; }
-inline Constraint at_most(double maximum) { return {.maximum = maximum}; }
-inline Constraint below(double maximum) { return {.exclusive_maximum = maximum}; }
-inline Constraint one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
-inline Constraint required() { return {.required = true}; }
 
 class ConfigReader;
 class ConfigDumper;
@@ -56,24 +40,29 @@ class AnyPart {
 };
 
 template <class T>
-concept HasFields = requires(ConfigDumper& v, T& c) { fields(v, c); };
+concept HasFields = requires(ConfigDumper& v, T& c) {
+  fields(v, c);
+};
 template <class T>
 concept IsPart = std::is_base_of_v<AnyPart, T>;
 
-// Reads a map into a struct. finish() must be called when all fields were visited: it reports unknown keys.
+// Reads a map into a struct. finish() must be called when all fields were visited: it reports
+// unknown keys.
 class ConfigReader {
  public:
   ConfigReader(const ConfigNode& map, std::string path);
 
   template <class T, class... Constraints>
-  void operator()(const char* name, T& member, const char* /*help*/, const Constraints&... constraints) {
+  void operator()(const char* name, T& member, const char* /*help*/,
+                  const Constraints&... constraints) {
     Constraint all;
     (all.merge(constraints), ...);
     const auto* node = visit(name, all.required);
     if (!node) return;
     const auto path = path_of(name);
     if constexpr (IsPart<T>) {
-      member.read(*node, path);
+      const bool unset = node->kind == ConfigNode::Kind::Null && !all.required;
+      if (!unset) member.read(*node, path);
     } else if constexpr (HasFields<T>) {
       ConfigReader reader(*node, path);
       fields(reader, member);
@@ -124,7 +113,8 @@ class ConfigDumper {
 class ConfigDescriber {
  public:
   template <class T, class... Constraints>
-  void operator()(const char* name, const T& member, const char* help, const Constraints&... constraints) {
+  void operator()(const char* name, const T& member, const char* help,
+                  const Constraints&... constraints) {
     Constraint all;
     (all.merge(constraints), ...);
     Json schema;
@@ -161,11 +151,5 @@ void read_fields(const ConfigNode& map, const std::string& path, T& config) {
   fields(reader, config);
   reader.finish();
 }
-
-// `json` (an object) as YAML text that parse_config() reads back.
-std::string to_yaml(const Json& json);
-
-// A schema made by ConfigDescriber as text for a terminal: one line per key with type, default and help.
-std::string render_help(const Json& schema);
 
 }  // namespace lockstep

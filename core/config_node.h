@@ -1,5 +1,7 @@
-// A parsed run file: a tree of maps, lists and scalars in which every node remembers where it was written.
-// Reading is strict: duplicate keys, keys that are no plain text, and trees beyond the limits are Config errors.
+// A parsed run file: a tree of maps, lists and scalars in which every node remembers where it was
+// written. Reading is strict. Config errors are: duplicate keys, keys that are no plain text, tags
+// (!x), merge keys (<<), a second document, bytes that are not UTF-8 text, and trees beyond the
+// limits (4 MiB of text, 64 levels, 100,000 values and 16 MiB with aliases expanded).
 #pragma once
 
 #include <cstdint>
@@ -14,8 +16,8 @@ struct ConfigNode {
   enum class Kind { Null, Scalar, List, Map };
 
   Kind kind = Kind::Null;
-  std::string scalar;   // Scalar: its text
-  bool quoted = false;  // Scalar: "1" is text, 1 is a number
+  std::string scalar;                                       // Scalar: its text
+  bool quoted = false;                                      // Scalar: "1" is text, 1 is a number
   std::vector<ConfigNode> items;                            // List
   std::vector<std::pair<std::string, ConfigNode>> members;  // Map, in the order written
   std::string origin;  // "configs/mnist.yaml:7" or "argument 'a.b=c'"
@@ -25,14 +27,15 @@ struct ConfigNode {
   ConfigNode* find(const std::string& key);
 };
 
-// Throws Config: not readable, larger than 4 MiB, not YAML (with file:line), more than 100,000 nodes.
+// Throws Config: not readable, not YAML (with file:line), or not as strict as above.
 ConfigNode read_config_file(const std::filesystem::path& path);
 
 // The same for text that is already in memory; `name` stands for the file in messages.
 ConfigNode parse_config(const std::string& text, const std::string& name);
 
-// Sets what `assignment` ("a.b=value", the value in YAML) says, creating maps on the way. A map given as value
-// replaces the whole member. Throws Config when it has no '=', an empty key, or a path through a scalar or list.
+// Sets what `assignment` ("a.b=value", the value in YAML) says, creating maps on the way. A map
+// given as value replaces the whole member. Throws Config when it has no '=', an empty key, or a
+// path through a scalar or list.
 void apply_override(ConfigNode& root, const std::string& assignment);
 
 }  // namespace lockstep

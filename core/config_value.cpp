@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/printable.h"
+
 namespace lockstep {
 namespace {
 
@@ -16,6 +18,7 @@ bool is_plain_scalar(const ConfigNode& node) {
 template <class T>
 std::optional<T> parse_number(const std::string& text) {
   T value{};
+  if (text.starts_with("+-")) return std::nullopt;
   const auto* begin = text.data() + (text.starts_with('+') ? 1 : 0);
   const auto* end = text.data() + text.size();
   const auto result = std::from_chars(begin, end, value);
@@ -26,19 +29,19 @@ std::optional<T> parse_number(const std::string& text) {
 }  // namespace
 
 std::string describe(const ConfigNode& node) {
-  constexpr size_t kLongest = 60;
   switch (node.kind) {
     case ConfigNode::Kind::Null: return "nothing";
     case ConfigNode::Kind::List: return fmt::format("a list of {}", node.items.size());
     case ConfigNode::Kind::Map: return "a map";
     case ConfigNode::Kind::Scalar: break;
   }
-  const auto text = node.scalar.size() > kLongest ? node.scalar.substr(0, kLongest) + "..." : node.scalar;
+  const auto text = printable(node.scalar);
   return node.quoted ? fmt::format("\"{}\"", text) : fmt::format("'{}'", text);
 }
 
 Error bad_value(const ConfigNode& node, const std::string& path, const std::string& expected) {
-  return config_error(fmt::format("{}: {}: expected {}, got {}", node.origin, path, expected, describe(node)));
+  return config_error(
+      fmt::format("{}: {}: expected {}, got {}", node.origin, path, expected, describe(node)));
 }
 
 bool ConfigValue<bool>::read(const ConfigNode& node, const std::string& path) {
@@ -55,13 +58,17 @@ int64_t ConfigValue<int64_t>::read(const ConfigNode& node, const std::string& pa
 
 double ConfigValue<double>::read(const ConfigNode& node, const std::string& path) {
   if (is_plain_scalar(node))
-    if (const auto value = parse_number<double>(node.scalar); value && std::isfinite(*value)) return *value;
+    if (const auto value = parse_number<double>(node.scalar); value && std::isfinite(*value))
+      return *value;
   throw bad_value(node, path, "a number");
 }
 
 std::string ConfigValue<std::string>::read(const ConfigNode& node, const std::string& path) {
-  if (node.kind == ConfigNode::Kind::Scalar) return node.scalar;
-  throw bad_value(node, path, "text");
+  if (node.kind != ConfigNode::Kind::Scalar) throw bad_value(node, path, "text");
+  // Most text ends up as a path or a name in a C interface, which would silently cut it there.
+  if (node.scalar.find('\0') != std::string::npos)
+    throw bad_value(node, path, "text without a NUL character");
+  return node.scalar;
 }
 
 }  // namespace lockstep

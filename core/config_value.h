@@ -1,8 +1,9 @@
-// How one value of a run file is read, dumped and described. A type becomes a config value by specialising
-// ConfigValue, next to the type:
-//   static T read(const ConfigNode&, const std::string& path);  // Throws Config through bad_value()
-//   static nlohmann::ordered_json dump(const T&);               // what read() accepts
-//   static nlohmann::ordered_json schema();                     // JSON Schema of what read() accepts
+// How one value of a run file is read, dumped and described. A type becomes a config value by
+// specialising ConfigValue, next to the type:
+//   static T read(const ConfigNode&, const std::string& path);  // Throws Config through
+//   bad_value() static nlohmann::ordered_json dump(const T&);               // what read() accepts
+//   static nlohmann::ordered_json schema();                     // JSON Schema of what read()
+//   accepts
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,8 @@ uint32_t by_table(const uint8_t* data, size_t size, uint32_t crc) {
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) uint32_t by_instruction(const uint8_t* data, size_t size, uint32_t crc) {
+__attribute__((target("sse4.2"))) uint32_t by_instruction(const uint8_t* data, size_t size,
+                                                          uint32_t crc) {
   uint64_t wide = crc;
   for (; size >= 8; data += 8, size -= 8) {
     uint64_t word = 0;

@@ -46,14 +46,16 @@ void write_file_durably(const std::filesystem::path& path, std::string_view cont
 }
 
 std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Not blocking: opening a pipe that nobody writes to would wait for ever.
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (!file.is_open() || ::fstat(file.get(), &status) != 0)
     throw errno_error(fmt::format("cannot read {}", path.string()));
-  if (!S_ISREG(status.st_mode)) throw environment_error(fmt::format("cannot read {}: not a file", path.string()));
+  if (!S_ISREG(status.st_mode))
+    throw environment_error(fmt::format("cannot read {}: not a file", path.string()));
   if (static_cast<size_t>(status.st_size) > max_bytes)
-    throw environment_error(
-        fmt::format("cannot read {}: {} bytes, at most {} are expected", path.string(), status.st_size, max_bytes));
+    throw environment_error(fmt::format("cannot read {}: {} bytes, at most {} are expected",
+                                        path.string(), status.st_size, max_bytes));
   std::string content(static_cast<size_t>(status.st_size), '\0');
   size_t filled = 0;
   while (filled < content.size()) {
@@ -74,10 +76,15 @@ void sync_directory(const std::filesystem::path& directory) {
 }
 
 void make_directories(const std::filesystem::path& directory) {
-  std::error_code error;
+  std::error_code error, ignored;
   std::filesystem::create_directories(directory, error);
-  if (error)
-    throw environment_error(fmt::format("cannot create directory {}: {}", directory.string(), error.message()));
+  if (!error) return;
+  auto first = directory;
+  while (first.has_relative_path() && first.has_parent_path() &&
+         !std::filesystem::exists(first.parent_path(), ignored))
+    first = first.parent_path();
+  throw environment_error(
+      fmt::format("cannot create directory {}: {}", first.string(), error.message()));
 }
 
 }  // namespace lockstep

@@ -8,7 +8,8 @@
 namespace lockstep {
 
 // Writes a neighbouring temporary file, syncs it, renames it over `path` and syncs the directory.
-// Throws Environment (full disk, no permission, ...), leaving `path` as it was and no temporary file.
+// Throws Environment (full disk, no permission, ...), leaving `path` as it was and no temporary
+// file.
 void write_file_durably(const std::filesystem::path& path, std::string_view content);
 
 // Throws Environment. `max_bytes`: larger files are refused.
@@ -17,7 +18,8 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes = 64u 
 // Makes the names inside `directory` durable. Throws Environment.
 void sync_directory(const std::filesystem::path& directory);
 
-// Creates `directory` and its parents. Throws Environment, naming the first one that could not be made.
+// Creates `directory` and its parents. Throws Environment, naming the first one that could not be
+// made.
 void make_directories(const std::filesystem::path& directory);
 
 }  // namespace lockstep

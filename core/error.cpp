@@ -13,9 +13,8 @@ Error errno_error(const std::string& what) {
 
 void check(bool condition, const char* message, std::source_location where) {
   if (condition) return;
-  throw Error(ErrorKind::Bug,
-              fmt::format("{}:{}: {} (a bug in Lockstep: please report it)", where.file_name(),
-                          where.line(), message));
+  throw Error(ErrorKind::Bug, fmt::format("{}:{}: {} (a bug in Lockstep: please report it)",
+                                          where.file_name(), where.line(), message));
 }
 
 const char* kind_name(ErrorKind kind) {

@@ -1,4 +1,5 @@
-// The one exception type of Lockstep. Its kind says what the caller can do about it, and is the process's exit code.
+// The one exception type of Lockstep. Its kind says what the caller can do about it, and is the
+// process's exit code.
 #pragma once
 
 #include <source_location>
@@ -7,7 +8,8 @@
 
 namespace lockstep {
 
-// Values are those of sysexits.h, so that a launcher or scheduler can decide from the exit code alone.
+// Values are those of sysexits.h, so that a launcher or scheduler can decide from the exit code
+// alone.
 enum class ErrorKind {
   Bug = 70,          // a broken invariant: report it
   Environment = 75,  // a peer, a disk, a device or a server failed: a restart may help
@@ -26,8 +28,8 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-// A peer could not be reached or died during a collective. A launcher that sees several failed ranks names
-// another one as the cause: this rank was only waiting.
+// A peer could not be reached or died during a collective. A launcher that sees several failed
+// ranks names another one as the cause: this rank was only waiting.
 class PeerError : public Error {
  public:
   explicit PeerError(const std::string& message) : Error(ErrorKind::Environment, message) {}

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// The candidate with the smallest edit distance (Damerau, optimal string alignment), if it is close enough to be
-// a likely typing error: at most 1 + a third of the length of `given`.
+// The candidate with the smallest edit distance (Damerau, optimal string alignment), if it is close
+// enough to be a likely typing error: at most 1 + a third of the length of `given`.
 std::optional<std::string> nearest_name(const std::string& given,
                                         const std::vector<std::string>& candidates);
 

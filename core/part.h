@@ -1,6 +1,7 @@
 // A member of a config struct that is chosen by name: `model: {name: mlp, hidden: [256]}`.
 #pragma once
 
+#include "core/printable.h"
 #include "core/registry.h"
 
 namespace lockstep {
@@ -21,14 +22,17 @@ class Part final : public AnyPart {
       name_ = ConfigValue<std::string>::read(*name, path + ".name");
       select(name->origin, path);
     } else if (name_.empty()) {
-      throw config_error(node.origin + ": " + path + ".name: is required" + suggest("", registry_->names()));
+      throw config_error(node.origin + ": " + path + ".name: is required" +
+                         suggest("", registry_->names()));
     } else {
       select(node.origin, path);
     }
     blueprint_->read(node, path);
   }
 
+  // null when nothing is chosen, which reads back as nothing chosen.
   Json dump() const override {
+    if (!is_set()) return nullptr;
     Json json = {{"name", name_}};
     if (const auto* chosen = blueprint()) json.update(chosen->dump());
     return json;
@@ -42,7 +46,7 @@ class Part final : public AnyPart {
       Json properties = {{"name", {{"const", name}}}};
       properties.update(schema["properties"]);
       schema["properties"] = std::move(properties);
-      schema["required"].push_back("name");
+      if (name != name_) schema["required"].push_back("name");
       schema["description"] = entry->help;
       parts.push_back(std::move(schema));
     }
@@ -61,8 +65,8 @@ class Part final : public AnyPart {
   void select(const std::string& origin, const std::string& path) {
     const auto* entry = registry_->find(name_);
     if (!entry)
-      throw config_error(origin + ": " + path + ".name: unknown " + registry_->kind() + " '" + name_ + "'" +
-                         suggest(name_, registry_->names()));
+      throw config_error(origin + ": " + path + ".name: unknown " + registry_->kind() + " '" +
+                         printable(name_) + "'" + suggest(name_, registry_->names()));
     blueprint_ = entry->make();
   }
 
@@ -72,11 +76,14 @@ class Part final : public AnyPart {
     return blueprint_.get();
   }
 
-  std::string first_name() const { return registry_->entries().empty() ? "..." : registry_->names().front(); }
+  std::string first_name() const {
+    return registry_->entries().empty() ? "..." : registry_->names().front();
+  }
 
   RegistryOf* registry_;
   std::string name_;
-  mutable std::shared_ptr<BlueprintOf> blueprint_;  // shared: a config may be copied; it is const once read
+  mutable std::shared_ptr<BlueprintOf>
+      blueprint_;  // shared: a config may be copied; it is const once read
 };
 
 }  // namespace lockstep

@@ -10,6 +10,8 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kLargestCount = 1'000'000'000'000;
+// 100 years: any clock can add it to its present time in nanoseconds.
+constexpr int64_t kLongestMilliseconds = 100 * 365 * int64_t{86'400'000};
 
 struct TimeUnit {
   const char* name;
@@ -51,7 +53,8 @@ std::optional<Span> parse_span(const ConfigNode& node) {
 
 std::optional<int64_t> milliseconds_of(const Span& span) {
   for (const auto& unit : kTimeUnits)
-    if (span.unit == unit.name && span.count <= INT64_MAX / unit.milliseconds) return span.count * unit.milliseconds;
+    if (span.unit == unit.name && span.count <= kLongestMilliseconds / unit.milliseconds)
+      return span.count * unit.milliseconds;
   return std::nullopt;
 }
 
@@ -87,7 +90,9 @@ Period ConfigValue<Period>::read(const ConfigNode& node, const std::string& path
 }
 
 Json ConfigValue<Period>::schema() {
-  return {{"type", "string"}, {"pattern", "^[0-9]+ ?(steps?|epochs?|s|sec|seconds?|min|mins|minutes?|h|hours?|d|days?)$"}};
+  return {
+      {"type", "string"},
+      {"pattern", "^[0-9]+ ?(steps?|epochs?|s|sec|seconds?|min|mins|minutes?|h|hours?|d|days?)$"}};
 }
 
 Duration ConfigValue<Duration>::read(const ConfigNode& node, const std::string& path) {
@@ -98,7 +103,8 @@ Duration ConfigValue<Duration>::read(const ConfigNode& node, const std::string& 
 }
 
 Json ConfigValue<Duration>::schema() {
-  return {{"type", "string"}, {"pattern", "^[0-9]+ ?(ms|s|sec|seconds?|min|mins|minutes?|h|hours?|d|days?)$"}};
+  return {{"type", "string"},
+          {"pattern", "^[0-9]+ ?(ms|s|sec|seconds?|min|mins|minutes?|h|hours?|d|days?)$"}};
 }
 
 }  // namespace lockstep

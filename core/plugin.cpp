@@ -5,11 +5,13 @@
 
 #include "core/durable_file.h"
 #include "core/error.h"
+#include "core/printable.h"
 
 namespace lockstep {
 namespace {
 
-// Written so that this program's own copy of the marker is not found where a plugin's stamp is looked for.
+// Written so that this program's own copy of the marker is not found where a plugin's stamp is
+// looked for.
 constexpr std::string_view kMarkerBegin = "lockstep-plugin-stamp";
 constexpr char kOpen = '{', kClose = '}';
 constexpr size_t kMaxPluginBytes = size_t{1} << 30;
@@ -22,16 +24,18 @@ std::string find_stamp(const std::filesystem::path& path) {
   } catch (const Error& error) {
     throw config_error(fmt::format("plugin {}: {}", path.string(), error.what()));
   }
-  if (!content.starts_with("\x7f" "ELF"))
+  if (!content.starts_with("\x7f"
+                           "ELF"))
     throw config_error(fmt::format("plugin {}: not a shared object", path.string()));
   const auto begin = content.find(std::string(kMarkerBegin) + kOpen);
   if (begin != std::string::npos) {
     const auto first = begin + kMarkerBegin.size() + 1;
     const auto end = content.find(kClose, first);
-    if (end != std::string::npos && end - first <= kMaxStampBytes) return content.substr(first, end - first);
+    if (end != std::string::npos && end - first <= kMaxStampBytes)
+      return printable(content.substr(first, end - first), kMaxStampBytes);
   }
-  throw config_error(
-      fmt::format("plugin {}: carries no Lockstep stamp; build it with lockstep_add_plugin()", path.string()));
+  throw config_error(fmt::format(
+      "plugin {}: carries no Lockstep stamp; build it with lockstep_add_plugin()", path.string()));
 }
 
 }  // namespace
@@ -45,9 +49,11 @@ void load_plugin(const std::filesystem::path& path, const std::string& torch_ver
   const auto stamp = find_stamp(path);
   const auto expected = plugin_stamp(torch_version);
   if (stamp != expected)
-    throw config_error(fmt::format("plugin {}: built for [{}], this program needs [{}]; rebuild the plugin",
-                                   path.string(), stamp, expected));
-  // Without a slash the dynamic linker would search its own path instead of the file that was checked.
+    throw config_error(
+        fmt::format("plugin {}: built for [{}], this program needs [{}]; rebuild the plugin",
+                    path.string(), stamp, expected));
+  // Without a slash the dynamic linker would search its own path instead of the file that was
+  // checked.
   const auto absolute = std::filesystem::absolute(path);
   if (!::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL))
     throw config_error(fmt::format("plugin {}: {}", path.string(), ::dlerror()));

@@ -1,5 +1,6 @@
-// Plugins: shared objects whose static initialisers register parts. A plugin runs inside the program, so it must have
-// been built for the same interface and the same LibTorch. Its stamp is read from the file before any of its code runs.
+// Plugins: shared objects whose static initialisers register parts. A plugin runs inside the
+// program, so it must have been built for the same interface and the same LibTorch. Its stamp is
+// read from the file before any of its code runs.
 #pragma once
 
 #include <filesystem>
@@ -14,9 +15,9 @@ inline constexpr int kPluginInterface = 1;
 // `torch_version`: of the LibTorch the program runs with; empty for programs without it.
 std::string plugin_stamp(const std::string& torch_version);
 
-// Loads a plugin for the rest of the process. Throws Config: missing, no shared object, no stamp, another stamp (both are
-// named), or the dynamic linker's own reason.
-// Thread: before anything else uses the registries.
+// Loads a plugin for the rest of the process. Throws Config: missing, no shared object, no stamp,
+// another stamp (both are named), or the dynamic linker's own reason. Thread: before anything else
+// uses the registries.
 void load_plugin(const std::filesystem::path& path, const std::string& torch_version);
 
 }  // namespace lockstep

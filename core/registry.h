@@ -1,5 +1,6 @@
-// Registries: which models, datasets, optimizers, schedules and sinks there are, by the name a run file uses.
-// A part is one class with a `Config` member type (an aggregate with fields()) and a constructor
+// Registries: which models, datasets, optimizers, schedules and sinks there are, by the name a run
+// file uses. A part is one class with a `Config` member type (an aggregate with fields()) and a
+// constructor
 // `(const Config&, BuildArgs...)`. One line registers it, in a program as well as in a plugin.
 #pragma once
 
@@ -24,7 +25,8 @@ class Blueprint {
   virtual std::shared_ptr<Interface> build(BuildArgs... args) const = 0;
 };
 
-// Thread: register before main() starts building (static initialisation, plugins); read only afterwards.
+// Thread: register before main() starts building (static initialisation, plugins); read only
+// afterwards.
 template <class Interface, class... BuildArgs>
 class Registry {
  public:
@@ -37,7 +39,8 @@ class Registry {
   // `kind`: what the parts are called in messages, e.g. "model".
   explicit Registry(std::string kind) : kind_(std::move(kind)) {}
 
-  // A name that is taken is remembered and reported by verify(): throwing here would end a program before main.
+  // A name that is taken is remembered and reported by verify(): throwing here would end a program
+  // before main.
   void add(Entry entry) {
     auto& target = find(entry.name) ? duplicates_ : entries_;
     target.push_back(std::move(entry));
@@ -54,7 +57,8 @@ class Registry {
   const std::vector<Entry>& entries() const { return entries_; }
 
   const Entry* find(const std::string& name) const {
-    const auto it = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.name == name; });
+    const auto it = std::find_if(entries_.begin(), entries_.end(),
+                                 [&](const Entry& e) { return e.name == name; });
     return it == entries_.end() ? nullptr : &*it;
   }
 

@@ -14,18 +14,20 @@ constexpr size_t kLongestName = 80;
 constexpr size_t kLongestId = 200;
 
 bool is_id_character(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
-         c == '-';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '.' || c == '-';
 }
 
 }  // namespace
 
 std::string new_run_id(const std::string& name) {
   auto safe = name.substr(0, kLongestName);
-  std::replace_if(safe.begin(), safe.end(), [](char c) { return !is_id_character(c); }, '-');
-  if (safe.empty() || safe.front() == '.') safe.insert(0, "run");
+  std::replace_if(
+      safe.begin(), safe.end(), [](char c) { return !is_id_character(c); }, '-');
+  if (safe.empty() || safe.front() == '.' || safe.front() == '-') safe.insert(0, "run");
   std::random_device device;
-  return fmt::format("{}-{:%Y%m%d-%H%M%S}-{:04x}", safe, fmt::gmtime(std::time(nullptr)), device() & 0xFFFF);
+  return fmt::format("{}-{:%Y%m%d-%H%M%S}-{:06x}", safe, fmt::gmtime(std::time(nullptr)),
+                     device() & 0xFFFFFF);
 }
 
 bool is_run_id(const std::string& text) {

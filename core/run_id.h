@@ -5,10 +5,13 @@
 
 namespace lockstep {
 
-// "mnist-20261121-060309-4f2a": name, UTC time, random. Characters outside [A-Za-z0-9_.-] become '-'.
+// "mnist-20261121-060309-4f2a9c": name, UTC time, random (a sweep starts many runs within one
+// second). Characters outside [A-Za-z0-9_.-] become '-'; a name that begins with '.' or '-' gets
+// "run" in front.
 std::string new_run_id(const std::string& name);
 
-// True for a non-empty id of [A-Za-z0-9_.-] that does not begin with '.': safe as the name of a directory.
+// True for a non-empty id of [A-Za-z0-9_.-] that does not begin with '.': safe as the name of a
+// directory.
 bool is_run_id(const std::string& text);
 
 }  // namespace lockstep

@@ -10,14 +10,16 @@
 namespace lockstep {
 
 struct Batch {
-  // Field name to tensor; dimension 0 is the sample. Images: float32 [B, C, H, W]; classes: int64 [B].
+  // Field name to tensor; dimension 0 is the sample. Images: float32 [B, C, H, W]; classes: int64
+  // [B].
   std::vector<std::pair<std::string, at::Tensor>> fields;
   // Global indices of the samples in their dataset, int64 [B], always on the CPU.
   at::Tensor indices;
 
   int64_t size() const { return indices.defined() ? indices.size(0) : 0; }
 
-  // The field called `name`. Throws Config, naming the fields there are: the model does not fit the data.
+  // The field called `name`. Throws Config, naming the fields there are: the model does not fit the
+  // data.
   const at::Tensor& at(const std::string& name) const;
 
   // The same batch with every field on `device`; `indices` stays.

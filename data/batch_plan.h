@@ -51,7 +51,9 @@ struct BatchPlan {
 };
 
 // `num_samples`: of the training set. Call it before any process group or device exists: it needs
-// none. Throws Config: both sizes given, a batch that the ranks do not divide (naming the nearest
+// none.
+//
+// Throws Config: both sizes given, a batch that the ranks do not divide (naming the nearest
 // that they do), fewer samples than ranks, or a drop_last that leaves no batch at all.
 BatchPlan plan_batches(const LoaderConfig& config, int64_t num_samples, RankCounts ranks);
 

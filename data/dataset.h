@@ -17,7 +17,8 @@ class Dataset {
   // Number of samples.
   virtual int64_t size() const = 0;
 
-  // The samples `indices` (each in [0, size())), in that order. Throws Environment when their storage fails.
+  // The samples `indices` (each in [0, size())), in that order. Throws Environment when their
+  // storage fails.
   virtual Batch get_batch(std::span<const int64_t> indices) const = 0;
 };
 
@@ -26,6 +27,8 @@ DatasetRegistry& dataset_registry();
 
 }  // namespace lockstep
 
-// Once per dataset, at namespace scope of its file. `type`: a Dataset with a Config and a constructor from it.
-#define REGISTER_DATASET(name, type, help) \
-  static const ::lockstep::Registration<type> registration_of_##type(::lockstep::dataset_registry(), name, help)
+// Once per dataset, at namespace scope of its file. `type`: a Dataset with a Config and a
+// constructor from it.
+#define REGISTER_DATASET(name, type, help)                            \
+  static const ::lockstep::Registration<type> registration_of_##type( \
+      ::lockstep::dataset_registry(), name, help)

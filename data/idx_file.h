@@ -18,9 +18,10 @@ struct IdxArray {
 };
 
 // The array in `bytes`, which may be anything: memory taken stays in proportion to what is really
-// there. `name` stands for the file in messages. Throws Config: not IDX, elements that are not
-// unsigned bytes (0x08), a dimension of zero, more than 4 GiB of elements, fewer or more bytes than
-// the header announces, a damaged gzip stream.
+// there (for gzip, to the most that it can hold). `name` stands for the file in messages.
+//
+// Throws Config: not IDX, elements that are not unsigned bytes (0x08), a dimension of zero, more
+// than 4 GiB of elements, fewer or more bytes than the header announces, a damaged gzip stream.
 IdxArray parse_idx(std::span<const uint8_t> bytes, const std::string& name);
 
 // The same for a file. Throws Config as above; Environment when it cannot be read.

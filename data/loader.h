@@ -1,7 +1,7 @@
 // Turns a rank's list of indices into batches, loaded ahead by threads.
-// In:   a Dataset, the indices of this rank in this epoch.     Out: the batches, in the order of
-// the indices. Invariant: the batches and their order depend on neither the number of threads nor
-// their timing.
+// In: a Dataset, the indices of this rank in this epoch. Out: the batches, in that order.
+//
+// Invariant: the batches and their order depend on neither the number of threads nor their timing.
 #pragma once
 
 #include <chrono>
@@ -29,8 +29,10 @@ struct LoaderOptions {
 };
 
 // One pass over the indices: make a new one per epoch. At most two batches per worker are loaded
-// ahead; a worker that is further waits for next(). Thread: next() belongs to one thread. The
-// destructor may come at any time: it stops the workers after the batch each of them is loading.
+// ahead; a worker that is further waits for next().
+//
+// Thread: next() belongs to one thread. The destructor may come at any time: it stops the workers
+// after the batch each of them is loading.
 class Loader {
  public:
   // `dataset` must outlive the loader. Throws Bug for options outside their range.

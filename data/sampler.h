@@ -1,4 +1,5 @@
 // Which samples each rank sees. Index arithmetic only: no I/O, no batches.
+//
 // Source: the rule and the bits of Python's torch.utils.data.DistributedSampler (torch 2.11),
 // pinned by tests/golden/sampler.json and compared with Python by
 // tests/data/sampler_against_python.py.
@@ -19,14 +20,16 @@ struct Shard {
 struct SamplerOptions {
   bool shuffle = true;  // a new permutation every epoch; false: 0, 1, 2, ...
   uint64_t seed = 0;    // the same on every rank; epoch e is permuted by seed + e
-  bool drop_last =
-      false;  // true: cut the tail that does not divide; false: repeat samples from the head
+  // true: cut the tail that does not divide; false: repeat samples from the head.
+  bool drop_last = false;
 };
 
 // The samples of one rank in an epoch of training.
 // Invariant: every rank gets num_samples() indices; all ranks together cover the permutation once,
 // padded by repetition (as often as it takes when there are more ranks than samples) or, with
-// drop_last, truncated. Thread: const after set_epoch(), which belongs to the training thread.
+// drop_last, truncated.
+//
+// Thread: const after set_epoch(), which belongs to the training thread.
 class DistributedSampler {
  public:
   // `num_samples`: size of the dataset. Throws Config when it is not positive or the rank is

@@ -1,4 +1,5 @@
-// How c10d backends are made. One file each, because each needs headers that nothing else should see.
+// How c10d backends are made. One file each, because each needs headers that nothing else should
+// see.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -9,13 +10,16 @@
 
 namespace lockstep {
 
-// `address`: numeric IP of the interface to use; numeric, so that no name service can stall the start.
-c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                                    int world_size, std::chrono::milliseconds timeout,
+// `address`: numeric IP of the interface to use; numeric, so that no name service can stall the
+// start.
+c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
+                                                    int rank, int world_size,
+                                                    std::chrono::milliseconds timeout,
                                                     const std::string& address);
 
-// Throws what load_cuda() throws.
-c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                                    int world_size, std::chrono::milliseconds timeout);
+// Throws what use_gpu() throws.
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
+                                                    int rank, int world_size,
+                                                    std::chrono::milliseconds timeout);
 
 }  // namespace lockstep

@@ -29,7 +29,8 @@ void all_reduce(World& world, at::Tensor& tensor, ReduceOp op, const std::string
   std::vector<at::Tensor> tensors = {tensor};
   c10d::AllreduceOptions options;
   options.reduceOp = to_c10d(op);
-  run(world, "all_reduce", name, [&] { return world.groups().of(tensor).allreduce(tensors, options); });
+  run(world, "all_reduce", name,
+      [&] { return world.groups().of(tensor).allreduce(tensors, options); });
 }
 
 void reduce(World& world, at::Tensor& tensor, ReduceOp op, int root, const std::string& name) {
@@ -46,19 +47,23 @@ void broadcast(World& world, at::Tensor& tensor, int root, const std::string& na
   std::vector<at::Tensor> tensors = {tensor};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  run(world, "broadcast", name, [&] { return world.groups().of(tensor).broadcast(tensors, options); });
+  run(world, "broadcast", name,
+      [&] { return world.groups().of(tensor).broadcast(tensors, options); });
 }
 
 at::Tensor all_gather(World& world, const at::Tensor& tensor, const std::string& name) {
   if (!world.is_distributed()) return tensor.unsqueeze(0).clone();
   std::vector<at::Tensor> inputs = {tensor.contiguous()};
   std::vector<std::vector<at::Tensor>> outputs(1);
-  for (int rank = 0; rank < world.world_size(); ++rank) outputs[0].push_back(at::empty_like(inputs[0]));
-  run(world, "all_gather", name, [&] { return world.groups().of(tensor).allgather(outputs, inputs); });
+  for (int rank = 0; rank < world.world_size(); ++rank)
+    outputs[0].push_back(at::empty_like(inputs[0]));
+  run(world, "all_gather", name,
+      [&] { return world.groups().of(tensor).allgather(outputs, inputs); });
   return at::stack(outputs[0]);
 }
 
-void barrier(World& world, const std::string& name, std::optional<std::chrono::milliseconds> timeout) {
+void barrier(World& world, const std::string& name,
+             std::optional<std::chrono::milliseconds> timeout) {
   if (!world.is_distributed()) return;
   c10d::BarrierOptions options;
   options.timeout = timeout.value_or(world.timeout());

@@ -1,7 +1,8 @@
-// Collectives on tensors. Collective means: every rank calls it, in the same order, with tensors of the same shape and
-// type. CPU tensors travel in the control group, others in the device group. With one rank they return at once.
-// `name` is what an error calls the operation. Throws PeerError when a peer is gone or the world's timeout has passed.
-// Thread: the thread that owns the World, one at a time.
+// Collectives on tensors. Collective means: every rank calls it, in the same order, with tensors of
+// the same shape and type. CPU tensors travel in the control group, others in the device group.
+// With one rank they return at once. `name` is what an error calls the operation. Throws PeerError
+// when a peer is gone or the world's timeout has passed. Thread: the thread that owns the World,
+// one at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,6 +30,7 @@ void broadcast(World& world, at::Tensor& tensor, int root, const std::string& na
 at::Tensor all_gather(World& world, const at::Tensor& tensor, const std::string& name);
 
 // Returns when every rank has come. `timeout`: the world's, when not given.
-void barrier(World& world, const std::string& name, std::optional<std::chrono::milliseconds> timeout = std::nullopt);
+void barrier(World& world, const std::string& name,
+             std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
 }  // namespace lockstep

@@ -14,10 +14,11 @@
 namespace lockstep {
 namespace {
 
-// Note [Agreement on names]: the packed tensor must have one size on every rank, whatever names it brings, or the
-// all-reduce itself would fail. So it is sent in pieces of fixed size, and the first piece begins with a 20-bit hash h of
-// the names (their number included) as h and h*h. Summed over W ranks, W * sum(h*h) == sum(h)^2 exactly when all h
-// are equal (Cauchy-Schwarz); with h < 2^20 the sums are exact in doubles for W < 2^13.
+// Note [Agreement on names]: the packed tensor must have one size on every rank, whatever names it
+// brings, or the all-reduce itself would fail. So it is sent in pieces of fixed size, and the first
+// piece begins with a 20-bit hash h of the names (their number included) as h and h*h. Summed over
+// W ranks, W * sum(h*h) == sum(h)^2 exactly when all h are equal (Cauchy-Schwarz); with h < 2^20
+// the sums are exact in doubles for W < 2^13.
 constexpr int64_t kPieceCounters = 60;
 constexpr int64_t kHeader = 4;
 constexpr int64_t kPieceSize = kHeader + 2 * kPieceCounters;
@@ -51,11 +52,13 @@ bool all_equal(double sum, double sum_of_squares, double world_size) {
     std::set_symmetric_difference(reference.begin(), reference.end(), others.begin(), others.end(),
                                   std::back_inserter(difference));
     if (difference.empty()) continue;
-    const bool is_missing = std::binary_search(reference.begin(), reference.end(), difference.front());
-    throw config_error(fmt::format("metrics differ between ranks: '{}' is {} on rank {} but {} on rank 0; every rank must "
-                                   "report the same names",
-                                   difference.front(), is_missing ? "missing" : "reported", rank,
-                                   is_missing ? "reported" : "missing"));
+    const bool is_missing =
+        std::binary_search(reference.begin(), reference.end(), difference.front());
+    throw config_error(fmt::format(
+        "metrics differ between ranks: '{}' is {} on rank {} but {} on rank 0; every rank must "
+        "report the same names",
+        difference.front(), is_missing ? "missing" : "reported", rank,
+        is_missing ? "reported" : "missing"));
   }
   throw config_error("metrics differ between ranks");
 }
@@ -88,10 +91,12 @@ Counters merge_counters(World& world, const Counters& counters) {
     all_reduce(world, piece, ReduceOp::Sum, "metrics");
     const auto* values = piece.const_data_ptr<double>();
     const auto world_size = static_cast<double>(world.world_size());
-    if (!all_equal(values[0], values[1], world_size) || !all_equal(values[2], values[3], world_size))
+    if (!all_equal(values[0], values[1], world_size) ||
+        !all_equal(values[2], values[3], world_size))
       report_difference(world, counters);
     const auto count = std::min<size_t>(mine.size() - merged.size(), kPieceCounters);
-    for (size_t i = 0; i < count; ++i) merged.push_back({values[kHeader + 2 * i], values[kHeader + 2 * i + 1]});
+    for (size_t i = 0; i < count; ++i)
+      merged.push_back({values[kHeader + 2 * i], values[kHeader + 2 * i + 1]});
   } while (merged.size() < mine.size());
   Counters result;
   size_t next = 0;

@@ -1,5 +1,6 @@
-// Sums over all ranks, by name: how metrics meet. Each rank adds what it saw ({"loss", 12.5 over 32 samples}); one
-// packed all-reduce of doubles joins them. Means are then weighted by samples, not by ranks or batches.
+// Sums over all ranks, by name: how metrics meet. Each rank adds what it saw ({"loss", 12.5 over 32
+// samples}); one packed all-reduce of doubles joins them. Means are then weighted by samples, not
+// by ranks or batches.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ struct Counter {
 using Counters = std::map<std::string, Counter>;
 
 // Collective. Returns the counters added up over all ranks.
-// Throws Config when the ranks do not bring the same names (the difference is named): adding up by position would
-// silently mix metrics.
+// Throws Config when the ranks do not bring the same names (the difference is named): adding up by
+// position would silently mix metrics.
 Counters merge_counters(World& world, const Counters& counters);
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -18,12 +19,14 @@ constexpr const char* kLibrary = "liblockstep_cuda.so";
 using MakeNccl = c10d::Backend* (*)(const c10::intrusive_ptr<c10d::Store>*, int, int, int64_t);
 
 void* open_cuda_library() {
-  // The dynamic linker searches the program's run path: beside the build's or the installation's libraries.
+  // The dynamic linker searches the program's run path: beside the build's or the installation's
+  // libraries.
   static void* const handle = ::dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);
   if (!handle)
-    throw config_error(fmt::format("device 'cuda' cannot be used: {} (build with the CUDA wheel of LibTorch: "
-                                   "cmake/requirements-gpu.txt); or set distributed.device=cpu",
-                                   ::dlerror()));
+    throw config_error(
+        fmt::format("device 'cuda' cannot be used: {} (build with the CUDA wheel of LibTorch: "
+                    "cmake/requirements-gpu.txt); or set distributed.device=cpu",
+                    ::dlerror()));
   return handle;
 }
 
@@ -31,20 +34,32 @@ void* open_cuda_library() {
 
 bool machine_has_gpu() {
   std::error_code ignored;
-  return std::filesystem::exists("/dev/nvidiactl", ignored) && std::filesystem::exists("/dev/nvidia0", ignored);
+  return std::filesystem::exists("/dev/nvidiactl", ignored) &&
+         std::filesystem::exists("/dev/nvidia0", ignored);
 }
 
-void load_cuda() {
+void use_gpu(int index) {
   open_cuda_library();
-  if (!at::hasCUDA() || at::detail::getCUDAHooks().deviceCount() == 0)
-    throw config_error("device 'cuda' cannot be used: no GPU was found; set distributed.device=cpu");
+  const auto count = at::hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;
+  if (count == 0)
+    throw config_error(
+        "device 'cuda' cannot be used: no GPU was found; set distributed.device=cpu");
+  if (index >= count)
+    throw config_error(fmt::format(
+        "local rank {} needs a GPU of its own, this machine has {}; start fewer ranks", index,
+        count));
+  c10::impl::getDeviceGuardImpl(at::kCUDA)
+      ->setDevice({at::kCUDA, static_cast<c10::DeviceIndex>(index)});
 }
 
-c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                                    int world_size, std::chrono::milliseconds timeout) {
-  const auto make = reinterpret_cast<MakeNccl>(::dlsym(open_cuda_library(), "lockstep_make_nccl_backend"));
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
+                                                    int rank, int world_size,
+                                                    std::chrono::milliseconds timeout) {
+  const auto make =
+      reinterpret_cast<MakeNccl>(::dlsym(open_cuda_library(), "lockstep_make_nccl_backend"));
   check(make != nullptr, "liblockstep_cuda.so lacks lockstep_make_nccl_backend");
-  return c10::intrusive_ptr<c10d::Backend>::reclaim(make(&store, rank, world_size, timeout.count()));
+  return c10::intrusive_ptr<c10d::Backend>::reclaim(
+      make(&store, rank, world_size, timeout.count()));
 }
 
 }  // namespace lockstep

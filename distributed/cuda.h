@@ -1,4 +1,5 @@
-// The CUDA half of LibTorch is loaded only when a GPU is asked for: it costs a CPU run 0.5 s and 230 MB.
+// The CUDA half of LibTorch is loaded only when a GPU is asked for: it costs a CPU run 0.5 s and
+// 230 MB.
 #pragma once
 
 namespace lockstep {
@@ -6,8 +7,8 @@ namespace lockstep {
 // True when this machine has an NVIDIA driver and a device. Loads nothing.
 bool machine_has_gpu();
 
-// Loads liblockstep_cuda.so, which brings LibTorch's CUDA half and NCCL. Repeatable.
-// Throws Config: this build has no CUDA part, its libraries are missing, or there is no usable GPU.
-void load_cuda();
+// Loads liblockstep_cuda.so, which brings LibTorch's CUDA half and NCCL, and makes GPU `index` this thread's device.
+// Throws Config: this build has no CUDA part, its libraries are missing, or there is no such GPU.
+void use_gpu(int index);
 
 }  // namespace lockstep

@@ -44,9 +44,12 @@ void verify_same_model(World& world, const torch::nn::Module& module) {
     const auto common = std::min(all[rank].size(), all[0].size());
     size_t i = 0;
     while (i < common && all[rank][i] == all[0][i]) ++i;
-    const auto text = [&](size_t r) { return i < all[r].size() ? all[r][i].get<std::string>() : "nothing"; };
-    throw config_error(fmt::format("the model differs between ranks: parameter {} is [{}] on rank 0 and [{}] on rank {}", i,
-                                   text(0), text(rank), rank));
+    const auto text = [&](size_t r) {
+      return i < all[r].size() ? all[r][i].get<std::string>() : "nothing";
+    };
+    throw config_error(fmt::format(
+        "the model differs between ranks: parameter {} is [{}] on rank 0 and [{}] on rank {}", i,
+        text(0), text(rank), rank));
   }
 }
 
@@ -65,30 +68,35 @@ std::shared_ptr<c10d::Reducer> make_reducer(World& world, const torch::nn::Modul
                                             const std::vector<at::Tensor>& parameters,
                                             const DataParallelConfig& config) {
   const auto mib = [](double value) { return static_cast<int64_t>(value * (1 << 20)); };
-  const auto cap = config.bucket_cap_mb ? mib(*config.bucket_cap_mb) : int64_t{c10d::kDefaultBucketBytesCap};
+  const auto cap =
+      config.bucket_cap_mb ? mib(*config.bucket_cap_mb) : int64_t{c10d::kDefaultBucketBytesCap};
   const auto first_cap = config.bucket_cap_mb ? cap : int64_t{c10d::kDefaultFirstBucketBytes};
-  // As in Python: one bucket until the order of gradients is known, then buckets are rebuilt in that order; with
-  // unused parameters that order is never known, so the buckets are final from the beginning.
+  // As in Python: one bucket until the order of gradients is known, then buckets are rebuilt in
+  // that order; with unused parameters that order is never known, so the buckets are final from the
+  // beginning.
   std::vector<size_t> limits = {std::numeric_limits<int64_t>::max()};
   if (config.find_unused_parameters && !config.static_graph) {
     limits = {static_cast<size_t>(cap)};
     if (!config.bucket_cap_mb) limits.insert(limits.begin(), static_cast<size_t>(first_cap));
   }
   const std::vector<bool> dense(parameters.size(), false);
-  auto [buckets, bucket_limits] = c10d::compute_bucket_assignment_by_size(parameters, limits, dense);
+  auto [buckets, bucket_limits] =
+      c10d::compute_bucket_assignment_by_size(parameters, limits, dense);
   std::reverse(buckets.begin(), buckets.end());
   std::unordered_map<size_t, std::string> names;
   for (const auto& item : module.named_parameters())
     if (item.value().requires_grad()) names.emplace(names.size(), item.key());
-  return std::make_shared<c10d::Reducer>(parameters, std::move(buckets), world.groups().device, dense, cap,
-                                         config.find_unused_parameters, config.gradient_as_bucket_view,
-                                         std::move(names), first_cap, /*skip_all_reduce_unused_params=*/false,
+  return std::make_shared<c10d::Reducer>(parameters, std::move(buckets), world.groups().device,
+                                         dense, cap, config.find_unused_parameters,
+                                         config.gradient_as_bucket_view, std::move(names),
+                                         first_cap, /*skip_all_reduce_unused_params=*/false,
                                          /*use_python_reducer=*/false, std::vector<int64_t>{});
 }
 
 }  // namespace
 
-DataParallel::DataParallel(World& world, torch::nn::Module& module, const DataParallelConfig& config)
+DataParallel::DataParallel(World& world, torch::nn::Module& module,
+                           const DataParallelConfig& config)
     : world_(world), module_(module), config_(config), parameters_(trainable(module)) {
   if (parameters_.empty()) throw config_error("the model has no parameters to train");
   if (!world.is_distributed()) return;
@@ -129,8 +137,9 @@ void DataParallel::broadcast_buffers() {
   std::vector<at::Tensor> buffers;
   for (const auto& buffer : module_.buffers()) buffers.push_back(buffer.detach());
   if (buffers.empty()) return;
-  fenced(world_, "buffer broadcast",
-         [&] { c10d::broadcast_coalesced(world_.groups().device, buffers, kBroadcastBucketBytes, 0); });
+  fenced(world_, "buffer broadcast", [&] {
+    c10d::broadcast_coalesced(world_.groups().device, buffers, kBroadcastBucketBytes, 0);
+  });
 }
 
 void DataParallel::backward(const at::Tensor& loss, bool synchronize) {
@@ -151,7 +160,8 @@ void DataParallel::zero_gradients() {
     for (auto& parameter : parameters_) parameter.mutable_grad().reset();
     return;
   }
-  std::vector<at::Tensor> gradients;  // assigning or detaching them would take them out of the buckets
+  std::vector<at::Tensor>
+      gradients;  // assigning or detaching them would take them out of the buckets
   for (auto& parameter : parameters_)
     if (parameter.mutable_grad().defined()) gradients.push_back(parameter.mutable_grad());
   if (!gradients.empty()) at::_foreach_zero_(gradients);

@@ -1,6 +1,7 @@
-// Data-parallel training: every rank holds the same model, sees its own samples, and after a synchronised backward pass
-// every rank holds the same gradients, averaged over ranks. Same defaults and the same bits as Python's
-// DistributedDataParallel, because c10d::Reducer, which does the work there, does it here.
+// Data-parallel training: every rank holds the same model, sees its own samples, and after a
+// synchronised backward pass every rank holds the same gradients, averaged over ranks. Same
+// defaults and the same bits as Python's DistributedDataParallel, because c10d::Reducer, which does
+// the work there, does it here.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,32 +26,38 @@ struct DataParallelConfig {
 
 template <class V>
 void fields(V& v, DataParallelConfig& c) {
-  v("bucket_cap_mb", c.bucket_cap_mb, "size of a gradient bucket in MiB (nothing: 25, the first one 1)", above(0),
-    at_most(1 << 20));
-  v("find_unused_parameters", c.find_unused_parameters, "look for parameters that a step did not use");
-  v("static_graph", c.static_graph, "promise that every step uses the same parameters in the same way");
-  v("gradient_as_bucket_view", c.gradient_as_bucket_view, "let gradients live in the buckets (saves one copy)");
-  v("broadcast_buffers", c.broadcast_buffers, "send buffers (e.g. BatchNorm's) from rank 0 before each forward");
+  v("bucket_cap_mb", c.bucket_cap_mb,
+    "size of a gradient bucket in MiB (nothing: 25, the first one 1)", above(0), at_most(1 << 20));
+  v("find_unused_parameters", c.find_unused_parameters,
+    "look for parameters that a step did not use");
+  v("static_graph", c.static_graph,
+    "promise that every step uses the same parameters in the same way");
+  v("gradient_as_bucket_view", c.gradient_as_bucket_view,
+    "let gradients live in the buckets (saves one copy)");
+  v("broadcast_buffers", c.broadcast_buffers,
+    "send buffers (e.g. BatchNorm's) from rank 0 before each forward");
 }
 
 class DataParallel {
  public:
-  // Collective. Verifies that parameters agree in number, shape and type, then sends rank 0's parameters and buffers to
-  // all. `module` must outlive this. Throws Config when the models differ, naming the first difference.
+  // Collective. Verifies that parameters agree in number, shape and type, then sends rank 0's
+  // parameters and buffers to all. `module` must outlive this. Throws Config when the models
+  // differ, naming the first difference.
   DataParallel(World& world, torch::nn::Module& module, const DataParallelConfig& config);
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  // Before each forward pass in training. `synchronize`: whether the backward pass of this forward averages gradients;
-  // false while accumulating (Python's no_sync).
-  // Collective when `synchronize`.
+  // Before each forward pass in training. `synchronize`: whether the backward pass of this forward
+  // averages gradients; false while accumulating (Python's no_sync). Collective when `synchronize`.
   void before_forward(bool synchronize);
 
-  // loss.backward(), overlapped with the all-reduce of the gradients when `synchronize` (the same as in before_forward).
+  // loss.backward(), overlapped with the all-reduce of the gradients when `synchronize` (the same
+  // as in before_forward).
   void backward(const at::Tensor& loss, bool synchronize);
 
-  // Collective: sends rank 0's buffers to all (when broadcast_buffers is on), so that every rank evaluates the same model.
+  // Collective: sends rank 0's buffers to all (when broadcast_buffers is on), so that every rank
+  // evaluates the same model.
   void broadcast_buffers();
 
   // Clears all gradients, in the way that fits where they live.

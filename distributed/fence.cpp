@@ -8,12 +8,14 @@
 namespace lockstep {
 namespace {
 
-// LibTorch's messages carry the place and a stack behind the first line; a person needs the first line.
+// LibTorch's messages carry the place and a stack behind the first line; a person needs the first
+// line.
 std::string first_line(const std::exception& error) {
   const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
   std::string text = c10_error ? c10_error->what_without_backtrace() : error.what();
   text = text.substr(0, text.find('\n'));
-  if (text.starts_with('[') && text.find("] ") != std::string::npos) text.erase(0, text.find("] ") + 2);
+  if (text.starts_with('[') && text.find("] ") != std::string::npos)
+    text.erase(0, text.find("] ") + 2);
   return text;
 }
 
@@ -22,16 +24,18 @@ std::string first_line(const std::exception& error) {
 bool is_communication_failure(const std::exception& error) {
   if (dynamic_cast<const c10::DistError*>(&error)) return true;
   const std::string_view text = error.what();
-  for (const auto* sign : {"gloo/", "NCCL", "Connection closed by peer", "Timed out waiting", "Socket "})
+  for (const auto* sign :
+       {"gloo/", "NCCL", "Connection closed by peer", "Timed out waiting", "Socket "})
     if (text.find(sign) != std::string_view::npos) return true;
   return false;
 }
 
-PeerError peer_error(const World& world, const std::string& operation, std::chrono::steady_clock::time_point begin,
-                     const std::exception& error) {
+PeerError peer_error(const World& world, const std::string& operation,
+                     std::chrono::steady_clock::time_point begin, const std::exception& error) {
   const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
-  return PeerError(fmt::format("{}: rank {} of {} waited {:.1f} s for its peers: {}", operation, world.rank(),
-                               world.world_size(), waited.count(), first_line(error)));
+  return PeerError(fmt::format("{}: rank {} of {} waited {:.1f} s for its peers: {}", operation,
+                               world.rank(), world.world_size(), waited.count(),
+                               first_line(error)));
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Turns what LibTorch throws when a peer is gone into a PeerError that says which operation, which rank and how long.
-// Only files of distributed/ include this.
+// Turns what LibTorch throws when a peer is gone into a PeerError that says which operation, which
+// rank and how long. Only files of distributed/ include this.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,8 @@ namespace lockstep {
 // True when LibTorch's exception speaks of communication rather than of arithmetic or memory.
 bool is_communication_failure(const std::exception& error);
 
-PeerError peer_error(const World& world, const std::string& operation, std::chrono::steady_clock::time_point begin,
-                     const std::exception& error);
+PeerError peer_error(const World& world, const std::string& operation,
+                     std::chrono::steady_clock::time_point begin, const std::exception& error);
 
 // Runs `body`, one collective or a backward pass that contains some.
 template <class Body>

@@ -17,7 +17,8 @@ constexpr int64_t kMaxBytes = int64_t{1} << 30;
 
 at::Tensor to_bytes(const nlohmann::json& value) {
   const auto packed = nlohmann::json::to_msgpack(value);
-  check(static_cast<int64_t>(packed.size()) <= kMaxBytes, "an object collective takes at most 1 GiB per rank");
+  check(static_cast<int64_t>(packed.size()) <= kMaxBytes,
+        "an object collective takes at most 1 GiB per rank");
   auto bytes = at::empty({static_cast<int64_t>(packed.size())}, at::kByte);
   std::memcpy(bytes.data_ptr(), packed.data(), packed.size());
   return bytes;
@@ -38,7 +39,8 @@ at::Tensor size_of(const at::Tensor& bytes) { return at::scalar_tensor(bytes.siz
 
 }  // namespace
 
-std::vector<nlohmann::json> all_gather_object(World& world, const nlohmann::json& value, const std::string& name) {
+std::vector<nlohmann::json> all_gather_object(World& world, const nlohmann::json& value,
+                                              const std::string& name) {
   if (!world.is_distributed()) return {value};
   const auto bytes = to_bytes(value);
   const auto sizes = all_gather(world, size_of(bytes), name + " sizes");
@@ -59,7 +61,8 @@ std::vector<nlohmann::json> gather_object(World& world, const nlohmann::json& va
   std::vector<std::vector<at::Tensor>> outputs;
   if (world.rank() == root) {
     outputs.emplace_back();
-    for (int rank = 0; rank < world.world_size(); ++rank) outputs[0].push_back(at::empty({size}, at::kByte));
+    for (int rank = 0; rank < world.world_size(); ++rank)
+      outputs[0].push_back(at::empty({size}, at::kByte));
   }
   c10d::GatherOptions options;
   options.rootRank = root;
@@ -68,11 +71,13 @@ std::vector<nlohmann::json> gather_object(World& world, const nlohmann::json& va
   std::vector<nlohmann::json> values;
   if (world.rank() != root) return values;
   for (int64_t rank = 0; rank < world.world_size(); ++rank)
-    values.push_back(from_bytes(outputs[0][static_cast<size_t>(rank)], sizes[rank].item<int64_t>()));
+    values.push_back(
+        from_bytes(outputs[0][static_cast<size_t>(rank)], sizes[rank].item<int64_t>()));
   return values;
 }
 
-nlohmann::json broadcast_object(World& world, const nlohmann::json& value, int root, const std::string& name) {
+nlohmann::json broadcast_object(World& world, const nlohmann::json& value, int root,
+                                const std::string& name) {
   if (!world.is_distributed()) return value;
   auto bytes = world.rank() == root ? to_bytes(value) : at::Tensor();
   auto size = bytes.defined() ? size_of(bytes) : at::zeros({}, at::kLong);

@@ -1,6 +1,7 @@
-// Collectives on JSON values, sent as MessagePack over the control group: for configuration, states and everything
-// whose size differs between ranks. Binary strings and non-finite numbers survive. At most 1 GiB per rank.
-// All are collective; errors as in distributed/collectives.h. With one rank they return at once.
+// Collectives on JSON values, sent as MessagePack over the control group: for configuration, states
+// and everything whose size differs between ranks. Binary strings and non-finite numbers survive.
+// At most 1 GiB per rank. All are collective; errors as in distributed/collectives.h. With one rank
+// they return at once.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,15 +13,19 @@
 namespace lockstep {
 
 // Every rank's value, rank by rank, on every rank.
-std::vector<nlohmann::json> all_gather_object(World& world, const nlohmann::json& value, const std::string& name);
+std::vector<nlohmann::json> all_gather_object(World& world, const nlohmann::json& value,
+                                              const std::string& name);
 
 // Every rank's value, rank by rank, on `root`; empty on the others.
-std::vector<nlohmann::json> gather_object(World& world, const nlohmann::json& value, int root, const std::string& name);
+std::vector<nlohmann::json> gather_object(World& world, const nlohmann::json& value, int root,
+                                          const std::string& name);
 
 // `root`'s value on every rank. What the others pass is ignored.
-nlohmann::json broadcast_object(World& world, const nlohmann::json& value, int root, const std::string& name);
+nlohmann::json broadcast_object(World& world, const nlohmann::json& value, int root,
+                                const std::string& name);
 
-// values[rank] of `root` on each rank. Requires on `root`: one value per rank. What the others pass is ignored.
+// values[rank] of `root` on each rank. Requires on `root`: one value per rank. What the others pass
+// is ignored.
 nlohmann::json scatter_object(World& world, const std::vector<nlohmann::json>& values, int root,
                               const std::string& name);
 

@@ -13,7 +13,8 @@ struct ProcessGroups {
   c10::intrusive_ptr<c10d::Store> base_store;  // lives as long as the job, shared by its attempts
   c10::intrusive_ptr<c10d::Store> store;       // of this attempt
   c10::intrusive_ptr<c10d::ProcessGroup> control;  // CPU tensors: votes, metrics, objects
-  c10::intrusive_ptr<c10d::ProcessGroup> device;   // gradients; the same object as `control` when those are on the CPU
+  c10::intrusive_ptr<c10d::ProcessGroup>
+      device;  // gradients; the same object as `control` when those are on the CPU
 
   c10d::ProcessGroup& of(const at::Tensor& tensor) { return tensor.is_cpu() ? *control : *device; }
 };

@@ -21,20 +21,23 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::milliseconds kLongestRendezvous = std::chrono::minutes(5);  // torchrun's TCPStore default
+constexpr std::chrono::milliseconds kLongestRendezvous =
+    std::chrono::minutes(5);  // torchrun's TCPStore default
 
 void check_ranks(const WorldOptions& options) {
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
-    throw config_error(fmt::format("rank {} does not exist in a world of {}", options.rank, options.world_size));
-  if (options.local_rank < 0 || options.local_rank >= options.local_world_size)
     throw config_error(
-        fmt::format("local rank {} does not exist among {} on its node", options.local_rank, options.local_world_size));
+        fmt::format("rank {} does not exist in a world of {}", options.rank, options.world_size));
+  if (options.local_rank < 0 || options.local_rank >= options.local_world_size)
+    throw config_error(fmt::format("local rank {} does not exist among {} on its node",
+                                   options.local_rank, options.local_world_size));
 }
 
 at::Device choose_device(const WorldOptions& options) {
-  const bool wants_gpu = options.device == "cuda" || (options.device == "auto" && machine_has_gpu());
+  const bool wants_gpu =
+      options.device == "cuda" || (options.device == "auto" && machine_has_gpu());
   if (!wants_gpu) return at::kCPU;
-  load_cuda();
+  use_gpu(options.local_rank);
   return {at::kCUDA, static_cast<c10::DeviceIndex>(options.local_rank)};
 }
 
@@ -42,8 +45,9 @@ std::string choose_backend(const WorldOptions& options, const at::Device& device
   const std::string fitting = device.is_cuda() ? "nccl" : "gloo";
   const auto backend = options.backend == "auto" ? fitting : options.backend;
   if (backend != fitting)
-    throw config_error(fmt::format("distributed.backend '{}' does not work on device '{}'; use '{}' or 'auto'", backend,
-                                   device.is_cuda() ? "cuda" : "cpu", fitting));
+    throw config_error(
+        fmt::format("distributed.backend '{}' does not work on device '{}'; use '{}' or 'auto'",
+                    backend, device.is_cuda() ? "cuda" : "cpu", fitting));
   return backend;
 }
 
@@ -59,18 +63,21 @@ c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const Tc
     return c10::make_intrusive<c10d::TCPStore>(tcp.host, store);
   } catch (const std::exception& error) {
     if (store.isServer)
-      throw environment_error(fmt::format("rank 0 cannot serve the rendezvous on port {}: is it in use? ({})", tcp.port,
-                                          std::string(error.what()).substr(0, 200)));
-    throw PeerError(fmt::format("rank {} cannot reach the rendezvous at {}:{} within {} s", options.rank, tcp.host,
-                                tcp.port, store.timeout.count() / 1000));
+      throw environment_error(
+          fmt::format("rank 0 cannot serve the rendezvous on port {}: is it in use? ({})", tcp.port,
+                      std::string(error.what()).substr(0, 200)));
+    throw PeerError(fmt::format("rank {} cannot reach the rendezvous at {}:{} within {} s",
+                                options.rank, tcp.host, tcp.port, store.timeout.count() / 1000));
   }
 }
 
-c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const FileRendezvous& file) {
+c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options,
+                                           const FileRendezvous& file) {
   return c10::make_intrusive<c10d::FileStore>(file.path.string(), options.world_size);
 }
 
-// The numeric address of the interface that reaches `host`: a UDP connect asks the routing table and sends nothing.
+// The numeric address of the interface that reaches `host`: a UDP connect asks the routing table
+// and sends nothing.
 std::string local_address_towards(const std::string& host) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -86,27 +93,33 @@ std::string local_address_towards(const std::string& host) {
       ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
     throw errno_error(fmt::format("no route to the rendezvous host '{}'", host));
   char text[NI_MAXHOST];
-  if (::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0)
+  if (::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, text, sizeof(text), nullptr, 0,
+                    NI_NUMERICHOST) != 0)
     throw environment_error(fmt::format("no numeric address towards '{}'", host));
   return text;
 }
 
 std::string gloo_address(const WorldOptions& options) {
   if (options.local_world_size == options.world_size) return "127.0.0.1";
-  if (const auto* tcp = std::get_if<TcpRendezvous>(&options.rendezvous)) return local_address_towards(tcp->host);
+  if (const auto* tcp = std::get_if<TcpRendezvous>(&options.rendezvous))
+    return local_address_towards(tcp->host);
   char name[256] = {};
-  if (::gethostname(name, sizeof(name) - 1) != 0) throw errno_error("cannot learn this host's name");
+  if (::gethostname(name, sizeof(name) - 1) != 0)
+    throw errno_error("cannot learn this host's name");
   return local_address_towards(name);
 }
 
-c10::intrusive_ptr<c10d::ProcessGroup> make_group(const ProcessGroups& groups, const WorldOptions& options,
-                                                  const std::string& name, const std::string& backend) {
+c10::intrusive_ptr<c10d::ProcessGroup> make_group(const ProcessGroups& groups,
+                                                  const WorldOptions& options,
+                                                  const std::string& name,
+                                                  const std::string& backend) {
   using Type = c10d::ProcessGroup::BackendType;
   const auto store = c10::make_intrusive<c10d::PrefixStore>(name, groups.store);
   const bool nccl = backend == "nccl";
-  const auto made = nccl ? make_nccl_backend(store, options.rank, options.world_size, options.timeout)
-                         : make_gloo_backend(store, options.rank, options.world_size, options.timeout,
-                                             gloo_address(options));
+  const auto made =
+      nccl ? make_nccl_backend(store, options.rank, options.world_size, options.timeout)
+           : make_gloo_backend(store, options.rank, options.world_size, options.timeout,
+                               gloo_address(options));
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, options.rank, options.world_size);
   group->setBackend(nccl ? at::kCUDA : at::kCPU, nccl ? Type::NCCL : Type::GLOO, made);
   group->setDefaultBackend(nccl ? Type::NCCL : Type::GLOO);
@@ -117,16 +130,21 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_group(const ProcessGroups& groups, c
 }  // namespace
 
 World::World(const WorldOptions& options)
-    : options_(options), device_(choose_device(options)), groups_(std::make_unique<ProcessGroups>()) {
+    : options_(options),
+      device_(choose_device(options)),
+      groups_(std::make_unique<ProcessGroups>()) {
   check_ranks(options);
   if (!is_distributed()) return;
   backend_ = choose_backend(options, device_);
-  groups_->base_store = std::visit([&](const auto& how) { return open_store(options, how); }, options.rendezvous);
+  groups_->base_store =
+      std::visit([&](const auto& how) { return open_store(options, how); }, options.rendezvous);
   const auto* tcp = std::get_if<TcpRendezvous>(&options.rendezvous);
-  groups_->store = c10::make_intrusive<c10d::PrefixStore>("lockstep/" + (tcp ? tcp->prefix : ""), groups_->base_store);
+  groups_->store = c10::make_intrusive<c10d::PrefixStore>("lockstep/" + (tcp ? tcp->prefix : ""),
+                                                          groups_->base_store);
   fenced(*this, "meeting", [&] {
     groups_->control = make_group(*groups_, options, "control", "gloo");
-    groups_->device = device_.is_cpu() ? groups_->control : make_group(*groups_, options, "device", backend_);
+    groups_->device =
+        device_.is_cpu() ? groups_->control : make_group(*groups_, options, "device", backend_);
   });
 }
 

@@ -1,5 +1,5 @@
-// The processes of a job, as one of them sees it: who it is, its device, and the groups it communicates in.
-// An object, not a singleton: several ranks can live in one process (tests do).
+// The processes of a job, as one of them sees it: who it is, its device, and the groups it
+// communicates in. An object, not a singleton: several ranks can live in one process (tests do).
 #pragma once
 
 #include <c10/core/Device.h>
@@ -18,7 +18,7 @@ namespace lockstep {
 struct TcpRendezvous {
   std::string host = "127.0.0.1";
   uint16_t port = 0;
-  bool serve = true;             // rank 0 serves the store (false: somebody else does, e.g. torchrun's agent)
+  bool serve = true;  // rank 0 serves the store (false: somebody else does, e.g. torchrun's agent)
   std::optional<int> listen_fd;  // a socket that listens on `port` already; rank 0 takes it over
   std::string prefix;            // separates attempts that share one store
 };
@@ -43,7 +43,8 @@ struct ProcessGroups;
 class World {
  public:
   // Collective: returns when all ranks have met. With one rank nothing is opened.
-  // Throws Config (an impossible device or backend) or Environment (port taken, peers do not come in time).
+  // Throws Config (an impossible device or backend) or Environment (port taken, peers do not come
+  // in time).
   explicit World(const WorldOptions& options);
   ~World();  // closes without waiting for the others; finish() is the orderly end
   World(const World&) = delete;
@@ -59,11 +60,12 @@ class World {
   const std::string& backend() const { return backend_; }  // "none" with one rank
   std::chrono::milliseconds timeout() const { return options_.timeout; }
 
-  // Collective: waits for all ranks, so that none loses its connection in another's last collective, then closes.
+  // Collective: waits for all ranks, so that none loses its connection in another's last
+  // collective, then closes.
   void finish();
 
-  // Remembered in the store for the life of the job, restarts under an agent's store included. Rank 0 only, no wait.
-  // nullopt when nobody remembered `key`, or with one rank.
+  // Remembered in the store for the life of the job, restarts under an agent's store included. Rank
+  // 0 only, no wait. nullopt when nobody remembered `key`, or with one rank.
   std::optional<std::string> recall(const std::string& key);
   void remember(const std::string& key, const std::string& value);
 

@@ -15,8 +15,8 @@ constexpr size_t kMaxBytes = 1u << 20;
 
 ordered_json to_json(const ErrorReport& report) {
   const auto time_us = report.timestamp_us ? report.timestamp_us : unix_time_us();
+  // No "py_callstack": torchrun would show that, even when it is empty, in place of the message.
   const ordered_json extra = {{"timestamp", std::to_string(time_us / 1'000'000)},
-                              {"py_callstack", ""},
                               {"kind", report.kind},
                               {"peer", report.peer},
                               {"timestamp_us", time_us}};

@@ -1,9 +1,9 @@
 // Why a worker failed, as a file that the worker writes and its launcher reads. The file has
 // torchrun's format, so that torchrun's own summary shows the text as well; what only Lockstep
 // knows is in its `extraInfo`:
-//   {"message": {"message": "...", "extraInfo": {"timestamp": "<unix seconds>", "py_callstack": "",
-//   "kind": "config",
-//                                                "peer": false, "timestamp_us": 1790000000000000}}}
+//   {"message": {"message": "...",
+//                "extraInfo": {"timestamp": "<unix seconds>", "kind": "config", "peer": false,
+//                              "timestamp_us": 1790000000000000}}}
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Who this process is, as its launcher told it through the environment: torchrun's variables (also set by
-// `lockstep launch`), Slurm's, OpenMPI's or PMI's; with none of them it is one process. The only file that reads the
-// environment.
+// Who this process is, as its launcher told it through the environment: torchrun's variables (also
+// set by `lockstep launch`), Slurm's, OpenMPI's or PMI's; with none of them it is one process. The
+// only file that reads the environment.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ struct RankEnv {
   std::string master_addr = "127.0.0.1";
   int master_port = 0;  // 0 only when world_size is 1
 
-  // torchrun's agent already serves the store at master_addr:master_port: rank 0 is a client like the others.
+  // torchrun's agent already serves the store at master_addr:master_port: rank 0 is a client like
+  // the others.
   bool agent_serves_store = false;
   int restart_count = 0;
   // A socket that listens on master_port already, handed over to rank 0 by `lockstep launch`.
@@ -26,14 +27,15 @@ struct RankEnv {
   std::optional<std::string> error_file;
 };
 
-// Throws Config when the variables contradict each other or are no numbers (naming the variable), or when several
-// processes are meant but MASTER_ADDR or MASTER_PORT is missing.
+// Throws Config when the variables contradict each other or are no numbers (naming the variable),
+// or when several processes are meant but MASTER_ADDR or MASTER_PORT is missing.
 RankEnv read_rank_env();
 
 // OMP_NUM_THREADS, when it is a positive number.
 std::optional<int> requested_num_threads();
 
-// The environment variable `name`, when set and not empty: for launch and cli, which must not read it themselves.
+// The environment variable `name`, when set and not empty: for launch and cli, which must not read
+// it themselves.
 std::optional<std::string> environment(const char* name);
 
 }  // namespace lockstep

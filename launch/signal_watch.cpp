@@ -8,7 +8,7 @@ namespace lockstep {
 namespace {
 
 bool is_ignored(int signal) {
-  struct sigaction action{};
+  struct sigaction action {};
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
@@ -24,7 +24,8 @@ SignalWatch::SignalWatch() {
   if (!fd_.is_open()) throw errno_error("cannot watch signals");
   ::sigprocmask(SIG_BLOCK, &taken, &previous_mask_);
   // An ignored SIGCHLD would let children vanish without telling how they ended.
-  struct sigaction by_default{}, ignore{};
+  struct sigaction by_default {
+  }, ignore{};
   by_default.sa_handler = SIG_DFL;
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGCHLD, &by_default, &previous_child_);

@@ -27,7 +27,8 @@ class SignalWatch {
 
  private:
   sigset_t previous_mask_{};
-  struct sigaction previous_child_{}, previous_pipe_{};
+  struct sigaction previous_child_ {
+  }, previous_pipe_{};
   FileDescriptor fd_;
 };
 

@@ -7,9 +7,10 @@ namespace lockstep {
 
 // `logits` [B, K] of `batch`. With a field "label" (int64 [B]) the outputs carry the mean
 // cross-entropy as loss, count = B and sums["accuracy"] = how many samples have their greatest
-// logit at the label (int64, without gradient). Throws Config: labels that are not int64 [B], or
-// (on the CPU; a GPU reports it by a failed kernel, as checking would wait for it in every step) a
-// label outside [0, K).
+// logit at the label (int64, without gradient).
+//
+// Throws Config: labels that are not int64 [B], or, on the CPU, a label outside [0, K). (A GPU
+// reports that by a failed kernel: checking would wait for the device in every step.)
 Outputs classification_outputs(const at::Tensor& logits, const Batch& batch);
 
 // "[128, 1, 28, 28]", for messages.

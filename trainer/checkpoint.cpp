@@ -29,7 +29,9 @@ constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kRng = "rng.safetensors";
 constexpr const char* kManifest = "manifest.json";
 
-fs::path directory_of(const fs::path& checkpoints, int64_t step) { return checkpoints / std::to_string(step); }
+fs::path directory_of(const fs::path& checkpoints, int64_t step) {
+  return checkpoints / std::to_string(step);
+}
 
 uint32_t crc_of(const Json& json) {
   const auto text = json.dump();
@@ -39,7 +41,8 @@ uint32_t crc_of(const Json& json) {
 // Removes what an interrupted save left. Best effort: it is not in anybody's way.
 void remove_leftovers(const fs::path& checkpoints) {
   std::error_code error;
-  for (fs::directory_iterator it(checkpoints, error), end; !error && it != end; it.increment(error)) {
+  for (fs::directory_iterator it(checkpoints, error), end; !error && it != end;
+       it.increment(error)) {
     std::error_code ignored;
     if (it->path().filename().string().starts_with(kTemporary)) fs::remove_all(it->path(), ignored);
   }
@@ -52,20 +55,23 @@ void write_files(const fs::path& directory, const Checkpoint& checkpoint) {
                   {"epoch", position.epoch},
                   {"batch", position.batch},
                   {"world_size", checkpoint.world_size}};
-  content["tensors"] = {{kModel, write_safetensors(directory / kModel, checkpoint.model)},
-                        {kOptimizer, write_safetensors(directory / kOptimizer, checkpoint.optimizer)},
-                        {kRng, write_safetensors(directory / kRng, checkpoint.rng)}};
+  content["tensors"] = {
+      {kModel, write_safetensors(directory / kModel, checkpoint.model)},
+      {kOptimizer, write_safetensors(directory / kOptimizer, checkpoint.optimizer)},
+      {kRng, write_safetensors(directory / kRng, checkpoint.rng)}};
   const Json manifest = {{"crc32c", crc_of(content)}, {"content", content}};
   write_file_durably(directory / kManifest, manifest.dump(1) + "\n");
 }
 
-// Gives the finished directory its name. An older one of the same step is exchanged for it in one step.
+// Gives the finished directory its name. An older one of the same step is exchanged for it in one
+// step.
 void publish(const fs::path& temporary, const fs::path& final_path) {
   sync_directory(temporary);
   std::error_code ignored;
   const auto flags = fs::exists(final_path, ignored) ? RENAME_EXCHANGE : RENAME_NOREPLACE;
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), flags) != 0)
-    throw errno_error(fmt::format("cannot rename {} to {}", temporary.string(), final_path.string()));
+    throw errno_error(
+        fmt::format("cannot rename {} to {}", temporary.string(), final_path.string()));
   if (flags == RENAME_EXCHANGE) fs::remove_all(temporary, ignored);
   sync_directory(final_path.parent_path());
 }
@@ -77,7 +83,8 @@ Json read_manifest(const fs::path& path) {
     throw environment_error(fmt::format("{}: damaged (its checksum differs)", path.string()));
   const auto& content = json["content"];
   if (content.value("format", 0) != kFormat)
-    throw environment_error(fmt::format("{}: written by another version of Lockstep", path.string()));
+    throw environment_error(
+        fmt::format("{}: written by another version of Lockstep", path.string()));
   return content;
 }
 
@@ -86,7 +93,8 @@ Json read_manifest(const fs::path& path) {
 void write_checkpoint(const fs::path& checkpoints, const Checkpoint& checkpoint) {
   make_directories(checkpoints);
   remove_leftovers(checkpoints);
-  const auto temporary = checkpoints / fmt::format("{}{}-{}", kTemporary, checkpoint.position.step, ::getpid());
+  const auto temporary =
+      checkpoints / fmt::format("{}{}-{}", kTemporary, checkpoint.position.step, ::getpid());
   try {
     make_directories(temporary);
     write_files(temporary, checkpoint);
@@ -101,11 +109,13 @@ void write_checkpoint(const fs::path& checkpoints, const Checkpoint& checkpoint)
 std::vector<int64_t> list_checkpoints(const fs::path& checkpoints) {
   std::vector<int64_t> steps;
   std::error_code error;
-  for (fs::directory_iterator it(checkpoints, error), end; !error && it != end; it.increment(error)) {
+  for (fs::directory_iterator it(checkpoints, error), end; !error && it != end;
+       it.increment(error)) {
     const auto name = it->path().filename().string();
     int64_t step = 0;
     const auto result = std::from_chars(name.data(), name.data() + name.size(), step);
-    if (result.ec == std::errc{} && result.ptr == name.data() + name.size() && step >= 0) steps.push_back(step);
+    if (result.ec == std::errc{} && result.ptr == name.data() + name.size() && step >= 0)
+      steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -126,7 +136,8 @@ Checkpoint read_checkpoint(const fs::path& checkpoints, int64_t step) {
   return checkpoint;
 }
 
-std::optional<Checkpoint> read_last_good_checkpoint(const fs::path& checkpoints, std::vector<std::string>& rejected) {
+std::optional<Checkpoint> read_last_good_checkpoint(const fs::path& checkpoints,
+                                                    std::vector<std::string>& rejected) {
   auto steps = list_checkpoints(checkpoints);
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     try {
@@ -136,21 +147,24 @@ std::optional<Checkpoint> read_last_good_checkpoint(const fs::path& checkpoints,
     }
   }
   if (steps.empty()) return std::nullopt;
-  throw environment_error(fmt::format("none of the {} checkpoints in {} can be used; the latest: {}", steps.size(),
-                                      checkpoints.string(), rejected.front()));
+  throw environment_error(
+      fmt::format("none of the {} checkpoints in {} can be used; the latest: {}", steps.size(),
+                  checkpoints.string(), rejected.front()));
 }
 
 void prune_checkpoints(const fs::path& checkpoints, int64_t keep_last) {
   const auto steps = list_checkpoints(checkpoints);
   for (size_t i = 0; i + static_cast<size_t>(keep_last) < steps.size(); ++i) {
-    // Renamed first, so that a kill in the middle leaves no half of a checkpoint under a step's name.
+    // Renamed first, so that a kill in the middle leaves no half of a checkpoint under a step's
+    // name.
     const auto doomed = checkpoints / fmt::format("{}old-{}", kTemporary, steps[i]);
     std::error_code error;
     fs::rename(directory_of(checkpoints, steps[i]), doomed, error);
     if (!error) fs::remove_all(doomed, error);
     if (error)
       throw environment_error(fmt::format("cannot remove the old checkpoint {}: {}",
-                                          directory_of(checkpoints, steps[i]).string(), error.message()));
+                                          directory_of(checkpoints, steps[i]).string(),
+                                          error.message()));
   }
 }
 

@@ -2,9 +2,10 @@
 //   model.safetensors      parameters, then buffers, in the module's order
 //   optimizer.safetensors  the optimizer's state
 //   rng.safetensors        the CPU generator's state of each rank, "rank.0" ...
-//   manifest.json          position, world size and a CRC-32C per tensor, under a CRC-32C of its own
-// A directory appears under its final name only when all of it is on the disk: a kill at any point leaves the old
-// checkpoints and perhaps a directory ".tmp-...", which the next save removes.
+//   manifest.json          position, world size and a CRC-32C per tensor, under a CRC-32C of its
+//   own
+// A directory appears under its final name only when all of it is on the disk: a kill at any point
+// leaves the old checkpoints and perhaps a directory ".tmp-...", which the next save removes.
 #pragma once
 
 #include <filesystem>
@@ -22,13 +23,15 @@ struct Checkpoint {
   NamedTensors model, optimizer, rng;
 };
 
-// Throws Environment (full disk, ...), leaving what was there. A checkpoint of the same step is replaced atomically.
+// Throws Environment (full disk, ...), leaving what was there. A checkpoint of the same step is
+// replaced atomically.
 void write_checkpoint(const std::filesystem::path& checkpoints, const Checkpoint& checkpoint);
 
 // Steps that have a checkpoint, ascending; empty when the directory does not exist.
 std::vector<int64_t> list_checkpoints(const std::filesystem::path& checkpoints);
 
-// Reads and verifies one. Throws Environment, naming file and tensor, when anything is missing or damaged.
+// Reads and verifies one. Throws Environment, naming file and tensor, when anything is missing or
+// damaged.
 Checkpoint read_checkpoint(const std::filesystem::path& checkpoints, int64_t step);
 
 // The latest one that verifies. `rejected` gets one line for each later one that does not.

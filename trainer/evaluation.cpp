@@ -14,10 +14,12 @@
 namespace lockstep {
 namespace {
 
-std::vector<int64_t> indices_of_batches(const std::vector<int64_t>& batches, int64_t batch_size, int64_t num_samples) {
+std::vector<int64_t> indices_of_batches(const std::vector<int64_t>& batches, int64_t batch_size,
+                                        int64_t num_samples) {
   std::vector<int64_t> indices;
   for (const auto batch : batches)
-    for (auto i = batch * batch_size; i < std::min(num_samples, (batch + 1) * batch_size); ++i) indices.push_back(i);
+    for (auto i = batch * batch_size; i < std::min(num_samples, (batch + 1) * batch_size); ++i)
+      indices.push_back(i);
   return indices;
 }
 
@@ -54,7 +56,8 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
   const auto width = static_cast<int64_t>(names.size());
   auto slots = at::zeros({num_batches, width}, at::kDouble);
   for (size_t i = 0; i < results.size(); ++i)
-    for (int64_t j = 0; j < width; ++j) slots[mine[i]][j] = results[i].at(names[static_cast<size_t>(j)]).sum;
+    for (int64_t j = 0; j < width; ++j)
+      slots[mine[i]][j] = results[i].at(names[static_cast<size_t>(j)]).sum;
   all_reduce(world, slots, ReduceOp::Sum, "evaluation");
 
   std::map<std::string, double> means;

@@ -1,4 +1,5 @@
-// Evaluation over all ranks: each sample exactly once, and the same result to the last bit for any number of ranks.
+// Evaluation over all ranks: each sample exactly once, and the same result to the last bit for any
+// number of ranks.
 #pragma once
 
 #include <map>
@@ -15,11 +16,13 @@ struct EvaluationOptions {
   int64_t workers = 0;  // loader threads of this rank
 };
 
-// Collective. Means over the dataset, e.g. {"loss": 0.05, "accuracy": 0.99}. The model is left in training mode.
+// Collective. Means over the dataset, e.g. {"loss": 0.05, "accuracy": 0.99}. The model is left in
+// training mode.
 //
-// Note [Evaluation]: batches are cut from the whole dataset, independently of the ranks, and dealt out whole: batch k goes
-// to rank k % W. A forward pass therefore sees the same samples together whatever W is. Each batch's sums travel in a slot
-// of their own and are added up in the order of the batches, so the order of addition does not depend on W either.
+// Note [Evaluation]: batches are cut from the whole dataset, independently of the ranks, and dealt
+// out whole: batch k goes to rank k % W. A forward pass therefore sees the same samples together
+// whatever W is. Each batch's sums travel in a slot of their own and are added up in the order of
+// the batches, so the order of addition does not depend on W either.
 std::map<std::string, double> evaluate(World& world, Model& model, const Dataset& dataset,
                                        const EvaluationOptions& options);
 

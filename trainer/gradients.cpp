@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-std::vector<int64_t> batch_counts(int64_t num_samples, int64_t batch_size, int64_t first, int64_t num_batches) {
+std::vector<int64_t> batch_counts(int64_t num_samples, int64_t batch_size, int64_t first,
+                                  int64_t num_batches) {
   std::vector<int64_t> counts;
   for (int64_t i = first; i < first + num_batches; ++i)
     counts.push_back(std::min(batch_size, num_samples - i * batch_size));

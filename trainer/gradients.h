@@ -9,17 +9,18 @@
 
 namespace lockstep {
 
-// Samples in each of the `num_batches` batches that begin with batch `first` of a rank's `num_samples` samples. All ranks
-// have the same counts.
-std::vector<int64_t> batch_counts(int64_t num_samples, int64_t batch_size, int64_t first, int64_t num_batches);
+// Samples in each of the `num_batches` batches that begin with batch `first` of a rank's
+// `num_samples` samples. All ranks have the same counts.
+std::vector<int64_t> batch_counts(int64_t num_samples, int64_t batch_size, int64_t first,
+                                  int64_t num_batches);
 
-// `loss`, the mean over batch `i`, weighted so that the gradients of all batches of a step add up to that of the mean over
-// all their samples. With equal counts the weight is 1 or a division by their number, as users of Python write it: the
-// bits stay those.
+// `loss`, the mean over batch `i`, weighted so that the gradients of all batches of a step add up
+// to that of the mean over all their samples. With equal counts the weight is 1 or a division by
+// their number, as users of Python write it: the bits stay those.
 at::Tensor weighted_loss(const at::Tensor& loss, const std::vector<int64_t>& counts, int64_t i);
 
-// Scales all gradients so that their joint 2-norm is at most `max_norm`. Returns the norm before. Same arithmetic as
-// Python's clip_grad_norm_ (torch/nn/utils/clip_grad.py). Waits for the device.
+// Scales all gradients so that their joint 2-norm is at most `max_norm`. Returns the norm before.
+// Same arithmetic as Python's clip_grad_norm_ (torch/nn/utils/clip_grad.py). Waits for the device.
 double clip_gradients(const NamedTensors& parameters, double max_norm);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Collects what forward passes report until somebody asks: sums stay on the model's device, so that a step does not wait
-// for it.
+// Collects what forward passes report until somebody asks: sums stay on the model's device, so that
+// a step does not wait for it.
 #pragma once
 
 #include <map>
@@ -15,7 +15,8 @@ class Meter {
   // Adds loss (a mean over outputs.count) and outputs.sums.
   void add(const Outputs& outputs);
 
-  // What this rank collected, e.g. {"loss": 12.5 over 32, "accuracy": 30 over 32}; begins anew. Waits for the device.
+  // What this rank collected, e.g. {"loss": 12.5 over 32, "accuracy": 30 over 32}; begins anew.
+  // Waits for the device.
   Counters take();
 
  private:

@@ -11,15 +11,17 @@ OptimizerRegistry& optimizer_registry() {
   return registry;
 }
 
-at::Tensor find_state(const NamedTensors& state, const std::string& kind, const std::string& parameter,
-                      at::IntArrayRef shape) {
+at::Tensor find_state(const NamedTensors& state, const std::string& kind,
+                      const std::string& parameter, at::IntArrayRef shape) {
   const auto name = kind + "." + parameter;
   for (const auto& [key, tensor] : state) {
     if (key != name) continue;
     if (tensor.sizes() == shape) return tensor;
-    throw config_error(fmt::format("the checkpoint's optimizer state '{}' has another shape than the model", name));
+    throw config_error(fmt::format(
+        "the checkpoint's optimizer state '{}' has another shape than the model", name));
   }
-  throw config_error(fmt::format("the checkpoint has no optimizer state '{}': was it made with another optimizer?", name));
+  throw config_error(fmt::format(
+      "the checkpoint has no optimizer state '{}': was it made with another optimizer?", name));
 }
 
 }  // namespace lockstep

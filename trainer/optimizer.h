@@ -1,4 +1,5 @@
-// Optimizers: they turn gradients into new parameters, with the arithmetic and the bits of Python's.
+// Optimizers: they turn gradients into new parameters, with the arithmetic and the bits of
+// Python's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,24 +25,27 @@ class Optimizer {
   // Updates every parameter that has a gradient. Call it without autograd recording.
   virtual void step(double lr) = 0;
 
-  // What a checkpoint must keep: names such as "exp_avg.layers.0.weight". The tensors are the live ones.
+  // What a checkpoint must keep: names such as "exp_avg.layers.0.weight". The tensors are the live
+  // ones.
   virtual NamedTensors state() const = 0;
 
-  // Takes over what state() of an equal optimizer gave. Throws Config when a tensor is missing or does not fit.
+  // Takes over what state() of an equal optimizer gave. Throws Config when a tensor is missing or
+  // does not fit.
   virtual void load_state(const NamedTensors& state) = 0;
 };
 
 using OptimizerRegistry = Registry<Optimizer, const NamedTensors&>;
 OptimizerRegistry& optimizer_registry();
 
-// The tensor called "<kind>.<parameter>" in `state`, checked against the parameter's shape; for load_state().
-// Throws Config.
-at::Tensor find_state(const NamedTensors& state, const std::string& kind, const std::string& parameter,
-                      at::IntArrayRef shape);
+// The tensor called "<kind>.<parameter>" in `state`, checked against the parameter's shape; for
+// load_state(). Throws Config.
+at::Tensor find_state(const NamedTensors& state, const std::string& kind,
+                      const std::string& parameter, at::IntArrayRef shape);
 
 }  // namespace lockstep
 
-// Once per optimizer, at namespace scope of its file. `type`: an Optimizer with a Config and a constructor
-// (const Config&, const NamedTensors& parameters).
-#define REGISTER_OPTIMIZER(name, type, help) \
-  static const ::lockstep::Registration<type> registration_of_##type(::lockstep::optimizer_registry(), name, help)
+// Once per optimizer, at namespace scope of its file. `type`: an Optimizer with a Config and a
+// constructor (const Config&, const NamedTensors& parameters).
+#define REGISTER_OPTIMIZER(name, type, help)                          \
+  static const ::lockstep::Registration<type> registration_of_##type( \
+      ::lockstep::optimizer_registry(), name, help)

@@ -31,14 +31,17 @@ void refuse_idle_settings(const ConfigNode& root, const RunConfig& config) {
     return node && node->kind != ConfigNode::Kind::Null ? node : nullptr;
   };
   if (config.data.eval.is_set()) return;
-  for (const auto& [section, key] : {std::pair{"data", "eval_batch_size"}, std::pair{"train", "eval_every"}})
+  for (const auto& [section, key] :
+       {std::pair{"data", "eval_batch_size"}, std::pair{"train", "eval_every"}})
     if (const auto* node = given(section, key))
-      throw config_error(fmt::format("{}: {}.{}: has no effect without data.eval", node->origin, section, key));
+      throw config_error(
+          fmt::format("{}: {}.{}: has no effect without data.eval", node->origin, section, key));
 }
 
 }  // namespace
 
-RunConfig load_run_config(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
+RunConfig load_run_config(const std::filesystem::path& path,
+                          const std::vector<std::string>& overrides) {
   auto root = read_config_file(path);
   for (const auto& assignment : overrides) apply_override(root, assignment);
   root.origin = path.string();
@@ -53,7 +56,8 @@ RunConfig load_run_config(const std::filesystem::path& path, const std::vector<s
 }
 
 Json run_config_schema() {
-  Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", "Lockstep run file"}};
+  Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                 {"title", "Lockstep run file"}};
   schema.update(ConfigDescriber::describe(RunConfig{}));
   return schema;
 }

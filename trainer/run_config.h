@@ -1,5 +1,5 @@
-// The run file as a whole: composes the configuration of every part. Read, overridden and validated once, before any
-// process group or device exists; const from then on.
+// The run file as a whole: composes the configuration of every part. Read, overridden and validated
+// once, before any process group or device exists; const from then on.
 #pragma once
 
 #include <filesystem>
@@ -78,26 +78,32 @@ void fields(V& v, RunSection& c) {
 template <class V>
 void fields(V& v, DataSection& c) {
   v("train", c.train, "the dataset to train on", required());
-  v("eval", c.eval, "the dataset to evaluate on; each sample counts exactly once, whatever the number of ranks");
+  v("eval", c.eval,
+    "the dataset to evaluate on; each sample counts exactly once, whatever the number of ranks");
   fields(v, c.loader);
-  v("eval_batch_size", c.eval_batch_size, "samples per evaluation batch", at_least(1), at_most(1 << 30));
+  v("eval_batch_size", c.eval_batch_size, "samples per evaluation batch", at_least(1),
+    at_most(1 << 30));
 }
 
 template <class V>
 void fields(V& v, TrainSection& c) {
   v("epochs", c.epochs, "passes over the training set", at_least(1));
-  v("max_steps", c.max_steps, "stop after this many optimizer steps, if that is earlier", at_least(1));
+  v("max_steps", c.max_steps, "stop after this many optimizer steps, if that is earlier",
+    at_least(1));
   v("accumulate", c.accumulate, "batches per optimizer step", at_least(1));
   v("precision", c.precision, "of the forward and backward pass", one_of({"fp32"}));
-  v("clip_grad_norm", c.clip_grad_norm, "scale gradients down to this norm when they are longer", above(0));
+  v("clip_grad_norm", c.clip_grad_norm, "scale gradients down to this norm when they are longer",
+    above(0));
   v("eval_every", c.eval_every, "how often to evaluate; always also at the end");
   v("log_every", c.log_every, "how often to record training metrics");
 }
 
 template <class V>
 void fields(V& v, DistributedSection& c) {
-  v("device", c.device, "where to compute; auto takes a GPU where there is one", one_of({"auto", "cpu", "cuda"}));
-  v("backend", c.backend, "what carries gradients; auto: nccl for GPUs, gloo for CPUs", one_of({"auto", "gloo", "nccl"}));
+  v("device", c.device, "where to compute; auto takes a GPU where there is one",
+    one_of({"auto", "cpu", "cuda"}));
+  v("backend", c.backend, "what carries gradients; auto: nccl for GPUs, gloo for CPUs",
+    one_of({"auto", "gloo", "nccl"}));
   fields(v, c.data_parallel);
   v("timeout", c.timeout, "how long a rank waits for the others in a collective");
 }
@@ -106,7 +112,8 @@ template <class V>
 void fields(V& v, CheckpointSection& c) {
   v("every", c.every, "how often to save; always also at the end");
   v("keep_last", c.keep_last, "how many of the latest checkpoints to keep", at_least(1));
-  v("resume", c.resume, "auto: a restart of a run continues from its last good checkpoint; never: it begins anew",
+  v("resume", c.resume,
+    "auto: a restart of a run continues from its last good checkpoint; never: it begins anew",
     one_of({"auto", "never"}));
 }
 
@@ -124,11 +131,13 @@ void fields(V& v, RunConfig& c) {
   v("tracking", c.tracking, "who records what");
 }
 
-// Reads `path`, applies `overrides` ("a.b=value"), loads the plugins it names and validates the rest.
-// Throws Config; nothing but plugins was touched then.
-RunConfig load_run_config(const std::filesystem::path& path, const std::vector<std::string>& overrides);
+// Reads `path`, applies `overrides` ("a.b=value"), loads the plugins it names and validates the
+// rest. Throws Config; nothing but plugins was touched then.
+RunConfig load_run_config(const std::filesystem::path& path,
+                          const std::vector<std::string>& overrides);
 
-// JSON Schema (draft 2020-12) of a run file, with every registered part, those of loaded plugins included.
+// JSON Schema (draft 2020-12) of a run file, with every registered part, those of loaded plugins
+// included.
 Json run_config_schema();
 
 }  // namespace lockstep

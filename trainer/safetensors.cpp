@@ -19,20 +19,21 @@ namespace lockstep {
 namespace {
 
 constexpr std::array<std::pair<const char*, at::ScalarType>, 10> kTypes = {{{"F64", at::kDouble},
-                                                                           {"F32", at::kFloat},
-                                                                           {"F16", at::kHalf},
-                                                                           {"BF16", at::kBFloat16},
-                                                                           {"I64", at::kLong},
-                                                                           {"I32", at::kInt},
-                                                                           {"I16", at::kShort},
-                                                                           {"I8", at::kChar},
-                                                                           {"U8", at::kByte},
-                                                                           {"BOOL", at::kBool}}};
+                                                                            {"F32", at::kFloat},
+                                                                            {"F16", at::kHalf},
+                                                                            {"BF16", at::kBFloat16},
+                                                                            {"I64", at::kLong},
+                                                                            {"I32", at::kInt},
+                                                                            {"I16", at::kShort},
+                                                                            {"I8", at::kChar},
+                                                                            {"U8", at::kByte},
+                                                                            {"BOOL", at::kBool}}};
 
 const char* dtype_name(at::ScalarType type) {
   for (const auto& [name, value] : kTypes)
     if (value == type) return name;
-  throw Error(ErrorKind::Bug, std::string("safetensors has no name for dtype ") + c10::toString(type));
+  throw Error(ErrorKind::Bug,
+              std::string("safetensors has no name for dtype ") + c10::toString(type));
 }
 
 at::ScalarType scalar_type(const std::string& dtype) {
@@ -56,7 +57,8 @@ std::vector<TensorEntry> lay_out(const NamedTensors& tensors) {
   std::vector<TensorEntry> entries;
   size_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
-    entries.push_back({name, dtype_name(tensor.scalar_type()), tensor.sizes().vec(), offset, offset + tensor.nbytes()});
+    entries.push_back({name, dtype_name(tensor.scalar_type()), tensor.sizes().vec(), offset,
+                       offset + tensor.nbytes()});
     offset += tensor.nbytes();
   }
   return entries;
@@ -65,7 +67,8 @@ std::vector<TensorEntry> lay_out(const NamedTensors& tensors) {
 // A read-only mapping of a whole file.
 class MappedFile {
  public:
-  explicit MappedFile(const std::filesystem::path& path) : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit MappedFile(const std::filesystem::path& path)
+      : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     struct stat status {};
     if (!file_.is_open() || ::fstat(file_.get(), &status) != 0)
       throw errno_error(fmt::format("cannot read {}", path.string()));
@@ -89,15 +92,19 @@ class MappedFile {
 };
 
 void verify_checksum(const TensorEntry& entry, std::span<const uint8_t> file,
-                     const std::map<std::string, uint32_t>& checksums, const std::filesystem::path& path) {
+                     const std::map<std::string, uint32_t>& checksums,
+                     const std::filesystem::path& path) {
   const auto expected = checksums.find(entry.name);
-  if (expected == checksums.end() || crc32c(file.data() + entry.begin, entry.end - entry.begin) != expected->second)
-    throw environment_error(fmt::format("{}: tensor '{}' is damaged (its checksum differs)", path.string(), entry.name));
+  if (expected == checksums.end() ||
+      crc32c(file.data() + entry.begin, entry.end - entry.begin) != expected->second)
+    throw environment_error(fmt::format("{}: tensor '{}' is damaged (its checksum differs)",
+                                        path.string(), entry.name));
 }
 
 }  // namespace
 
-std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors) {
+std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& path,
+                                                  const NamedTensors& tensors) {
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!file.is_open()) throw errno_error(fmt::format("cannot create {}", path.string()));
   const auto header = make_safetensors_header(lay_out(tensors));
@@ -112,17 +119,19 @@ std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& p
   return checksums;
 }
 
-NamedTensors read_safetensors(const std::filesystem::path& path, const std::map<std::string, uint32_t>& checksums) {
+NamedTensors read_safetensors(const std::filesystem::path& path,
+                              const std::map<std::string, uint32_t>& checksums) {
   const MappedFile file(path);
   const auto entries = parse_safetensors(file.bytes(), path.string());
   if (!checksums.empty() && entries.size() != checksums.size())
-    throw environment_error(
-        fmt::format("{}: holds {} tensors, {} were written", path.string(), entries.size(), checksums.size()));
+    throw environment_error(fmt::format("{}: holds {} tensors, {} were written", path.string(),
+                                        entries.size(), checksums.size()));
   NamedTensors tensors;
   for (const auto& entry : entries) {
     if (!checksums.empty()) verify_checksum(entry, file.bytes(), checksums, path);
     auto tensor = at::empty(entry.shape, scalar_type(entry.dtype));
-    if (tensor.nbytes() > 0) std::memcpy(tensor.data_ptr(), file.bytes().data() + entry.begin, tensor.nbytes());
+    if (tensor.nbytes() > 0)
+      std::memcpy(tensor.data_ptr(), file.bytes().data() + entry.begin, tensor.nbytes());
     tensors.emplace_back(entry.name, std::move(tensor));
   }
   return tensors;

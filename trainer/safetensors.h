@@ -9,12 +9,15 @@
 
 namespace lockstep {
 
-// Writes `tensors` (any device) in the given order and syncs the file. `path` must not exist. Returns the CRC-32C of
-// each tensor's bytes. Throws Environment (full disk, ...), Bug for a dtype that safetensors has no name for.
-std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors);
+// Writes `tensors` (any device) in the given order and syncs the file. `path` must not exist.
+// Returns the CRC-32C of each tensor's bytes. Throws Environment (full disk, ...), Bug for a dtype
+// that safetensors has no name for.
+std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& path,
+                                                  const NamedTensors& tensors);
 
-// Reads all tensors to CPU memory, in the order of their data. `checksums`: when not empty, each tensor must match its
-// own, and none may be missing. Throws Environment, naming file and tensor.
-NamedTensors read_safetensors(const std::filesystem::path& path, const std::map<std::string, uint32_t>& checksums = {});
+// Reads all tensors to CPU memory, in the order of their data. `checksums`: when not empty, each
+// tensor must match its own, and none may be missing. Throws Environment, naming file and tensor.
+NamedTensors read_safetensors(const std::filesystem::path& path,
+                              const std::map<std::string, uint32_t>& checksums = {});
 
 }  // namespace lockstep

@@ -38,10 +38,12 @@ size_t read_length(std::span<const uint8_t> file) {
 
 std::vector<uint64_t> unsigned_list(const Json& json, const char* key, const std::string& name) {
   const auto it = json.find(key);
-  if (it == json.end() || !it->is_array()) throw damaged(name, std::string("a tensor without ") + key);
+  if (it == json.end() || !it->is_array())
+    throw damaged(name, std::string("a tensor without ") + key);
   std::vector<uint64_t> values;
   for (const auto& item : *it) {
-    if (!item.is_number_unsigned()) throw damaged(name, std::string(key) + " holds something else than sizes");
+    if (!item.is_number_unsigned())
+      throw damaged(name, std::string(key) + " holds something else than sizes");
     values.push_back(item.get<uint64_t>());
   }
   return values;
@@ -55,15 +57,16 @@ bool multiply(const std::vector<uint64_t>& shape, size_t element, uint64_t& byte
   return true;
 }
 
-TensorEntry parse_entry(const std::string& tensor, const Json& json, size_t data_begin, size_t data_size,
-                        const std::string& name) {
+TensorEntry parse_entry(const std::string& tensor, const Json& json, size_t data_begin,
+                        size_t data_size, const std::string& name) {
   if (!json.is_object() || !json.contains("dtype") || !json["dtype"].is_string())
     throw damaged(name, "tensor '" + tensor + "' has no dtype");
   TensorEntry entry;
   entry.name = tensor;
   entry.dtype = json["dtype"].get<std::string>();
   const auto element = dtype_bytes(entry.dtype);
-  if (element == 0) throw damaged(name, "tensor '" + tensor + "' has the unknown dtype '" + entry.dtype + "'");
+  if (element == 0)
+    throw damaged(name, "tensor '" + tensor + "' has the unknown dtype '" + entry.dtype + "'");
   const auto shape = unsigned_list(json, "shape", name);
   const auto offsets = unsigned_list(json, "data_offsets", name);
   if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_size)
@@ -89,7 +92,8 @@ size_t dtype_bytes(const std::string& dtype) {
 }
 
 std::vector<TensorEntry> parse_safetensors(std::span<const uint8_t> file, const std::string& name) {
-  if (file.size() < kLengthBytes) throw damaged(name, "it has only " + std::to_string(file.size()) + " bytes");
+  if (file.size() < kLengthBytes)
+    throw damaged(name, "it has only " + std::to_string(file.size()) + " bytes");
   const auto length = read_length(file);
   if (length > kMaxHeaderBytes || length > file.size() - kLengthBytes)
     throw damaged(name, "its header is longer than the file (is it truncated?)");
@@ -101,7 +105,8 @@ std::vector<TensorEntry> parse_safetensors(std::span<const uint8_t> file, const 
   for (const auto& [tensor, json] : header.items())
     if (tensor != "__metadata__")
       entries.push_back(parse_entry(tensor, json, data_begin, file.size() - data_begin, name));
-  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const auto& a, const auto& b) { return a.begin < b.begin; });
   for (size_t i = 1; i < entries.size(); ++i)
     if (entries[i].begin < entries[i - 1].end) throw damaged(name, "tensors overlap");
   return entries;
@@ -110,7 +115,8 @@ std::vector<TensorEntry> parse_safetensors(std::span<const uint8_t> file, const 
 std::string make_safetensors_header(const std::vector<TensorEntry>& entries) {
   auto json = Json::object();
   for (const auto& entry : entries)
-    json[entry.name] = {{"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
+    json[entry.name] = {
+        {"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
   auto text = json.dump();
   text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
   std::string header(kLengthBytes, '\0');

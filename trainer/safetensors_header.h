@@ -1,5 +1,5 @@
-// The header of a safetensors file: eight bytes of length, a JSON map from name to {dtype, shape, data_offsets}, then
-// the data. Torch-free, so that hostile bytes can be thrown at it alone.
+// The header of a safetensors file: eight bytes of length, a JSON map from name to {dtype, shape,
+// data_offsets}, then the data. Torch-free, so that hostile bytes can be thrown at it alone.
 // Source: https://github.com/huggingface/safetensors (format description in its README).
 #pragma once
 
@@ -20,11 +20,13 @@ struct TensorEntry {
 // Bytes per element; 0 for an unknown dtype.
 size_t dtype_bytes(const std::string& dtype);
 
-// Parses and verifies the header of a whole file: every tensor inside it, sizes that fit shape and dtype, no overlap.
-// `name` stands for the file in messages. Returns the entries in the order of their data. Throws Environment.
+// Parses and verifies the header of a whole file: every tensor inside it, sizes that fit shape and
+// dtype, no overlap. `name` stands for the file in messages. Returns the entries in the order of
+// their data. Throws Environment.
 std::vector<TensorEntry> parse_safetensors(std::span<const uint8_t> file, const std::string& name);
 
-// The header for entries whose begin and end count from the start of the data; a multiple of 8 bytes long.
+// The header for entries whose begin and end count from the start of the data; a multiple of 8
+// bytes long.
 std::string make_safetensors_header(const std::vector<TensorEntry>& entries);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// Schedules: how the learning rate changes over the steps of a run. Pure arithmetic, so that a resumed run needs no state.
+// Schedules: how the learning rate changes over the steps of a run. Pure arithmetic, so that a
+// resumed run needs no state.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ ScheduleRegistry& schedule_registry();
 
 }  // namespace lockstep
 
-// Once per schedule, at namespace scope of its file. `type`: a Schedule with a Config and a constructor
-// (const Config&, const ScheduleSpan&).
-#define REGISTER_SCHEDULE(name, type, help) \
-  static const ::lockstep::Registration<type> registration_of_##type(::lockstep::schedule_registry(), name, help)
+// Once per schedule, at namespace scope of its file. `type`: a Schedule with a Config and a
+// constructor (const Config&, const ScheduleSpan&).
+#define REGISTER_SCHEDULE(name, type, help)                           \
+  static const ::lockstep::Registration<type> registration_of_##type( \
+      ::lockstep::schedule_registry(), name, help)

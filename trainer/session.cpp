@@ -34,7 +34,8 @@ WorldOptions world_options(const RankEnv& ranks, const DistributedSection& confi
           .timeout = config.timeout.value};
 }
 
-// Which run this job is: named by the user, by the launcher, by an earlier attempt of the same job, or new.
+// Which run this job is: named by the user, by the launcher, by an earlier attempt of the same job,
+// or new.
 std::string choose_run_id(World& world, const SessionOptions& options, const RunConfig& config) {
   if (options.resume_id) return *options.resume_id;
   if (options.ranks.run_id) return *options.ranks.run_id;
@@ -44,10 +45,12 @@ std::string choose_run_id(World& world, const SessionOptions& options, const Run
 
 void verify_resumable(const std::filesystem::path& run_dir, const std::string& id) {
   if (!list_checkpoints(checkpoints_path(run_dir)).empty()) return;
-  throw config_error(fmt::format("--resume {}: {} has no checkpoint to continue from", id, run_dir.string()));
+  throw config_error(
+      fmt::format("--resume {}: {} has no checkpoint to continue from", id, run_dir.string()));
 }
 
-RunInfo describe_process(const SessionOptions& options, const RunConfig& config, const std::string& run_id) {
+RunInfo describe_process(const SessionOptions& options, const RunConfig& config,
+                         const std::string& run_id) {
   char host[256] = {};
   ::gethostname(host, sizeof(host) - 1);
   const auto& ranks = options.ranks;
@@ -65,8 +68,10 @@ RunInfo describe_process(const SessionOptions& options, const RunConfig& config,
           .command = options.command};
 }
 
-// Rank 0 decides which run this is, makes its directory and tells the others; what fails there fails on every rank.
-std::string open_run(World& world, const SessionOptions& options, const RunConfig& config, const Json& resolved) {
+// Rank 0 decides which run this is, makes its directory and tells the others; what fails there
+// fails on every rank.
+std::string open_run(World& world, const SessionOptions& options, const RunConfig& config,
+                     const Json& resolved) {
   nlohmann::json answer;
   if (world.rank() == 0) {
     try {
@@ -92,11 +97,13 @@ void verify_same_config(World& world, const Json& resolved) {
   const auto sums = all_gather_object(world, crc32c(text.data(), text.size()), "run file");
   for (size_t rank = 1; rank < sums.size(); ++rank)
     if (sums[rank] != sums[0])
-      throw config_error(fmt::format("rank {} was started with another run file or other overrides than rank 0", rank));
+      throw config_error(fmt::format(
+          "rank {} was started with another run file or other overrides than rank 0", rank));
 }
 
-// A failure is recorded twice: in this process's log, and by the main rank as the job's end. A launcher that knows better
-// (this rank may only have waited for the one that failed) replaces the latter.
+// A failure is recorded twice: in this process's log, and by the main rank as the job's end. A
+// launcher that knows better (this rank may only have waited for the one that failed) replaces the
+// latter.
 void record_failure(const World& world, Tracker& tracker, const std::filesystem::path& run_dir,
                     const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
@@ -119,20 +126,22 @@ void report_tracking(const TrackingReport& report, std::ostream* out) {
 }
 
 // Everything after the ranks have met and the run has a directory.
-EvaluationResult train(World& world, const SessionOptions& options, const RunConfig& config, const Json& resolved,
-                       const Dataset& train_set, const Dataset* eval_set, const std::filesystem::path& run_dir) {
+EvaluationResult train(World& world, const SessionOptions& options, const RunConfig& config,
+                       const Json& resolved, const Dataset& train_set, const Dataset* eval_set,
+                       const std::filesystem::path& run_dir) {
   Tracker tracker;
   try {
     Trainer trainer({world, config, train_set, eval_set, tracker, run_dir});
     const bool continues = options.resume_id || config.checkpoint.resume == "auto";
     const auto resumed = continues ? trainer.resume() : 0;
-    tracker = open_tracker({.run_dir = run_dir,
-                            .process = describe_process(options, config, run_dir.filename().string()),
-                            .config = config.tracking,
-                            .run_config = resolved,
-                            .resume_step = resumed,
-                            .console = options.console,
-                            .length = {trainer.total_steps(), static_cast<double>(config.train.epochs)}});
+    tracker =
+        open_tracker({.run_dir = run_dir,
+                      .process = describe_process(options, config, run_dir.filename().string()),
+                      .config = config.tracking,
+                      .run_config = resolved,
+                      .resume_step = resumed,
+                      .console = options.console,
+                      .length = {trainer.total_steps(), static_cast<double>(config.train.epochs)}});
     const auto evaluation = trainer.run();
     report_tracking(tracker.finish({.state = RunState::Finished}), options.console.out);
     return evaluation;
@@ -149,13 +158,15 @@ SessionResult run_session(const SessionOptions& options) {
   const auto resolved = ConfigDumper::dump(config);
   const auto train_set = config.data.train.build();
   const auto eval_set = config.data.eval.is_set() ? config.data.eval.build() : nullptr;
-  plan_batches(config.data.loader, train_set->size(), {options.ranks.world_size, options.ranks.local_world_size});
+  plan_batches(config.data.loader, train_set->size(),
+               {options.ranks.world_size, options.ranks.local_world_size});
 
   World world(world_options(options.ranks, config.distributed));
   verify_same_config(world, resolved);
   const auto run_id = open_run(world, options, config, resolved);
   const auto run_dir = std::filesystem::path(config.run.dir) / run_id;
-  const auto evaluation = train(world, options, config, resolved, *train_set, eval_set.get(), run_dir);
+  const auto evaluation =
+      train(world, options, config, resolved, *train_set, eval_set.get(), run_dir);
   world.finish();
   return {run_id, run_dir, evaluation};
 }

@@ -1,5 +1,5 @@
-// One process's part in one run, from run file to result: what lockstep-trainer does, and what a program that embeds
-// Lockstep calls.
+// One process's part in one run, from run file to result: what lockstep-trainer does, and what a
+// program that embeds Lockstep calls.
 #pragma once
 
 #include <filesystem>
@@ -14,10 +14,10 @@ namespace lockstep {
 
 struct SessionOptions {
   std::filesystem::path config_path;
-  std::vector<std::string> overrides;      // "a.b=value"
-  std::optional<std::string> resume_id;    // continue this run; it must have a checkpoint
-  RankEnv ranks;                           // read_rank_env() in a program; plain numbers in an embedding
-  std::vector<std::string> command;        // what the user typed, for the record
+  std::vector<std::string> overrides;    // "a.b=value"
+  std::optional<std::string> resume_id;  // continue this run; it must have a checkpoint
+  RankEnv ranks;                     // read_rank_env() in a program; plain numbers in an embedding
+  std::vector<std::string> command;  // what the user typed, for the record
   ConsoleOptions console;
 };
 
@@ -27,8 +27,9 @@ struct SessionResult {
   EvaluationResult evaluation;  // the last one
 };
 
-// Collective over all processes of the job. Reads and checks everything that needs no other rank first, then meets the
-// others, trains, and records how it ended. Throws Error; the run is marked failed then.
+// Collective over all processes of the job. Reads and checks everything that needs no other rank
+// first, then meets the others, trains, and records how it ended. Throws Error; the run is marked
+// failed then.
 SessionResult run_session(const SessionOptions& options);
 
 }  // namespace lockstep

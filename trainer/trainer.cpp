@@ -64,20 +64,21 @@ Trainer::Trainer(const TrainerParts& parts)
       optimizer_(parts.config.optimizer.build(parameters_)),
       schedule_(parts.config.schedule.build({total_steps_, steps_per_epoch_})),
       parallel_(parts.world, *model_, parts.config.distributed.data_parallel),
-      sampler_(parts.train_set.size(), {parts.world.rank(), parts.world.world_size()}, sampler_options(parts.config)),
+      sampler_(parts.train_set.size(), {parts.world.rank(), parts.world.world_size()},
+               sampler_options(parts.config)),
       log_due_(parts.world, parts.config.train.log_every),
       eval_due_(parts.world, parts.config.train.eval_every),
       save_due_(parts.world, parts.config.checkpoint.every) {}
 
 int64_t Trainer::resume() {
   const TrainingState state{*model_, *optimizer_, position_};
-  for (const auto& line : restore_state(parts_.world, state, checkpoints_path(parts_.run_dir)))
-    parts_.tracker.text(TextLevel::Warning, line);
+  warnings_ = restore_state(parts_.world, state, checkpoints_path(parts_.run_dir));
   saved_step_ = position_.step;
   return position_.step;
 }
 
 EvaluationResult Trainer::run() {
+  for (const auto& line : warnings_) parts_.tracker.text(TextLevel::Warning, line);
   logged_at_ = std::chrono::steady_clock::now();
   while (!is_finished()) train_epoch();
   if (parts_.eval_set && evaluated_step_ != position_.step) evaluate_now();
@@ -101,7 +102,8 @@ void Trainer::train_epoch() {
                  .drop_last = parts_.config.data.loader.drop_last,
                  .workers = plan_.workers_per_rank,
                  .first_batch = position_.batch});
-  while (position_.batch < loader.num_batches() && !is_finished()) {
+  const auto epoch = position_.epoch;
+  while (position_.epoch == epoch && !is_finished()) {
     train_step(loader);
     const bool epoch_ended = position_.batch == loader.num_batches();
     if (epoch_ended) position_ = {position_.step, position_.epoch + 1, 0};
@@ -110,8 +112,10 @@ void Trainer::train_epoch() {
 }
 
 void Trainer::train_step(Loader& loader) {
-  const auto num_batches = std::min(parts_.config.train.accumulate, loader.num_batches() - position_.batch);
-  const auto counts = batch_counts(sampler_.num_samples(), plan_.per_rank_batch_size, position_.batch, num_batches);
+  const auto num_batches =
+      std::min(parts_.config.train.accumulate, loader.num_batches() - position_.batch);
+  const auto counts =
+      batch_counts(sampler_.num_samples(), plan_.per_rank_batch_size, position_.batch, num_batches);
   parallel_.zero_gradients();
   for (int64_t i = 0; i < num_batches; ++i) {
     const auto batch = loader.next();
@@ -132,7 +136,8 @@ void Trainer::train_step(Loader& loader) {
 void Trainer::optimize() {
   const at::NoGradGuard no_grad;
   last_lr_ = optimizer_->base_lr() * schedule_->factor(position_.step);
-  if (const auto limit = parts_.config.train.clip_grad_norm) last_grad_norm_ = clip_gradients(parameters_, *limit);
+  if (const auto limit = parts_.config.train.clip_grad_norm)
+    last_grad_norm_ = clip_gradients(parameters_, *limit);
   optimizer_->step(last_lr_);
 }
 
@@ -155,7 +160,8 @@ void Trainer::log_training() {
     for (const auto& [name, counter] : local) values.emplace_back("rank/" + name, counter.mean());
   values.emplace_back("train/lr", last_lr_);
   if (last_grad_norm_) values.emplace_back("train/grad_norm", *last_grad_norm_);
-  if (elapsed.count() > 0) values.emplace_back("train/samples_per_s", global.at("loss").count / elapsed.count());
+  if (elapsed.count() > 0)
+    values.emplace_back("train/samples_per_s", global.at("loss").count / elapsed.count());
   record(values);
 }
 
@@ -168,13 +174,15 @@ void Trainer::record(const NamedValues& values) {
 void Trainer::evaluate_now() {
   const auto begin = std::chrono::steady_clock::now();
   parallel_.broadcast_buffers();
-  evaluation_ = evaluate(parts_.world, *model_, *parts_.eval_set,
-                         {.batch_size = parts_.config.data.eval_batch_size, .workers = plan_.workers_per_rank});
+  evaluation_ = evaluate(
+      parts_.world, *model_, *parts_.eval_set,
+      {.batch_size = parts_.config.data.eval_batch_size, .workers = plan_.workers_per_rank});
   evaluated_step_ = position_.step;
   NamedValues values;
   for (const auto& [name, value] : evaluation_) values.emplace_back("eval/" + name, value);
   record(values);
-  logged_at_ += std::chrono::steady_clock::now() - begin;  // evaluation is not part of the training speed
+  logged_at_ +=
+      std::chrono::steady_clock::now() - begin;  // evaluation is not part of the training speed
 }
 
 void Trainer::save_now() {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "data/loader.h"
 #include "data/sampler.h"
@@ -36,11 +37,12 @@ using EvaluationResult = std::map<std::string, double>;
 
 class Trainer {
  public:
-  // Collective: builds the model (seeded with run.seed, so equal to the same Python module after manual_seed) and
-  // sends rank 0's to all. Throws Config or PeerError.
+  // Collective: builds the model (seeded with run.seed, so equal to the same Python module after
+  // manual_seed) and sends rank 0's to all. Throws Config or PeerError.
   explicit Trainer(const TrainerParts& parts);
 
-  // Collective: continues from the run's last good checkpoint, if it has one. Returns the step it continues after.
+  // Collective: continues from the run's last good checkpoint, if it has one. Returns the step it
+  // continues after.
   int64_t resume();
 
   // Collective: trains to the end, evaluates and saves. Throws what its parts throw.
@@ -79,6 +81,7 @@ class Trainer {
   double last_lr_ = 0;
   std::optional<double> last_grad_norm_;
   std::chrono::steady_clock::time_point logged_at_;
+  std::vector<std::string> warnings_;  // of resume(), which comes before there is a tracker to tell
   EvaluationResult evaluation_;
   int64_t evaluated_step_ = -1, saved_step_ = -1;
 };

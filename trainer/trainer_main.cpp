@@ -22,13 +22,15 @@ constexpr const char* kUsage =
     "usage: lockstep-trainer CONFIG [key.subkey=value ...] [--resume RUN_ID]\n"
     "       lockstep-trainer --help | --schema [PLUGIN ...] | --version\n"
     "\n"
-    "Trains what the run file CONFIG says, as one process or as a rank of torchrun, srun, mpirun or\n"
+    "Trains what the run file CONFIG says, as one process or as a rank of torchrun, srun, mpirun "
+    "or\n"
     "`lockstep launch`. Values after CONFIG override those of the file.\n"
     "\n"
     "  --resume RUN_ID   continue this run from its last checkpoint\n"
     "  --schema          print the JSON Schema of a run file (with the parts of PLUGINs)\n"
     "\n"
-    "Exit codes: 0 done, 78 the input is wrong, 75 the environment failed (a restart may help), 70 a bug.\n"
+    "Exit codes: 0 done, 78 the input is wrong, 75 the environment failed (a restart may help), 70 "
+    "a bug.\n"
     "\n"
     "Keys of a run file:\n";
 
@@ -52,8 +54,9 @@ Arguments parse_arguments(int argc, char** argv) {
     } else if (argument.starts_with("--resume=")) {
       arguments.resume_id = argument.substr(argument.find('=') + 1);
     } else if (argument.starts_with("-")) {
-      throw config_error(fmt::format("unknown option '{}'{}", argument,
-                                     suggest(argument, {"--resume", "--schema", "--help", "--version"})));
+      throw config_error(
+          fmt::format("unknown option '{}'{}", argument,
+                      suggest(argument, {"--resume", "--schema", "--help", "--version"})));
     } else {
       arguments.positional.push_back(argument);
     }
@@ -64,7 +67,8 @@ Arguments parse_arguments(int argc, char** argv) {
 ConsoleOptions console_options() {
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   winsize size{};
-  const bool has_size = terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  const bool has_size =
+      terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   return {.out = &std::cout,
           .terminal = terminal,
           .color = terminal && !environment("NO_COLOR"),
@@ -74,20 +78,24 @@ ConsoleOptions console_options() {
 void print_result(const SessionResult& result, const RankEnv& ranks) {
   if (!is_main(ranks.rank)) return;
   std::string values;
-  for (const auto& [name, value] : result.evaluation) values += fmt::format("  eval/{} {:.4f}", name, value);
-  std::cout << fmt::format("done:{}\nrun:   {}\nlook:  lockstep runs show {} --dir {}\n", values, result.run_dir.string(),
-                           result.run_id, result.run_dir.parent_path().string())
+  for (const auto& [name, value] : result.evaluation)
+    values += fmt::format("  eval/{} {:.4f}", name, value);
+  std::cout << fmt::format("done:{}\nrun:   {}\nlook:  lockstep runs show {} --dir {}\n", values,
+                           result.run_dir.string(), result.run_id,
+                           result.run_dir.parent_path().string())
             << std::flush;
 }
 
 int train(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks) {
-  if (arguments.positional.empty()) throw config_error("no run file given; see lockstep-trainer --help");
-  const auto result = run_session({.config_path = arguments.positional.front(),
-                                   .overrides = {arguments.positional.begin() + 1, arguments.positional.end()},
-                                   .resume_id = arguments.resume_id,
-                                   .ranks = ranks,
-                                   .command = {argv, argv + argc},
-                                   .console = console_options()});
+  if (arguments.positional.empty())
+    throw config_error("no run file given; see lockstep-trainer --help");
+  const auto result =
+      run_session({.config_path = arguments.positional.front(),
+                   .overrides = {arguments.positional.begin() + 1, arguments.positional.end()},
+                   .resume_id = arguments.resume_id,
+                   .ranks = ranks,
+                   .command = {argv, argv + argc},
+                   .console = console_options()});
   print_result(result, ranks);
   return 0;
 }
@@ -101,7 +109,8 @@ int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks)
   if (arguments.action == "schema")
     for (const auto& plugin : arguments.positional) load_plugin(plugin, TORCH_VERSION);
   const auto schema = run_config_schema();
-  std::cout << (arguments.action == "schema" ? schema.dump(2) + "\n" : kUsage + render_help(schema));
+  std::cout << (arguments.action == "schema" ? schema.dump(2) + "\n"
+                                             : kUsage + render_help(schema));
   return 0;
 }
 
@@ -111,7 +120,8 @@ std::string one_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-// Static destructors and LibTorch's threads may wait for peers that are gone: nothing of that runs after a failure.
+// Static destructors and LibTorch's threads may wait for peers that are gone: nothing of that runs
+// after a failure.
 [[noreturn]] void end_process(int exit_code) {
   std::cout.flush();
   std::fflush(nullptr);
@@ -121,7 +131,8 @@ std::string one_line(const std::exception& error) {
 [[noreturn]] void fail(const std::exception& error, const std::optional<std::string>& error_file) {
   const auto* known = dynamic_cast<const Error*>(&error);
   if (error_file) write_error_file(*error_file, error);
-  std::cerr << "lockstep-trainer: error: " << (known ? known->what() : one_line(error)) << std::endl;
+  std::cerr << "lockstep-trainer: error: " << (known ? known->what() : one_line(error))
+            << std::endl;
   end_process(known ? known->exit_code() : static_cast<int>(ErrorKind::Bug));
 }
 

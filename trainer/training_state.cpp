@@ -17,8 +17,10 @@ namespace {
 
 NamedTensors module_tensors(const Model& model) {
   NamedTensors tensors;
-  for (const auto& item : model.named_parameters()) tensors.emplace_back(item.key(), item.value().detach());
-  for (const auto& item : model.named_buffers()) tensors.emplace_back(item.key(), item.value().detach());
+  for (const auto& item : model.named_parameters())
+    tensors.emplace_back(item.key(), item.value().detach());
+  for (const auto& item : model.named_buffers())
+    tensors.emplace_back(item.key(), item.value().detach());
   return tensors;
 }
 
@@ -34,7 +36,8 @@ void load_model(const Model& model, const NamedTensors& loaded) {
     const auto same_name = [&](const auto& item) { return item.first == name; };
     const auto found = std::find_if(loaded.begin(), loaded.end(), same_name);
     if (found == loaded.end())
-      throw config_error(fmt::format("the checkpoint has no '{}': was it made with another model?", name));
+      throw config_error(
+          fmt::format("the checkpoint has no '{}': was it made with another model?", name));
     if (found->second.sizes() != tensor.sizes())
       throw config_error(fmt::format("'{}' is {} in the checkpoint and {} in the model", name,
                                      nlohmann::json(found->second.sizes().vec()).dump(),
@@ -42,8 +45,9 @@ void load_model(const Model& model, const NamedTensors& loaded) {
     tensor.copy_(found->second);
   }
   if (loaded.size() != tensors.size())
-    throw config_error(fmt::format("the checkpoint has {} tensors, the model {}: was it made with another model?",
-                                   loaded.size(), tensors.size()));
+    throw config_error(
+        fmt::format("the checkpoint has {} tensors, the model {}: was it made with another model?",
+                    loaded.size(), tensors.size()));
 }
 
 // Sends rank 0's list: first names, shapes and types as one object, then each tensor.
@@ -69,7 +73,8 @@ void restore_rng(const World& world, const Checkpoint& checkpoint) {
     if (name == rng_name(world.rank())) cpu_generator().set_state(state);
 }
 
-// What rank 0 found, as one object: {"error": {...}} or {"rejected": [...], "position": [...] or null}.
+// What rank 0 found, as one object: {"error": {...}} or {"rejected": [...], "position": [...] or
+// null}.
 nlohmann::json find_checkpoint(const std::filesystem::path& checkpoints, Checkpoint& checkpoint) {
   std::vector<std::string> rejected;
   try {
@@ -91,8 +96,13 @@ void save_state(World& world, const TrainingState& state, const std::filesystem:
                 int64_t keep_last) {
   const auto rng = all_gather(world, rng_state(), "random states");
   if (world.rank() == 0) {
-    Checkpoint checkpoint{state.position, world.world_size(), module_tensors(state.model), state.optimizer.state(), {}};
-    for (int rank = 0; rank < world.world_size(); ++rank) checkpoint.rng.emplace_back(rng_name(rank), rng[rank]);
+    Checkpoint checkpoint{state.position,
+                          world.world_size(),
+                          module_tensors(state.model),
+                          state.optimizer.state(),
+                          {}};
+    for (int rank = 0; rank < world.world_size(); ++rank)
+      checkpoint.rng.emplace_back(rng_name(rank), rng[rank]);
     write_checkpoint(checkpoints, checkpoint);
     prune_checkpoints(checkpoints, keep_last);
   }
@@ -110,7 +120,8 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
   auto rejected = answer["rejected"].get<std::vector<std::string>>();
   if (answer["position"].is_null()) return rejected;
   load_model(state.model, broadcast_tensors(world, std::move(checkpoint.model), "model"));
-  state.optimizer.load_state(broadcast_tensors(world, std::move(checkpoint.optimizer), "optimizer"));
+  state.optimizer.load_state(
+      broadcast_tensors(world, std::move(checkpoint.optimizer), "optimizer"));
   checkpoint.rng = broadcast_tensors(world, std::move(checkpoint.rng), "random states");
   restore_rng(world, checkpoint);
   state.position = {answer["position"][0], answer["position"][1], answer["position"][2]};

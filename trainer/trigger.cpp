@@ -13,7 +13,8 @@ bool Trigger::due(const Position& position, bool epoch_ended) {
     case Period::Unit::Seconds: break;
   }
   const auto now = std::chrono::steady_clock::now();
-  auto decision = at::scalar_tensor(now - last_ >= std::chrono::seconds(period_.count) ? 1 : 0, at::kByte);
+  auto decision =
+      at::scalar_tensor(now - last_ >= std::chrono::seconds(period_.count) ? 1 : 0, at::kByte);
   broadcast(world_, decision, 0, "clock");
   const bool is_due = decision.item<uint8_t>() != 0;
   if (is_due) last_ = now;

@@ -13,8 +13,9 @@ class Trigger {
  public:
   Trigger(World& world, Period period) : world_(world), period_(period) {}
 
-  // Ask once after each step. `epoch_ended`: the step was the last of its epoch (position.epoch counts it already).
-  // The same answer on every rank. Collective for periods of time: rank 0's clock decides.
+  // Ask once after each step. `epoch_ended`: the step was the last of its epoch (position.epoch
+  // counts it already). The same answer on every rank. Collective for periods of time: rank 0's
+  // clock decides.
   bool due(const Position& position, bool epoch_ended);
 
  private:

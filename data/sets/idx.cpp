@@ -1,6 +1,7 @@
 // Dataset "idx": images and class labels in two IDX files, as MNIST is distributed. Kept as bytes
-// in memory. Gives: "image" float32 [B, 1, H, W], pixel / 255, then (x - mean) / std if those are
-// set; "label" int64 [B].
+// in memory.
+// Gives: "image" float32 [B, 1, H, W], pixel / 255, then (x - mean) / std if those are set;
+// "label" int64 [B].
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // Model "cnn": 3x3 convolutions, each followed by ReLU and 2x2 max pooling, then two fully
 // connected layers. Needs "image" [B, C, H, W]. Modules conv1, conv2, ..., fc1, fc2, initialised as
-// the same Python module after the same torch.manual_seed, bit for bit. Shapes: B samples, C
-// channels, H height = W width, K classes.
+// the same Python module after the same torch.manual_seed, bit for bit.
+// Shapes: B samples, C channels, H height = W width, K classes.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <torch/nn/modules/conv.h>

@@ -1,7 +1,7 @@
 // Model "mlp": fully connected layers with ReLU between them. Needs "image" of any shape with
 // `inputs` elements per sample. The same as Python's nn.Sequential(Linear, ReLU, ..., Linear) under
-// the name `layers`, bit for bit after the same torch.manual_seed. Shapes: B samples, D inputs, K
-// classes.
+// the name `layers`, bit for bit after the same torch.manual_seed.
+// Shapes: B samples, D inputs, K classes.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <torch/nn/modules/activation.h>

@@ -1,4 +1,4 @@
-"""Random cases of DistributedSampler, given to print_sampler (C++) and to Python: the indices must be equal."""
+"""Random cases of DistributedSampler, given to C++ and to Python: the indices must be equal."""
 
 import os
 import random
@@ -13,10 +13,16 @@ NUM_CASES = 500
 def random_cases():
     rng = random.Random(20)
     for i in range(NUM_CASES):
-        n = rng.choice([rng.randint(1, 12), rng.randint(1, 500), rng.randint(1, 70_000)] if i % 10 == 0 else [rng.randint(1, 40)])
+        n = rng.choice(
+            [rng.randint(1, 12), rng.randint(1, 500), rng.randint(1, 70_000)]
+            if i % 10 == 0
+            else [rng.randint(1, 40)]
+        )
         world = rng.randint(1, 20)
         seed = rng.choice([0, rng.randint(0, 100), rng.randint(0, 2**62)])
-        yield n, world, rng.randrange(world), seed, rng.randint(0, 50), rng.random() < 0.5, rng.random() < 0.8
+        yield n, world, rng.randrange(world), seed, rng.randint(
+            0, 50
+        ), rng.random() < 0.5, rng.random() < 0.8
 
 
 def python_indices(n, world, rank, seed, epoch, drop_last, shuffle):
@@ -30,7 +36,9 @@ def test_indices_equal_those_of_python():
     assert any(n < world for n, world, *_ in cases)
     program = Path(os.environ["LOCKSTEP_BIN"]) / "print_sampler"
     text = "".join(" ".join(str(int(value)) for value in case) + "\n" for case in cases)
-    lines = subprocess.run([program], input=text, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    lines = subprocess.run(
+        [program], input=text, capture_output=True, text=True, check=True, timeout=60
+    ).stdout.splitlines()
     assert len(lines) == NUM_CASES
     for case, line in zip(cases, lines):
         assert [int(index) for index in line.split()] == python_indices(*case), case

@@ -79,14 +79,18 @@ TEST_CASE("sampler: the exact split gives every sample once, also with more rank
 }
 
 TEST_CASE("sampler: an empty dataset and an impossible rank are errors of the input") {
-  CHECK(error_of([] { DistributedSampler(0, {0, 1}); }) ==
-        "config: the dataset is empty: at least one sample is needed");
-  CHECK(error_of([] { exact_split(0, {0, 1}); }) ==
-        "config: the dataset is empty: at least one sample is needed");
-  CHECK(error_of([] { DistributedSampler(9, {3, 3}); }) ==
-        "config: rank 3 is outside a world of 3");
-  CHECK(error_of([] { DistributedSampler(9, {-1, 3}); }) ==
-        "config: rank -1 is outside a world of 3");
+  CHECK(error_of([] {
+          DistributedSampler(0, {0, 1});
+        }) == "config: the dataset is empty: at least one sample is needed");
+  CHECK(error_of([] {
+          exact_split(0, {0, 1});
+        }) == "config: the dataset is empty: at least one sample is needed");
+  CHECK(error_of([] {
+          DistributedSampler(9, {3, 3});
+        }) == "config: rank 3 is outside a world of 3");
+  CHECK(error_of([] {
+          DistributedSampler(9, {-1, 3});
+        }) == "config: rank -1 is outside a world of 3");
   CHECK(error_of([] { exact_split(9, {0, 0}); }) == "config: rank 0 is outside a world of 0");
 }
 

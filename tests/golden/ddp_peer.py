@@ -1,7 +1,8 @@
-"""The same training job in Python: DistributedDataParallel over Gloo, with defaults. One process is one rank.
+"""The same training job in Python: DistributedDataParallel over Gloo, with defaults.
 
-Reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as every launcher sets them. Rank 0 writes the weights and prints one
-JSON line with the evaluation. The end-to-end test compares the weights with those of lockstep-trainer, bit for bit.
+One process is one rank. Reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as every launcher sets
+them. Rank 0 writes the weights and prints one JSON line with the evaluation. The end-to-end test
+compares the weights with those of lockstep-trainer, bit for bit.
 """
 
 import argparse
@@ -25,7 +26,9 @@ def parse_arguments():
     parser.add_argument("--model", choices=["mlp", "cnn"], default="mlp")
     parser.add_argument("--hidden", help="widths of the hidden layers, e.g. 64,32")
     parser.add_argument("--data", required=True, help="directory of the IDX files")
-    parser.add_argument("--mean", type=float, help="subtracted from the pixels; together with --std")
+    parser.add_argument(
+        "--mean", type=float, help="subtracted from the pixels; together with --std"
+    )
     parser.add_argument("--std", type=float)
     parser.add_argument("--limit", type=int, help="use only the first N training samples")
     parser.add_argument("--eval-limit", type=int, help="use only the first N test samples")
@@ -33,8 +36,15 @@ def parse_arguments():
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--momentum", type=float, default=0.0)
     parser.add_argument("--weight-decay", type=float, default=0.0)
-    parser.add_argument("--batch-size", type=int, default=128, help="samples per forward pass over all ranks")
-    parser.add_argument("--accumulate", type=int, default=1, help="forward passes per optimizer step")
+    parser.add_argument(
+        "--batch-size", type=int, default=128, help="samples per forward pass over all ranks"
+    )
+    parser.add_argument(
+        "--accumulate", type=int, default=1, help="forward passes per optimizer step"
+    )
+    parser.add_argument("--clip-grad-norm", type=float, help="longest norm of all gradients")
+    parser.add_argument("--bucket-cap-mb", type=float, help="DistributedDataParallel's own default")
+    parser.add_argument("--gradient-as-bucket-view", action="store_true")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--max-steps", type=int, help="stop after this many optimizer steps")
     parser.add_argument("--seed", type=int, default=0)
@@ -46,17 +56,28 @@ def parse_arguments():
 def make_optimizer(args, parameters):
     """SGD with Python's default implementation; AdamW with its fused one."""
     if args.optimizer == "sgd":
-        return torch.optim.SGD(parameters, lr=args.lr, momentum=args.momentum, weight_decay=args.weight_decay)
+        return torch.optim.SGD(
+            parameters, lr=args.lr, momentum=args.momentum, weight_decay=args.weight_decay
+        )
     return torch.optim.AdamW(parameters, lr=args.lr, weight_decay=args.weight_decay, fused=True)
 
 
 def make_loader(args, rank, world):
     dataset = TensorDataset(*idx.load_split(args.data, "train", args.limit, args.mean, args.std))
     sampler = DistributedSampler(
-        dataset, num_replicas=world, rank=rank, shuffle=True, seed=args.seed, drop_last=args.drop_last
+        dataset,
+        num_replicas=world,
+        rank=rank,
+        shuffle=True,
+        seed=args.seed,
+        drop_last=args.drop_last,
     )
     return sampler, DataLoader(
-        dataset, batch_size=args.batch_size // world, sampler=sampler, num_workers=0, drop_last=args.drop_last
+        dataset,
+        batch_size=args.batch_size // world,
+        sampler=sampler,
+        num_workers=0,
+        drop_last=args.drop_last,
     )
 
 
@@ -72,15 +93,21 @@ def steps_of(loader, accumulate):
         yield group
 
 
-def train_step(model, optimizer, group):
-    """One optimizer step on the mean over all samples of `group`. Only the last backward pass synchronises gradients."""
-    optimizer.zero_grad()
+def train_step(args, model, optimizer, group):
+    """One optimizer step on the mean over all samples of `group`.
+
+    Only the last backward pass synchronises gradients. Gradients that live in the buckets are set
+    to zero there: without them DistributedDataParallel would copy new ones in after every step.
+    """
+    optimizer.zero_grad(set_to_none=not args.gradient_as_bucket_view)
     num_samples = sum(len(label) for _, label in group)
     for i, (image, label) in enumerate(group):
         is_last = i + 1 == len(group)
         with contextlib.nullcontext() if is_last else model.no_sync():
             loss = F.cross_entropy(model(image), label)
             (loss if len(group) == 1 else loss * (len(label) / num_samples)).backward()
+    if args.clip_grad_norm is not None:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip_grad_norm)
     optimizer.step()
 
 
@@ -93,7 +120,7 @@ def train(args, model, rank, world):
         for group in steps_of(loader, args.accumulate):
             if args.max_steps is not None and step == args.max_steps:
                 return
-            train_step(model, optimizer, group)
+            train_step(args, model, optimizer, group)
             step += 1
 
 
@@ -106,7 +133,11 @@ def evaluate(args, model):
             logits = model(image)
             loss_sum += F.cross_entropy(logits, label, reduction="none").double().sum().item()
             correct += (logits.argmax(1) == label).sum().item()
-    return {"loss": loss_sum / len(labels), "accuracy": correct / len(labels), "num_samples": len(labels)}
+    return {
+        "loss": loss_sum / len(labels),
+        "accuracy": correct / len(labels),
+        "num_samples": len(labels),
+    }
 
 
 def main():
@@ -118,9 +149,16 @@ def main():
     dist.init_process_group("gloo")
     hidden = [int(width) for width in args.hidden.split(",")] if args.hidden else None
     module = models.build(args.model, args.seed, hidden)
-    train(args, DistributedDataParallel(module), rank, world)
+    parallel = DistributedDataParallel(
+        module,
+        bucket_cap_mb=args.bucket_cap_mb,
+        gradient_as_bucket_view=args.gradient_as_bucket_view,
+    )
+    train(args, parallel, rank, world)
     if rank == 0:
-        save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()}, args.out)
+        save_file(
+            {name: tensor.contiguous() for name, tensor in module.state_dict().items()}, args.out
+        )
         print(json.dumps(evaluate(args, module)), flush=True)
     dist.barrier()
     dist.destroy_process_group()

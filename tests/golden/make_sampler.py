@@ -34,7 +34,10 @@ def indices(case, rank):
 
 
 def main():
-    rows = [json.dumps({**case, "ranks": [indices(case, rank) for rank in range(case["world"])]}) for case in CASES]
+    rows = [
+        json.dumps({**case, "ranks": [indices(case, rank) for rank in range(case["world"])]})
+        for case in CASES
+    ]
     print("[\n  " + ",\n  ".join(rows) + "\n]")
 
 

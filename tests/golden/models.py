@@ -1,7 +1,7 @@
 """Python twins of the models in models/zoo: the same modules, names and initialisation.
 
-After torch.manual_seed(s) a twin and its C++ model (run.seed: s) hold the same bits, and the same batch gives the same
-logits and gradients.
+After torch.manual_seed(s) a twin and its C++ model (run.seed: s) hold the same bits, and the same
+batch gives the same logits and gradients.
 """
 
 import torch
@@ -26,7 +26,7 @@ class Mlp(nn.Module):
 
 
 class Cnn(nn.Module):
-    """models/zoo/cnn.cpp: 3x3 convolutions with ReLU and 2x2 max pooling, then two fully connected layers."""
+    """models/zoo/cnn.cpp: 3x3 convolutions, ReLU, 2x2 max pooling, two fully connected layers."""
 
     def __init__(self, channels=(32, 64), hidden=128, image_size=28, in_channels=1, classes=10):
         super().__init__()
@@ -46,7 +46,10 @@ class Cnn(nn.Module):
 
 
 def build(model, seed, hidden=None):
-    """The model `mlp` or `cnn` as the trainer builds it. `hidden`: list for mlp, its only element for cnn."""
+    """The model `mlp` or `cnn` as the trainer builds it.
+
+    `hidden`: the widths of the mlp's layers; of the cnn's only one.
+    """
     torch.manual_seed(seed)
     if model == "mlp":
         return Mlp() if hidden is None else Mlp(hidden=hidden)

@@ -146,7 +146,8 @@ TEST_CASE("launcher: a second launch keeps the logs of the first") {
 
 TEST_CASE("launcher: workers read no input and start with default signals") {
   EnvironmentGuard guard;
-  struct sigaction ignore{}, previous{};
+  struct sigaction ignore {
+  }, previous{};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGUSR1, &ignore, &previous);
   ShellLaunch launch("cat; grep -E 'SigBlk|SigIgn' /proc/self/status");

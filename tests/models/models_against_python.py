@@ -1,5 +1,7 @@
-"""One forward and backward pass in C++ and in Python, from the same seed over the same images: every bit of the
-initialisation, the batch, the logits, the loss and the gradients must be equal."""
+"""One forward and backward pass in C++ and in Python, from the same seed over the same images.
+
+Every bit of the initialisation, the batch, the logits, the loss and the gradients must be equal.
+"""
 
 import json
 import os
@@ -23,7 +25,11 @@ CASES = {
     "mlp-linear": (dict(name="mlp", hidden=[]), models.Mlp, {}),
     "mlp-normalised": (dict(name="mlp", hidden=[64]), models.Mlp, dict(mean=0.1307, std=0.3081)),
     "cnn": (dict(name="cnn"), models.Cnn, {}),
-    "cnn-small": (dict(name="cnn", channels=[3, 5, 7], hidden=11), models.Cnn, dict(mean=0.5, std=0.25)),
+    "cnn-small": (
+        dict(name="cnn", channels=[3, 5, 7], hidden=11),
+        models.Cnn,
+        dict(mean=0.5, std=0.25),
+    ),
 }
 
 
@@ -42,7 +48,11 @@ def run_cpp(config, directory):
     (directory / "job.yaml").write_text(json.dumps(config))
     program = Path(os.environ["LOCKSTEP_BIN"]) / "print_model"
     result = subprocess.run(
-        [program, directory / "job.yaml", directory], capture_output=True, text=True, timeout=60, check=False
+        [program, directory / "job.yaml", directory],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert result.returncode == 0, result.stderr
     return result.stdout.split(), {path.stem: path.read_bytes() for path in directory.glob("*.bin")}
@@ -70,7 +80,9 @@ def run_python(seed, model_class, arguments, images, scaling):
 def test_every_bit_is_equal(case, seed, images, tmp_path):
     model, model_class, scaling = CASES[case]
     data = {"name": "idx", "path": str(images), **scaling}
-    names, tensors = run_cpp({"seed": seed, "batch_size": BATCH_SIZE, "model": model, "data": data}, tmp_path)
+    names, tensors = run_cpp(
+        {"seed": seed, "batch_size": BATCH_SIZE, "model": model, "data": data}, tmp_path
+    )
     arguments = {key: value for key, value in model.items() if key != "name"}
     python_names, python_tensors = run_python(seed, model_class, arguments, images, scaling)
     assert names == python_names

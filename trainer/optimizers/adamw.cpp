@@ -1,4 +1,5 @@
-// AdamW in one fused kernel call over all parameters: the bits of Python's torch.optim.AdamW(fused=True).
+// AdamW in one fused kernel call over all parameters: the bits of Python's
+// torch.optim.AdamW(fused=True).
 #include <ATen/ATen.h>
 
 #include "trainer/optimizer.h"
@@ -16,7 +17,8 @@ struct AdamWConfig {
 template <class V>
 void fields(V& v, AdamWConfig& c) {
   v("lr", c.lr, "learning rate", above(0));
-  v("betas", c.betas, "decay of the averages of gradient and squared gradient", at_least(0), below(1));
+  v("betas", c.betas, "decay of the averages of gradient and squared gradient", at_least(0),
+    below(1));
   v("eps", c.eps, "added to the denominator", above(0));
   v("weight_decay", c.weight_decay, "decoupled weight decay", at_least(0));
 }
@@ -25,7 +27,8 @@ class AdamW final : public Optimizer {
  public:
   using Config = AdamWConfig;
 
-  AdamW(const Config& config, const NamedTensors& parameters) : config_(config), parameters_(parameters) {
+  AdamW(const Config& config, const NamedTensors& parameters)
+      : config_(config), parameters_(parameters) {
     if (config.betas.size() != 2) throw config_error("optimizer.betas: expected two numbers");
     for (const auto& [name, parameter] : parameters) {
       exp_avg_.push_back(at::zeros_like(parameter, at::MemoryFormat::Preserve).detach());
@@ -49,8 +52,9 @@ class AdamW final : public Optimizer {
     }
     if (parameters.empty()) return;
     at::_foreach_add_(steps, 1);
-    at::_fused_adamw_(parameters, gradients, averages, squares, /*max_exp_avg_sqs=*/{}, steps, lr, config_.betas[0],
-                      config_.betas[1], config_.weight_decay, config_.eps, /*amsgrad=*/false, /*maximize=*/false);
+    at::_fused_adamw_(parameters, gradients, averages, squares, /*max_exp_avg_sqs=*/{}, steps, lr,
+                      config_.betas[0], config_.betas[1], config_.weight_decay, config_.eps,
+                      /*amsgrad=*/false, /*maximize=*/false);
   }
 
   NamedTensors state() const override {
@@ -78,7 +82,8 @@ class AdamW final : public Optimizer {
   std::vector<at::Tensor> exp_avg_, exp_avg_sq_, steps_;
 };
 
-REGISTER_OPTIMIZER("adamw", AdamW, "Adam with decoupled weight decay (as torch.optim.AdamW(fused=True))");
+REGISTER_OPTIMIZER("adamw", AdamW,
+                   "Adam with decoupled weight decay (as torch.optim.AdamW(fused=True))");
 
 }  // namespace
 }  // namespace lockstep

@@ -1,5 +1,6 @@
-// Stochastic gradient descent with momentum. Same order of operations, and so the same bits, as Python's default
-// torch.optim.SGD (torch/optim/sgd.py, _single_tensor_sgd), as one call per operation over all parameters.
+// Stochastic gradient descent with momentum. Same order of operations, and so the same bits, as
+// Python's default torch.optim.SGD (torch/optim/sgd.py, _single_tensor_sgd), as one call per
+// operation over all parameters.
 #include <ATen/ATen.h>
 
 #include "trainer/optimizer.h"
@@ -49,7 +50,8 @@ class Sgd final : public Optimizer {
       used.push_back(i);
     }
     if (parameters.empty()) return;
-    if (config_.weight_decay != 0) gradients = at::_foreach_add(gradients, parameters, config_.weight_decay);
+    if (config_.weight_decay != 0)
+      gradients = at::_foreach_add(gradients, parameters, config_.weight_decay);
     if (config_.momentum != 0) gradients = apply_momentum(used, gradients);
     at::_foreach_add_(parameters, gradients, -lr);
   }
@@ -57,7 +59,8 @@ class Sgd final : public Optimizer {
   NamedTensors state() const override {
     NamedTensors state;
     for (size_t i = 0; i < parameters_.size(); ++i)
-      if (momentum_[i].defined()) state.emplace_back("momentum_buffer." + parameters_[i].first, momentum_[i]);
+      if (momentum_[i].defined())
+        state.emplace_back("momentum_buffer." + parameters_[i].first, momentum_[i]);
     return state;
   }
 
@@ -65,12 +68,14 @@ class Sgd final : public Optimizer {
     if (config_.momentum == 0) return;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const auto& [name, parameter] = parameters_[i];
-      momentum_[i] = find_state(state, "momentum_buffer", name, parameter.sizes()).to(parameter.device());
+      momentum_[i] =
+          find_state(state, "momentum_buffer", name, parameter.sizes()).to(parameter.device());
     }
   }
 
  private:
-  std::vector<at::Tensor> apply_momentum(const std::vector<size_t>& used, const std::vector<at::Tensor>& gradients) {
+  std::vector<at::Tensor> apply_momentum(const std::vector<size_t>& used,
+                                         const std::vector<at::Tensor>& gradients) {
     std::vector<at::Tensor> started, started_gradients;
     for (size_t i = 0; i < used.size(); ++i) {
       auto& buffer = momentum_[used[i]];
@@ -92,7 +97,8 @@ class Sgd final : public Optimizer {
 
   Config config_;
   NamedTensors parameters_;
-  std::vector<at::Tensor> momentum_;  // undefined until the parameter's first gradient, as in Python
+  std::vector<at::Tensor>
+      momentum_;  // undefined until the parameter's first gradient, as in Python
 };
 
 REGISTER_OPTIMIZER("sgd", Sgd, "stochastic gradient descent with momentum (as torch.optim.SGD)");

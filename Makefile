@@ -1,0 +1,50 @@
+# The front door. Every target can be run again at no cost.
+#   make demo     train MNIST on two ranks, from a fresh machine
+#   make test     everything that is tested, from a fresh machine
+#   make setup    dependencies only       make build   the two binaries into build/bin/
+#   make unit     the quick tests         make sanitize   the tests under ASan, UBSan and TSan
+#   make lint     formatting and static analysis          make clean
+.DEFAULT_GOAL := build
+.PHONY: setup peers build demo test unit sanitize lint clean
+
+GENERATOR := $(if $(shell command -v ninja),-G Ninja)
+JOBS := $(shell nproc)
+say = @printf '\033[1m==>\033[0m %s\n' "$(1)"
+
+setup:
+	@cmake/setup.sh
+
+peers:
+	@cmake/setup.sh --peers
+
+build: setup
+	$(call say,building lockstep and lockstep-trainer (two minutes the first time))
+	@cmake --preset release $(GENERATOR) -DLOCKSTEP_TESTS=OFF >build.log 2>&1 || { cat build.log; exit 75; }
+	@cmake --build build -j $(JOBS)
+
+demo: build
+	$(call say,training an MLP on MNIST with two ranks)
+	@build/bin/lockstep launch -n 2 configs/mnist.yaml
+
+test: peers
+	$(call say,building Lockstep and its tests)
+	@cmake --preset release $(GENERATOR) -DLOCKSTEP_TESTS=ON >build.log 2>&1 || { cat build.log; exit 75; }
+	@cmake --build build -j $(JOBS)
+	$(call say,testing)
+	@ctest --preset release --progress
+
+unit: peers
+	@cmake --preset release $(GENERATOR) -DLOCKSTEP_TESTS=ON >build.log 2>&1 || { cat build.log; exit 75; }
+	@cmake --build build -j $(JOBS)
+	@ctest --preset unit -j $(JOBS)
+
+sanitize: peers
+	@for preset in tsan asan; do \
+	  cmake --preset $$preset $(GENERATOR) && cmake --build --preset $$preset -j $(JOBS) && ctest --preset $$preset || exit 1; \
+	done
+
+lint: peers
+	@cmake/lint.sh
+
+clean:
+	rm -rf build build-asan build-dev build-tsan build.log

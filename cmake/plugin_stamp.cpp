@@ -1,0 +1,14 @@
+// Compiled into every plugin. The program reads these bytes from the file before it runs any of its
+// code.
+#include <torch/version.h>
+
+#include "core/plugin.h"
+
+#define LOCKSTEP_TEXT_OF(value) #value
+#define LOCKSTEP_TEXT(value) LOCKSTEP_TEXT_OF(value)
+
+static_assert(lockstep::kPluginInterface == 1, "the text below says 1");
+
+extern "C" __attribute__((used, visibility("default"))) const char lockstep_plugin_stamp[] =
+    "lockstep-plugin-stamp{interface=1 torch=" TORCH_VERSION
+    " cxx11_abi=" LOCKSTEP_TEXT(_GLIBCXX_USE_CXX11_ABI) "}";

@@ -1,0 +1,17 @@
+// Text that somebody else wrote, made fit for a message: an error is one line, whatever the input
+// holds.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+// `text` with control characters and broken UTF-8 escaped ("\n", "\x04"), cut with "..." behind the
+// last whole character within `longest` bytes of it.
+std::string printable(std::string_view text, size_t longest = 60);
+
+// The first byte of `text` that is no part of well-formed UTF-8, or npos.
+size_t find_invalid_utf8(std::string_view text);
+
+}  // namespace lockstep

@@ -1,0 +1,138 @@
+"""The shape of the code: who includes whom, who may do what, how large things are (rules.py has the tables)."""
+import subprocess
+from pathlib import Path
+
+import pytest
+import rules
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted(path.relative_to(ROOT).as_posix() for folder in rules.FOLDERS - {"tests", "bench"}
+                 for ending in ("*.h", "*.cpp", "*.h.in") for path in (ROOT / folder).rglob(ending))
+TESTS = sorted(path.relative_to(ROOT).as_posix() for folder in ("tests", "bench") for ending in ("*.h", "*.cpp")
+               for path in (ROOT / folder).rglob(ending))
+
+
+def found(paths, checker):
+    return [problem for path in paths for problem in checker(path, (ROOT / path).read_text())]
+
+
+def test_there_is_code_to_look_at():
+    for folder in rules.LAYERS:
+        assert any(path.startswith(folder + "/") for path in SOURCES), folder
+
+
+@pytest.mark.parametrize("checker", rules.CHECKERS, ids=lambda checker: checker.__name__)
+def test_the_code_keeps_the_rules(checker):
+    assert not found(SOURCES, checker), "\n" + "\n".join(found(SOURCES, checker))
+
+
+@pytest.mark.parametrize("checker", [rules.check_words, rules.check_sizes], ids=lambda checker: checker.__name__)
+def test_the_tests_keep_the_rules_that_hold_for_them(checker):
+    assert not found(TESTS, checker), "\n" + "\n".join(found(TESTS, checker))
+
+
+def test_only_documented_folders():
+    """A source archive has no git: there the folders themselves are looked at, without what builds leave behind."""
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True,
+                            capture_output=True)
+    names = ({line.split("/")[0] for line in listed.stdout.splitlines() if "/" in line} if listed.returncode == 0 else
+             {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(("build", "runs"))})
+    unknown = sorted(name for name in names if not name.startswith(".") and name not in rules.FOLDERS)
+    assert not unknown, f"folders that no page documents: {unknown}"
+
+
+def test_exceptions_are_still_needed():
+    """An exception whose reason is gone must go too."""
+    for path, rule in rules.EXCEPTIONS:
+        assert (ROOT / path).exists(), path
+        reason = rules.EXCEPTIONS.pop((path, rule))
+        try:
+            assert rules.problems(path, (ROOT / path).read_text()), f"{path}: '{rule}' is kept without the exception"
+        finally:
+            rules.EXCEPTIONS[(path, rule)] = reason
+
+
+# Below: the checkers find what they are for, and nothing in what is right.
+
+BAD = [
+    ("core/a.cpp", '#include "launch/launcher.h"\n', "core/ may not include launch/launcher.h"),
+    ("tracking/a.cpp", '#include "data/batch.h"\n', "tracking/ may not include data/batch.h"),
+    ("models/a.cpp", '#include "data/loader.h"\n', "models/ may not include data/loader.h"),
+    ("distributed/a.cpp", '#include "models/model.h"\n', "distributed/ may not include models/model.h"),
+    ("cli/a.cpp", '#include "trainer/trainer.h"\n', "cli/ may not include trainer/trainer.h"),
+    ("trainer/a.cpp", '#include "cli/commands.h"\n', "trainer/ may not include cli/commands.h"),
+    ("data/sets/a.cpp", '#include "../batch.h"\n', "includes are written from the root"),
+    ("core/a.cpp", "#include <core/error.h>\n", "is included with quotes"),
+    ("examples/a/a.cpp", '#include "models/model.h"\n', "includes <lockstep/models/model.h>"),
+    ("examples/a/a.cpp", "#include <models/model.h>\n", "includes <lockstep/models/model.h>"),
+    ("trainer/a.cpp", "#include <lockstep/core/error.h>\n", "for users of an installed Lockstep"),
+    ("core/a.h", "#pragma once\n#include <torch/version.h>\n", "torch-free"),
+    ("cli/a.cpp", "#include <ATen/ATen.h>\n", "torch-free"),
+    ("data/gzip.cpp", "#include <c10/core/Device.h>\n", "torch-free"),
+    ("trainer/safetensors_header.cpp", "#include <ATen/ATen.h>\n", "torch-free"),
+    ("trainer/a.cpp", "#include <torch/csrc/distributed/c10d/Store.hpp>\n", "in distributed/ only"),
+    ("distributed/world.cpp", "#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>\n", "gloo_backend.cpp only"),
+    ("distributed/world.cpp", "#include <gloo/context.h>\n", "gloo_backend.cpp only"),
+    ("trainer/a.cpp", 'auto x = std::getenv("RANK");\n', "getenv"),
+    ("trainer/a.cpp", 'setenv("RANK", "1", 1);\n', "environ"),
+    ("launch/a.cpp", "std::this_thread::sleep_for(1s);\n", "no synchronisation"),
+    ("launch/a.cpp", "::usleep(10);\n", "no synchronisation"),
+    ("trainer/a.cpp", "sleep (1);\n", "no synchronisation"),
+    ("trainer/a.cpp", "std::cout << 1;\n", "printing"),
+    ("data/a.cpp", 'fmt::print("x");\n', "printing"),
+    ("core/a.cpp", 'std::fprintf(stderr, "x");\n', "printing"),
+    ("tracking/tracker.cpp", 'puts("x");\n', "printing"),
+    ("trainer/a.cpp", "if (world.rank() == 0) log();\n", "which rank does it"),
+    ("trainer/a.cpp", "if (rank != 0) return;\n", "which rank does it"),
+    ("trainer/a.cpp", "if (0 == world.rank()) return;\n", "which rank does it"),
+    ("data/a.cpp", "if (rank_ == 0) return;\n", "which rank does it"),
+    ("core/a.cpp", "// TODO: later\n", "open end"),
+    ("core/a.h", "#pragma once\nusing namespace std;\n", "'using namespace'"),
+    ("core/a.h", "int f();\n", "no #pragma once"),
+    ("core/a.h", "#pragma once\n" + "int f();\n" * 150, "151 lines, at most 150"),
+    ("core/a.cpp", "int f();\n" * 401, "401 lines, at most 400"),
+    ("core/a.cpp", "void f(int a) {\n" + "  a = 1;\n" * 80 + "}\n", "a function of 82 lines"),
+    ("core/a.cpp", "class A {\n  int f() const {\n" + "    g();\n" * 80 + "  }\n};\n", "core/a.cpp:2: a function of 82"),
+    ("core/a.cpp", "A::A(int b) : b_{b}, c_(1) {\n" + "  g();\n" * 80 + "}\n", "a function of 82 lines"),
+    ("core/a.cpp", "template <class T>\nT f() {\n" + "  g('{');\n" * 80 + "}\n", "a function of 82 lines"),
+    ("cli/main.cpp", "int main(int argc, char** argv) {\n" + "  g();\n" * 60 + "}\n", "of 62 lines, at most 60"),
+]
+
+GOOD = [
+    ("models/a.cpp", '#include "data/batch.h"\n#include "models/model.h"\n#include <torch/nn/module.h>\n'),
+    ("cli/a.cpp", '#include "launch/launcher.h"\n#include "tracking/run_list.h"\n'),
+    ("examples/a/a.cpp", "#include <lockstep/models/model.h>\n"),
+    ("distributed/gloo_backend.cpp", "#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>\n"),
+    ("data/loader.cpp", "#include <ATen/ATen.h>\n"),
+    ("launch/rank_env.cpp", 'auto x = std::getenv("RANK");\n'),
+    ("core/a.cpp", "// getenv(), sleep(1), std::cout and rank == 0 are words here\n"),
+    ("core/a.cpp", 'throw config_error("std::cout << getenv(name); rank == 0");\n'),
+    ("core/a.cpp", "/* puts(\n std::cerr */ auto text = R\"(sleep(1) {)\";\n"),
+    ("core/a.cpp", "snprintf(buffer, 3, x); asleep(1); my_puts(x); vsnprintf(b);\n"),
+    ("trainer/a.cpp", "const bool full = num_ranks == 2 || shard.rank < shard.world;\n"),
+    ("tracking/on_ranks.cpp", "return rank == 0;\n"),
+    ("tracking/sinks/console.cpp", "std::cout << 1;\n"),
+    ("core/a.cpp", "namespace lockstep {\n" + "void f() {\n  g();\n}\n" * 60 + "}\n"),
+    ("core/a.cpp", "struct A {\n" + "  int x = f(1);\n" * 90 + "};\n"),
+    ("core/a.cpp", "constexpr std::array<int, 90> kTable = {{\n" + "  1,\n" * 90 + "}};\n"),
+]
+
+
+@pytest.mark.parametrize("path, text, expected", BAD, ids=[f"{path}: {expected}" for path, _, expected in BAD])
+def test_a_checker_finds(path, text, expected):
+    assert any(expected in problem for problem in rules.problems(path, text)), rules.problems(path, text)
+
+
+@pytest.mark.parametrize("path, text", GOOD)
+def test_no_checker_minds(path, text):
+    assert rules.problems(path, text) == []
+
+
+def test_an_exception_holds_for_its_file_and_rule_only():
+    rules.EXCEPTIONS[("core/a.cpp", "sleep")] = "this test"
+    try:
+        assert rules.problems("core/a.cpp", "usleep(1);\n") == []
+        assert rules.problems("core/b.cpp", "usleep(1);\n")
+        assert rules.problems("core/a.cpp", "puts(x);\n")
+    finally:
+        del rules.EXCEPTIONS[("core/a.cpp", "sleep")]

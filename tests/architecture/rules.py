@@ -1,0 +1,177 @@
+"""What the code may look like: the table of layers, the owners of special things, and the sizes of the house.
+
+Every checker takes the path of a file below the root and its text, and yields "path:line: what is wrong". They read C++
+by line and by brace: enough for code of one style, and quick.
+"""
+import re
+
+LAYERS = {
+    "core": set(),
+    "launch": {"core"},
+    "tracking": {"core"},
+    "data": {"core"},
+    "models": {"core", "data/batch.h"},
+    "distributed": {"core"},
+    "trainer": {"core", "launch", "tracking", "data", "models", "distributed"},
+    "cli": {"core", "launch", "tracking"},
+}
+FOLDERS = set(LAYERS) | {"configs", "tests", "bench", "examples", "docs", "cmake"}
+
+# Named exceptions: (file, rule) and the reason. Rules: those of OWNED, "file size", "function size".
+EXCEPTIONS = {}
+
+TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
+TORCH_FREE = re.compile(r"^(core|launch|tracking|cli)/|^data/(idx_file|gzip)\.|^trainer/safetensors_header\.")
+
+# rule: (pattern on code without comments and strings, files that may, what to say)
+OWNED = {
+    "getenv": (r"\b(secure_)?getenv\s*\(", r"^launch/rank_env\.cpp$",
+               "the environment is read in launch/rank_env.cpp only"),
+    "environ": (r"\b(environ|setenv|unsetenv|putenv)\b", r"^launch/(rank_env|worker_env|worker_process)\.cpp$",
+                "the environment of children is made in launch/worker_env.cpp only"),
+    "sleep": (r"\b(sleep_for|sleep_until|u?sleep|nanosleep)\s*\(", r"^$",
+              "sleeping is no synchronisation: wait for the event, with a timeout"),
+    "printing": (r"\bstd::(cout|cerr|clog)\b|\b(std::)?(f?printf|f?puts|v?printf)\s*\(|\b(fmt|std)::print(ln)?\s*\(",
+                 r"^(launch/|cli/|tracking/sinks/console[^/]*\.(h|cpp)$|trainer/trainer_main\.cpp$)",
+                 "printing belongs to launch, cli, the console sink and main"),
+    "rank": (r"\brank(\(\)|_)?\s*[!=]=|[!=]=\s*(\w+(\.|->))*rank(\(\)|_)?(?![\w.(\[])",
+             r"^(tracking/on_ranks\.|trainer/(training_state|session)\.cpp$|distributed/|launch/)",
+             "which rank does it is decided by tracking/on_ranks, the checkpoint and roots in distributed"),
+}
+
+SIZES = {".h": 150, ".cpp": 400}
+FUNCTION_LINES = 80
+MAIN_LINES = 60
+
+
+def is_excepted(path, rule):
+    return (path, rule) in EXCEPTIONS
+
+
+def blank(match):
+    """Keeps the line breaks of what is removed, so that line numbers stay."""
+    return re.sub(r"[^\n]", " ", match.group(0))
+
+
+def code_of(text):
+    """The text without comments and without what strings say; line numbers stay."""
+    raw = r'R"(\w*)\((?:.|\n)*?\)\1"'
+    pattern = re.compile(raw + r"""|//[^\n]*|/\*(?:.|\n)*?\*/|"(?:\\.|[^"\\\n])*"|(?<![0-9a-zA-Z])'(?:\\.|[^'\\\n])*'""")
+    return pattern.sub(lambda m: m.group(0)[0] + blank(m)[1:-1] + m.group(0)[-1]
+                       if m.group(0)[0] in "\"'" else blank(m), text)
+
+
+def includes_of(text):
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+        if match:
+            yield number, match.group(1), match.group(2)
+
+
+def check_layers(path, text):
+    """Edges between the folders are those of the table."""
+    folder = path.split("/")[0]
+    for number, bracket, target in includes_of(text):
+        if folder == "examples":
+            beside = bracket == '"' and "/" not in target
+            if not beside and target.split("/")[0] in LAYERS:
+                yield f"{path}:{number}: an example includes <lockstep/{target}>, as any user does"
+            continue
+        if target.startswith("lockstep/"):
+            yield f"{path}:{number}: <{target}> is for users of an installed Lockstep"
+        if target.startswith(".."):
+            yield f"{path}:{number}: '{target}': includes are written from the root"
+        other = target.split("/")[0]
+        if folder not in LAYERS or other not in LAYERS or "/" not in target:
+            continue
+        if other != folder and other not in LAYERS[folder] and target not in LAYERS[folder]:
+            yield f"{path}:{number}: {folder}/ may not include {target}"
+        if bracket == "<":
+            yield f"{path}:{number}: our own '{target}' is included with quotes"
+
+
+def check_torch(path, text):
+    """LibTorch is not seen by the torch-free half, c10d by distributed/ alone, gloo by one file."""
+    for number, _, target in includes_of(text):
+        if TORCH_FREE.search(path) and TORCH.match(target):
+            yield f"{path}:{number}: {target}: this file is torch-free"
+        if "torch/csrc/distributed" in target and not path.startswith("distributed/"):
+            yield f"{path}:{number}: {target}: c10d is included in distributed/ only"
+        gloo = target.startswith("gloo/") or target.endswith("ProcessGroupGloo.hpp")
+        if gloo and path != "distributed/gloo_backend.cpp":
+            yield f"{path}:{number}: {target}: gloo is seen by distributed/gloo_backend.cpp only"
+
+
+def check_owned(path, text):
+    """Special things happen in the files that own them. Examples are programs of users, who own everything."""
+    if path.startswith("examples/"):
+        return
+    code = code_of(text)
+    for rule, (pattern, owners, reason) in OWNED.items():
+        if re.search(owners, path) or is_excepted(path, rule):
+            continue
+        for number, line in enumerate(code.splitlines(), 1):
+            if re.search(pattern, line):
+                yield f"{path}:{number}: {rule}: {reason}"
+
+
+def check_words(path, text):
+    """No open ends, no namespaces forced on users, headers guarded."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.search(r"\b(TODO|FIXME|XXX)\b", line):
+            yield f"{path}:{number}: an open end belongs into an issue"
+        if path.endswith(".h") and re.match(r"\s*using\s+namespace\b", line):
+            yield f"{path}:{number}: 'using namespace' in a header"
+    if path.endswith(".h") and not re.search(r"^#pragma once$", text, re.M):
+        yield f"{path}:1: no #pragma once"
+
+
+def functions_of(code):
+    """(line, number of lines, text before the brace) of every outermost function body."""
+    code = re.sub(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", blank, code, flags=re.M)
+    depth, inside, head_at, line = 0, None, 0, 1
+    for at, char in enumerate(code):
+        if char == "\n":
+            line += 1
+        elif char == "{":
+            head = code[head_at:at].strip()
+            if inside is None and is_function(head):
+                inside = (depth, line, head)
+            depth += 1
+            head_at = at + 1
+        elif char == "}":
+            depth -= 1
+            head_at = at + 1
+            if inside and inside[0] == depth:
+                yield inside[1], line - inside[1] + 1, inside[2]
+                inside = None
+        elif char == ";":
+            head_at = at + 1
+
+
+def is_function(head):
+    if re.match(r"(inline\s+)?namespace\b|(class|struct|union|enum)\b|extern\s*\"", head):
+        return False
+    head = re.sub(r"^template\s*<[^{;]*?>\s*(?=\w)", "", head)
+    if re.match(r"(class|struct|union)\b", head) and not re.search(r"\)\s*(const)?$", head):
+        return False
+    return "(" in head and not re.search(r"=\s*$", head)
+
+
+def check_sizes(path, text):
+    """Small files, small functions."""
+    limit = SIZES.get("." + path.rsplit(".", 1)[-1])
+    lines = text.count("\n")
+    if limit and lines > limit and not is_excepted(path, "file size"):
+        yield f"{path}:{limit}: {lines} lines, at most {limit}"
+    for line, size, head in functions_of(code_of(text)):
+        allowed = MAIN_LINES if re.search(r"\bint main\s*\(", head) else FUNCTION_LINES
+        if size > allowed and not is_excepted(path, "function size"):
+            yield f"{path}:{line}: a function of {size} lines, at most {allowed}"
+
+
+CHECKERS = [check_layers, check_torch, check_owned, check_words, check_sizes]
+
+
+def problems(path, text, checkers=None):
+    return [problem for checker in checkers or CHECKERS for problem in checker(path, text)]

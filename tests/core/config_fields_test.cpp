@@ -1,0 +1,157 @@
+#include "core/config_fields.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/period.h"
+#include "tests/data/error_of.h"
+
+namespace lockstep {
+namespace {
+
+struct Inner {
+  int64_t depth = 2;
+  std::string mode = "fast";
+};
+template <class V>
+void fields(V& v, Inner& c) {
+  v("depth", c.depth, "how deep", at_least(1), at_most(8));
+  v("mode", c.mode, "how", one_of({"fast", "safe"}));
+}
+
+struct Outer {
+  double lr = 0.1;
+  double fraction = 0.5;
+  std::optional<double> clip;
+  std::vector<int64_t> hidden = {3};
+  std::vector<std::string> kinds;
+  bool shuffle = true;
+  std::string path;
+  Period every{10, Period::Unit::Steps};
+  Inner inner;
+};
+template <class V>
+void fields(V& v, Outer& c) {
+  v("lr", c.lr, "learning rate", above(0));
+  v("fraction", c.fraction, "a part", at_least(0), below(1));
+  v("clip", c.clip, "limit", above(0));
+  v("hidden", c.hidden, "widths", at_least(1));
+  v("kinds", c.kinds, "some of", one_of({"red", "green"}));
+  v("shuffle", c.shuffle, "mix");
+  v("path", c.path, "where", required());
+  v("every", c.every, "how often");
+  v("inner", c.inner, "more");
+}
+
+Outer read(const std::string& text) {
+  Outer config;
+  read_fields(parse_config(text, "run.yaml"), "", config);
+  return config;
+}
+
+std::string error_of_text(const std::string& text) {
+  return error_of([&] { read("path: p\n" + text); });
+}
+
+}  // namespace
+
+TEST_CASE("config fields: what is given is read, the rest keeps its default") {
+  const auto config =
+      read("path: p\nlr: 0.5\ninner: {mode: safe}\nevery: 2 epochs\nhidden: [4, 5]\n");
+  CHECK(config.lr == 0.5);
+  CHECK(config.inner.mode == "safe");
+  CHECK(config.inner.depth == 2);
+  CHECK(config.every == Period{2, Period::Unit::Epochs});
+  CHECK(config.hidden == std::vector<int64_t>{4, 5});
+  CHECK(config.fraction == 0.5);
+  CHECK_FALSE(config.clip);
+  CHECK(read("path: p\ninner:\n").inner.depth == 2);
+}
+
+TEST_CASE("config fields: an unknown key is an error with file, line, path and the nearest key") {
+  CHECK(error_of_text("lrr: 1\n") ==
+        "config: run.yaml:2: lrr: unknown key; did you mean 'lr'? valid: lr, fraction, "
+        "clip, hidden, kinds, shuffle, path, every, inner");
+  CHECK(error_of_text("inner:\n  dept: 1\n") ==
+        "config: run.yaml:3: inner.dept: unknown key; did you mean 'depth'? valid: depth, mode");
+  CHECK(error_of_text("inner: {zzzzzzzz: 1}\n") ==
+        "config: run.yaml:2: inner.zzzzzzzz: unknown key; valid: depth, mode");
+  CHECK(error_of_text("inner: {\"a\\nb\": 1}\n").find('\n') == std::string::npos);
+}
+
+TEST_CASE("config fields: a number outside its limits names them") {
+  CHECK(error_of_text("lr: 0\n") == "config: run.yaml:2: lr: expected more than 0, got '0'");
+  CHECK(error_of_text("lr: -0.0\n") == "config: run.yaml:2: lr: expected more than 0, got '-0.0'");
+  CHECK(error_of_text("fraction: 1\n") ==
+        "config: run.yaml:2: fraction: expected less than 1, got '1'");
+  CHECK(error_of_text("inner: {depth: 0}\n") ==
+        "config: run.yaml:2: inner.depth: expected at least 1, got '0'");
+  CHECK(error_of_text("inner: {depth: 9}\n") ==
+        "config: run.yaml:2: inner.depth: expected at most 8, got '9'");
+  CHECK(error_of_text("clip: 0\n") == "config: run.yaml:2: clip: expected more than 0, got '0'");
+  CHECK(error_of_text("clip: null\n") == "no error");
+  CHECK(error_of_text("hidden:\n  - 2\n  - 0\n") ==
+        "config: run.yaml:4: hidden[1]: expected at least 1, got '0'");
+}
+
+TEST_CASE("config fields: a choice that does not exist names those that do") {
+  CHECK(error_of_text("inner: {mode: fats}\n") ==
+        "config: run.yaml:2: inner.mode: unknown value 'fats'; did you mean 'fast'? valid: fast, "
+        "safe");
+  CHECK(error_of_text("kinds: [red, gren]\n") ==
+        "config: run.yaml:2: kinds[1]: unknown value 'gren'; did you mean 'green'? valid: red, "
+        "green");
+  CHECK(error_of_text("kinds: [\"a\\nb\"]\n").find("unknown value 'a\\nb'") != std::string::npos);
+}
+
+TEST_CASE("config fields: what must be given is asked for") {
+  CHECK(error_of([] { read("lr: 1\n"); }) == "config: run.yaml:1: path: is required");
+  CHECK(error_of([] { read(""); }).ends_with("path: is required"));
+}
+
+TEST_CASE("config fields: a value where a map belongs, and the other way round") {
+  CHECK(error_of_text("inner: 3\n") ==
+        "config: run.yaml:2: inner: expected a map of 'key: value', got '3'");
+  CHECK(error_of_text("inner: [1]\n") ==
+        "config: run.yaml:2: inner: expected a map of 'key: value', got a list of 1");
+  CHECK(error_of_text("lr: {a: 1}\n") == "config: run.yaml:2: lr: expected a number, got a map");
+}
+
+TEST_CASE("config fields: an override is as strict as the file and names itself") {
+  auto root = parse_config("path: p\n", "run.yaml");
+  apply_override(root, "inner.depth=12");
+  Outer config;
+  CHECK(error_of([&] { read_fields(root, "", config); }) ==
+        "config: argument 'inner.depth=12': inner.depth: expected at most 8, got '12'");
+}
+
+TEST_CASE("config fields: the schema says types, defaults, limits and what is required") {
+  const auto schema = ConfigDescriber::describe(Outer{});
+  CHECK(schema["additionalProperties"] == false);
+  CHECK(schema["required"] == Json::array({"path"}));
+  const auto& properties = schema["properties"];
+  CHECK(properties["lr"]["type"] == "number");
+  CHECK(properties["lr"]["default"] == 0.1);
+  CHECK(properties["lr"]["exclusiveMinimum"] == 0.0);
+  CHECK(properties["lr"]["description"] == "learning rate");
+  CHECK_FALSE(properties["path"].contains("default"));
+  CHECK(properties["clip"]["anyOf"][0]["exclusiveMinimum"] == 0.0);
+  CHECK(properties["clip"]["default"].is_null());
+  CHECK(properties["hidden"]["items"]["minimum"] == 1.0);
+  CHECK(properties["kinds"]["items"]["enum"] == Json::array({"red", "green"}));
+  CHECK(properties["every"]["default"] == "10 steps");
+  CHECK(properties["inner"]["properties"]["mode"]["enum"] == Json::array({"fast", "safe"}));
+}
+
+TEST_CASE("config fields: help has a line per key with type, default and meaning") {
+  const auto help = render_help(ConfigDescriber::describe(Outer{}));
+  for (const std::string line :
+       {"lr (number = 0.1)  learning rate\n", "path (string, required)  where\n",
+        "clip (number|null = null)  limit\n", "hidden (list of integer = [3])  widths\n",
+        "kinds (list of red|green = [])  some of\n", "shuffle (boolean = true)  mix\n",
+        "inner:  more\n", "  mode (fast|safe = \"fast\")  how\n"}) {
+    INFO(line);
+    CHECK(help.find(line) != std::string::npos);
+  }
+}
+
+}  // namespace lockstep

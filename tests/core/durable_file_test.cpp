@@ -1,0 +1,143 @@
+#include "core/durable_file.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+
+#include "core/file_descriptor.h"
+#include "tests/data/error_of.h"
+#include "tests/data/temporary_directory.h"
+
+using namespace lockstep;
+
+namespace {
+
+size_t num_files(const std::filesystem::path& directory) {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(directory), {}));
+}
+
+// Files of this process cannot grow beyond `bytes` while it lives: what a full disk looks like.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = SIG_DFL;
+};
+
+}  // namespace
+
+TEST_CASE("durable file: what is written is what is read, byte for byte") {
+  const TemporaryDirectory directory;
+  const auto path = directory.path() / "file";
+  for (const auto& content :
+       {std::string(), std::string("a\0\r\n\xff", 5), std::string(1'000'000, 'x')}) {
+    write_file_durably(path, content);
+    CHECK(read_file(path) == content);
+  }
+  CHECK(num_files(directory.path()) == 1);  // no temporary file is left
+}
+
+TEST_CASE("durable file: a write that fails leaves the old content and no temporary file") {
+  const TemporaryDirectory directory;
+  const auto path = directory.path() / "file";
+  write_file_durably(path, "old");
+  std::string text;
+  {
+    const FileSizeLimit limit(4096);
+    text = error_of([&] { write_file_durably(path, std::string(100'000, 'x')); });
+  }
+  CHECK(text.starts_with("environment: cannot write " + path.string()));
+  CHECK(text.ends_with(": File too large"));
+  CHECK(read_file(path) == "old");
+  CHECK(num_files(directory.path()) == 1);
+}
+
+TEST_CASE("durable file: a directory in the way is an error and stays") {
+  const TemporaryDirectory directory;
+  const auto path = directory.path() / "file";
+  make_directories(path / "inside");
+  const auto text = error_of([&] { write_file_durably(path, "x"); });
+  CHECK(text.starts_with("environment: cannot rename "));
+  CHECK(text.ends_with(": Is a directory"));
+  CHECK(std::filesystem::is_directory(path / "inside"));
+  CHECK(num_files(directory.path()) == 1);
+}
+
+TEST_CASE("durable file: a parent that is missing is an error") {
+  const TemporaryDirectory directory;
+  const auto text = error_of([&] { write_file_durably(directory.path() / "no" / "file", "x"); });
+  CHECK(text.starts_with("environment: cannot create " + directory.path().string()));
+  CHECK(text.ends_with(": No such file or directory"));
+}
+
+TEST_CASE("durable file: reading names what is wrong") {
+  const TemporaryDirectory directory;
+  const auto path = (directory.path() / "file").string();
+  CHECK(error_of([&] { read_file(path); }) ==
+        "environment: cannot read " + path + ": No such file or directory");
+  CHECK(error_of([&] { read_file(directory.path()); }) ==
+        "environment: cannot read " + directory.path().string() + ": not a file");
+  write_file_durably(path, "12345");
+  CHECK(read_file(path, 5) == "12345");
+  CHECK(error_of([&] { read_file(path, 4); }) ==
+        "environment: cannot read " + path + ": 5 bytes, at most 4 are expected");
+}
+
+TEST_CASE("durable file: a pipe is refused at once instead of waited for") {
+  const TemporaryDirectory directory;
+  const auto path = (directory.path() / "pipe").string();
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  CHECK(error_of([&] { read_file(path); }) == "environment: cannot read " + path + ": not a file");
+}
+
+TEST_CASE(
+    "durable file: directories are made with their parents, and an error names the first that was "
+    "not") {
+  const TemporaryDirectory directory;
+  make_directories(directory.path() / "a" / "b" / "c");
+  CHECK(std::filesystem::is_directory(directory.path() / "a" / "b" / "c"));
+  CHECK_NOTHROW(make_directories(directory.path() / "a" / "b"));
+  const auto file = directory.path() / "file";
+  write_file_durably(file, "x");
+  CHECK(error_of([&] { make_directories(file / "b" / "c"); }) ==
+        "environment: cannot create directory " + (file / "b").string() + ": Not a directory");
+  CHECK(error_of([&] { make_directories(file); }) ==
+        "environment: cannot create directory " + file.string() + ": Not a directory");
+}
+
+TEST_CASE("durable file: syncing what is no directory is an error") {
+  const TemporaryDirectory directory;
+  CHECK_NOTHROW(sync_directory(directory.path()));
+  const auto missing = directory.path() / "missing";
+  CHECK(error_of([&] { sync_directory(missing); }) ==
+        "environment: cannot sync directory " + missing.string() + ": No such file or directory");
+}
+
+TEST_CASE("file descriptor: one owner, closed once") {
+  FileDescriptor first(::dup(0));
+  REQUIRE(first.is_open());
+  const int number = first.get();
+  FileDescriptor second(std::move(first));
+  CHECK_FALSE(first.is_open());
+  CHECK(second.get() == number);
+  second.close();
+  CHECK_FALSE(second.is_open());
+  CHECK(::close(number) == -1);  // it is closed already
+  FileDescriptor third(::dup(0));
+  const int released = third.release();
+  CHECK_FALSE(third.is_open());
+  CHECK(::close(released) == 0);
+}

@@ -1,0 +1,45 @@
+#include "core/error.h"
+
+#include <catch2/catch.hpp>
+#include <cerrno>
+
+#include "tests/data/error_of.h"
+
+using namespace lockstep;
+
+TEST_CASE("error: the kind is the exit code of sysexits.h") {
+  CHECK(config_error("x").exit_code() == 78);
+  CHECK(environment_error("x").exit_code() == 75);
+  CHECK(Error(ErrorKind::Bug, "x").exit_code() == 70);
+  CHECK(PeerError("x").exit_code() == 75);
+}
+
+TEST_CASE("error: a kind has a name") {
+  CHECK(std::string(kind_name(ErrorKind::Config)) == "config");
+  CHECK(std::string(kind_name(ErrorKind::Environment)) == "environment");
+  CHECK(std::string(kind_name(ErrorKind::Bug)) == "bug");
+}
+
+TEST_CASE("error: errno_error appends what the system call said") {
+  CHECK(error_of([] {
+          errno = ENOSPC;
+          throw errno_error("cannot write a.bin");
+        }) == "environment: cannot write a.bin: No space left on device");
+}
+
+TEST_CASE("error: a failed check is a bug and names its place") {
+  CHECK_NOTHROW(check(true, "never seen"));
+  const auto line = std::to_string(__LINE__ + 1);
+  const auto text = error_of([] { check(false, "two and two are four"); });
+  CHECK(text.starts_with("bug: "));
+  CHECK(text.find("error_test.cpp:" + line + ": two and two are four") != std::string::npos);
+}
+
+TEST_CASE("error: a peer's error is an Environment error that can be told apart") {
+  try {
+    throw PeerError("rank 3 is gone");
+  } catch (const Error& error) {
+    CHECK(dynamic_cast<const PeerError*>(&error) != nullptr);
+    CHECK(error.kind() == ErrorKind::Environment);
+  }
+}

@@ -1,0 +1,100 @@
+#include "core/plugin.h"
+
+#include <dlfcn.h>
+
+#include <catch2/catch.hpp>
+
+#include "core/durable_file.h"
+#include "tests/data/error_of.h"
+#include "tests/data/temporary_directory.h"
+
+using namespace lockstep;
+
+namespace {
+
+std::string error_of_loading(const std::string& path) {
+  return error_of([&] { load_plugin(path, ""); });
+}
+
+}  // namespace
+
+TEST_CASE("plugin: the stamp names interface, LibTorch and ABI") {
+  CHECK(plugin_stamp("2.11.0") == "interface=1 torch=2.11.0 cxx11_abi=1");
+  CHECK(plugin_stamp("") == "interface=1 torch=none cxx11_abi=1");
+}
+
+TEST_CASE("plugin: one with the right stamp is loaded and its initialisers run") {
+  load_plugin(GOOD_PLUGIN, "");
+  void* handle = ::dlopen(GOOD_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
+  REQUIRE(handle != nullptr);  // it stays for the rest of the process
+  const auto* initialised = static_cast<const int*>(::dlsym(handle, "lockstep_plugin_initialised"));
+  REQUIRE(initialised != nullptr);
+  CHECK(*initialised == 42);
+  CHECK_NOTHROW(load_plugin(GOOD_PLUGIN, ""));
+}
+
+TEST_CASE("plugin: one of another build is refused with both stamps, before its code runs") {
+  CHECK(error_of([] { load_plugin(OTHER_PLUGIN, ""); }) ==
+        std::string("config: plugin " OTHER_PLUGIN
+                    ": built for [interface=1 torch=1.0.0 cxx11_abi=1], this program "
+                    "needs [interface=1 torch=none cxx11_abi=1]; rebuild the plugin"));
+  CHECK(::dlopen(OTHER_PLUGIN, RTLD_NOW | RTLD_NOLOAD) == nullptr);
+}
+
+TEST_CASE("plugin: a shared object without a stamp is refused") {
+  CHECK(error_of_loading(UNSTAMPED_PLUGIN) ==
+        std::string("config: plugin " UNSTAMPED_PLUGIN
+                    ": carries no Lockstep stamp; build it with lockstep_add_plugin()"));
+}
+
+TEST_CASE("plugin: a missing file, a directory and a text file are named as such") {
+  const TemporaryDirectory directory;
+  const auto path = (directory.path() / "model.so").string();
+  CHECK(error_of_loading(path) ==
+        "config: plugin " + path + ": cannot read " + path + ": No such file or directory");
+  CHECK(error_of_loading(directory.path()).ends_with(": not a file"));
+  write_file_durably(path, "lockstep-plugin-stamp{interface=1 torch=none cxx11_abi=1}");
+  CHECK(error_of_loading(path) == "config: plugin " + path + ": not a shared object");
+  write_file_durably(path, "");
+  CHECK(error_of_loading(path) == "config: plugin " + path + ": not a shared object");
+}
+
+TEST_CASE("plugin: a torn file gives the dynamic linker's reason") {
+  const TemporaryDirectory directory;
+  const auto path = (directory.path() / "torn.so").string();
+  write_file_durably(path,
+                     "\x7f"
+                     "ELF lockstep-plugin-stamp{" +
+                         plugin_stamp("") + "}");
+  const auto text = error_of_loading(path);
+  CHECK(text.starts_with("config: plugin " + path + ": "));
+  CHECK(text.size() > ("config: plugin " + path + ": ").size());
+}
+
+TEST_CASE("plugin: a stamp that is no text is shown on one line, an endless one is none") {
+  const TemporaryDirectory directory;
+  const auto path = (directory.path() / "x.so").string();
+  write_file_durably(path,
+                     "\x7f"
+                     "ELF lockstep-plugin-stamp{a\nb}");
+  CHECK(error_of_loading(path).find("built for [a\\nb]") != std::string::npos);
+  write_file_durably(path,
+                     "\x7f"
+                     "ELF lockstep-plugin-stamp{" +
+                         std::string(1'000, 'x') + "}");
+  CHECK(error_of_loading(path).find("carries no Lockstep stamp") != std::string::npos);
+  write_file_durably(path,
+                     "\x7f"
+                     "ELF lockstep-plugin-stamp{interface=1");
+  CHECK(error_of_loading(path).find("carries no Lockstep stamp") != std::string::npos);
+}
+
+TEST_CASE("plugin: a path without a slash means the file here, not the linker's search path") {
+  const TemporaryDirectory directory;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(directory.path());
+  std::filesystem::copy_file(GOOD_PLUGIN, "beside.so");
+  const auto text = error_of_loading("beside.so");
+  std::filesystem::current_path(before);
+  CHECK(text == "no error");
+}

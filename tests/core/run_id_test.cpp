@@ -1,0 +1,43 @@
+#include "core/run_id.h"
+
+#include <catch2/catch.hpp>
+#include <regex>
+#include <set>
+
+using namespace lockstep;
+
+TEST_CASE("run id: name, UTC time and a random part") {
+  CHECK(std::regex_match(new_run_id("mnist"), std::regex("mnist-20[0-9]{6}-[0-9]{6}-[0-9a-f]{6}")));
+}
+
+TEST_CASE("run id: any name gives an id that is valid as a directory's name") {
+  for (const std::string name :
+       {"", ".", "..", "../../etc", ".hidden", "-rf", "a b/c\\d", "größe", "a\nb"}) {
+    const auto id = new_run_id(name);
+    INFO(id);
+    CHECK(is_run_id(id));
+    CHECK(id.front() != '.');
+    CHECK(id.front() != '-');
+  }
+  CHECK(is_run_id(new_run_id(std::string(10'000, 'x'))));
+  CHECK(is_run_id(new_run_id(std::string("a\0b", 3))));
+  CHECK(new_run_id("lr 0.1").starts_with("lr-0.1-20"));
+}
+
+TEST_CASE("run id: runs that start in the same second differ") {
+  std::set<std::string> ids;
+  for (int i = 0; i < 20; ++i) ids.insert(new_run_id("sweep"));
+  CHECK(ids.size() == 20);
+}
+
+TEST_CASE("run id: text that could leave the directory of runs is no id") {
+  for (const std::string text : {"", ".", "..", ".x", "a/b", "/a", "a b", "a\n", "a\\b", "größe"}) {
+    INFO(text);
+    CHECK_FALSE(is_run_id(text));
+  }
+  CHECK_FALSE(is_run_id(std::string("a\0", 2)));
+  CHECK_FALSE(is_run_id(std::string(201, 'a')));
+  CHECK(is_run_id(std::string(200, 'a')));
+  CHECK(is_run_id("mnist-20261121-060309-4f2a"));
+  CHECK(is_run_id("a..b"));
+}

@@ -1,0 +1,107 @@
+#include "distributed/collectives.h"
+
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "tests/distributed/run_ranks.h"
+
+using namespace lockstep;
+
+TEST_CASE("collectives: all_reduce sums, finds the least and the greatest on every rank") {
+  for (const int world_size : {1, 2, 3}) {
+    const auto results = run_ranks(world_size, [](World& world) {
+      auto sum = at::full({3}, world.rank() + 1, at::kDouble), least = sum.clone(),
+           greatest = sum.clone();
+      all_reduce(world, sum, ReduceOp::Sum, "sum");
+      all_reduce(world, least, ReduceOp::Min, "least");
+      all_reduce(world, greatest, ReduceOp::Max, "greatest");
+      return std::array{sum[2].item<double>(), least[0].item<double>(), greatest[1].item<double>()};
+    });
+    for (const auto& [sum, least, greatest] : results) {
+      CHECK(sum == world_size * (world_size + 1) / 2);
+      CHECK(least == 1);
+      CHECK(greatest == world_size);
+    }
+  }
+}
+
+TEST_CASE("collectives: reduce reaches its root, broadcast comes from it") {
+  const auto results = run_ranks(3, [](World& world) {
+    auto sum = at::full({2}, world.rank() + 1, at::kLong);
+    reduce(world, sum, ReduceOp::Sum, 1, "sum");
+    auto told = at::full({2}, world.rank(), at::kInt);
+    broadcast(world, told, 2, "told");
+    return std::pair{sum[0].item<int64_t>(), told[1].item<int>()};
+  });
+  CHECK(results[1].first == 6);
+  for (const auto& result : results) CHECK(result.second == 2);
+}
+
+TEST_CASE("collectives: all_gather keeps ranks apart and shapes whole") {
+  const auto results = run_ranks(3, [](World& world) {
+    const auto all = all_gather(world, at::full({2, 2}, world.rank(), at::kFloat), "all");
+    return std::pair{all.sizes().vec(), all.select(1, 1).select(1, 0).contiguous()};
+  });
+  for (const auto& [sizes, column] : results) {
+    CHECK(sizes == std::vector<int64_t>{3, 2, 2});
+    CHECK(at::equal(column, at::arange(3, at::kFloat)));
+  }
+}
+
+TEST_CASE(
+    "collectives: a rank that does not come is a peer error that names operation, rank and time") {
+  const RendezvousDirectory directory;
+  const auto errors = run_threads(2, [&](int rank) {
+    World world(rank_options(rank, 2, directory));
+    if (rank == 0) barrier(world, "the end", std::chrono::milliseconds(300));
+    if (rank == 0) return;
+    auto never = at::zeros({1});
+    all_reduce(world, never, ReduceOp::Sum, "something else");  // until rank 0 is gone
+  });
+  CHECK_THROWS_AS(std::rethrow_exception(errors[0]), PeerError);
+  CHECK_THAT(text_of(errors[0]), Catch::Contains("barrier 'the end': rank 0 of 2 waited 0."));
+  CHECK_THROWS_AS(std::rethrow_exception(errors[1]), PeerError);
+  CHECK_THAT(text_of(errors[1]), Catch::Contains("all_reduce 'something else': rank 1 of 2"));
+}
+
+TEST_CASE(
+    "world: impossible ranks, devices and backends are refused before anybody is waited for") {
+  const RendezvousDirectory directory;
+  auto options = rank_options(2, 2, directory);
+  options.local_rank = 0;
+  CHECK_THROWS_WITH(World(options), "rank 2 does not exist in a world of 2");
+  options = rank_options(0, 2, directory);
+  options.backend = "nccl";
+  CHECK_THROWS_WITH(World(options),
+                    Catch::Contains("backend 'nccl' does not work on device 'cpu'; use 'gloo'"));
+}
+
+TEST_CASE("world: a rendezvous that nobody comes to ends after the timeout") {
+  const RendezvousDirectory directory;
+  CHECK_THROWS_AS(World(rank_options(0, 2, directory, std::chrono::milliseconds(300))), PeerError);
+}
+
+TEST_CASE("world: with one rank nothing is opened and collectives return at once") {
+  WorldOptions options;
+  options.device = "cpu";
+  World world(options);
+  auto tensor = at::ones({2});
+  all_reduce(world, tensor, ReduceOp::Sum, "alone");
+  CHECK(at::equal(tensor, at::ones({2})));
+  CHECK(all_gather(world, tensor, "alone").sizes() == at::IntArrayRef({1, 2}));
+  CHECK(world.backend() == "none");
+  world.finish();
+}
+
+TEST_CASE("world: what rank 0 remembers can be recalled") {
+  const auto results = run_ranks(2, [](World& world) {
+    const bool before = world.rank() == 0 && world.recall("key").has_value();
+    if (world.rank() == 0) world.remember("key", "value");
+    return std::pair{before,
+                     world.rank() == 0 ? world.recall("key").value_or("") : std::string("value")};
+  });
+  CHECK_FALSE(results[0].first);
+  CHECK(results[0].second == "value");
+}

@@ -1,0 +1,127 @@
+#include "distributed/data_parallel.h"
+
+#include <ATen/ATen.h>
+#include <torch/nn/modules/linear.h>
+
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "tests/distributed/run_ranks.h"
+
+using namespace lockstep;
+
+namespace {
+
+// y = layer(x), with a buffer and, when asked for, a parameter that the forward pass does not use.
+struct Net : torch::nn::Module {
+  explicit Net(int64_t width, bool with_unused = false) : layer(torch::nn::Linear(width, 2)) {
+    register_module("layer", layer);
+    offset = register_buffer("offset", at::zeros({2}));
+    if (with_unused) register_parameter("unused", at::zeros({3}));
+  }
+  at::Tensor loss(const at::Tensor& x) { return (layer->forward(x) + offset).pow(2).mean(); }
+
+  torch::nn::Linear layer{nullptr};
+  at::Tensor offset;
+};
+
+at::Tensor samples(int rank) { return at::arange(8, at::kFloat).view({2, 4}) * 0.1 + rank; }
+
+void fill(Net& net, double value) {
+  const at::NoGradGuard no_grad;
+  net.layer->weight.fill_(value);
+  net.layer->bias.fill_(value);
+  net.offset.fill_(value);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "data parallel: rank 0's parameters and buffers are everybody's, gradients are the mean over "
+    "ranks") {
+  for (const bool in_buckets : {false, true}) {
+    const auto results = run_ranks(2, [&](World& world) {
+      Net net(4);
+      fill(net, world.rank() == 0 ? 0.5 : 9);
+      DataParallel parallel(world, net, {.gradient_as_bucket_view = in_buckets});
+      for (int step = 0; step < 3; ++step) {
+        parallel.zero_gradients();
+        parallel.before_forward(true);
+        parallel.backward(net.loss(samples(world.rank())), true);
+      }
+      return std::tuple{net.layer->weight.detach(), net.offset, net.layer->weight.grad().clone()};
+    });
+    Net reference(4);
+    fill(reference, 0.5);
+    ((reference.loss(samples(0)) + reference.loss(samples(1))) / 2).backward();
+    for (const auto& [weight, offset, gradient] : results) {
+      CHECK(at::equal(weight, at::full({2, 4}, 0.5)));
+      CHECK(at::equal(offset, at::full({2}, 0.5)));
+      CHECK(at::allclose(gradient, reference.layer->weight.grad()));
+    }
+    CHECK(at::equal(std::get<2>(results[0]), std::get<2>(results[1])));
+  }
+}
+
+TEST_CASE("data parallel: without synchronisation gradients stay local and add up until the last") {
+  const auto results = run_ranks(2, [](World& world) {
+    Net net(4);
+    fill(net, 0.5);
+    DataParallel parallel(world, net, {});
+    parallel.zero_gradients();
+    parallel.before_forward(false);
+    parallel.backward(net.loss(samples(world.rank())), false);
+    const auto local = net.layer->bias.grad().clone();
+    parallel.before_forward(true);
+    parallel.backward(net.loss(samples(world.rank())), true);
+    return std::pair{local, net.layer->bias.grad().clone()};
+  });
+  CHECK_FALSE(at::equal(results[0].first, results[1].first));
+  CHECK(at::equal(results[0].second, results[1].second));
+  CHECK(at::allclose(results[0].second, results[0].first + results[1].first));
+}
+
+TEST_CASE("data parallel: buffers follow rank 0 before the next forward") {
+  const auto results = run_ranks(2, [](World& world) {
+    Net net(4);
+    DataParallel parallel(world, net, {});
+    net.offset.fill_(world.rank() + 1);
+    parallel.broadcast_buffers();
+    return net.offset;
+  });
+  CHECK(at::equal(results[1], at::ones({2})));
+}
+
+TEST_CASE(
+    "data parallel: unused parameters need find_unused_parameters, and have no gradient then") {
+  const auto results = run_ranks(2, [](World& world) {
+    Net net(4, /*with_unused=*/true);
+    DataParallel parallel(world, net, {.find_unused_parameters = true});
+    for (int step = 0; step < 2; ++step) {
+      parallel.zero_gradients();
+      parallel.before_forward(true);
+      parallel.backward(net.loss(samples(world.rank())), true);
+    }
+    return net.named_parameters()["unused"].grad().defined();
+  });
+  CHECK(results == std::vector<bool>{false, false});
+}
+
+TEST_CASE(
+    "data parallel: models that differ are refused on every rank, with the first difference") {
+  const RendezvousDirectory directory;
+  const auto errors = run_threads(2, [&](int rank) {
+    World world(rank_options(rank, 2, directory));
+    Net net(rank == 0 ? 4 : 5);
+    DataParallel parallel(world, net, {});
+  });
+  for (const auto& error : errors)
+    CHECK_THAT(text_of(error), Catch::Contains("parameter 0 is [layer.weight Float [2,4]] on rank "
+                                               "0 and [layer.weight Float [2,5]] on rank 1"));
+}
+
+TEST_CASE("data parallel: a model without parameters is refused") {
+  World world({.device = "cpu"});
+  torch::nn::Module empty;
+  CHECK_THROWS_WITH(DataParallel(world, empty, {}), "the model has no parameters to train");
+}

@@ -1,0 +1,92 @@
+// Several ranks in one process, one thread each. Catch2's assertions are not thread-safe: `body`
+// returns values or throws, and the test's own thread asserts.
+#pragma once
+
+#include <stdlib.h>
+
+#include <chrono>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "distributed/world.h"
+
+namespace lockstep {
+
+// A directory that is gone when the test is.
+class RendezvousDirectory {
+ public:
+  RendezvousDirectory() {
+    std::string path = (std::filesystem::temp_directory_path() / "lockstep-ranks-XXXXXX").string();
+    path_ = ::mkdtemp(path.data());
+  }
+  ~RendezvousDirectory() { std::filesystem::remove_all(path_); }
+  RendezvousDirectory(const RendezvousDirectory&) = delete;
+  RendezvousDirectory& operator=(const RendezvousDirectory&) = delete;
+  std::filesystem::path store() const { return path_ / "store"; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline WorldOptions rank_options(int rank, int world_size, const RendezvousDirectory& directory,
+                                 std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+  return {.rank = rank,
+          .local_rank = rank,
+          .world_size = world_size,
+          .local_world_size = world_size,
+          .rendezvous = FileRendezvous{directory.store()},
+          .device = "cpu",
+          .timeout = timeout};
+}
+
+// Runs `body` once per rank, at the same time. Returns one exception per rank (null: it returned).
+template <class Body>
+std::vector<std::exception_ptr> run_threads(int num_ranks, Body&& body) {
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(num_ranks));
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < num_ranks; ++rank)
+      threads.emplace_back([&, rank] {
+        try {
+          body(rank);
+        } catch (...) {
+          errors[static_cast<size_t>(rank)] = std::current_exception();
+        }
+      });
+  }
+  return errors;
+}
+
+// One World per rank; returns what `body(world)` returned, by rank, or rethrows the first
+// exception.
+template <class Body>
+auto run_ranks(int world_size, Body&& body) {
+  using Result = std::invoke_result_t<Body, World&>;
+  const RendezvousDirectory directory;
+  std::vector<Result> results(static_cast<size_t>(world_size));
+  const auto errors = run_threads(world_size, [&](int rank) {
+    World world(rank_options(rank, world_size, directory));
+    results[static_cast<size_t>(rank)] = body(world);
+    world.finish();
+  });
+  for (const auto& error : errors)
+    if (error) std::rethrow_exception(error);
+  return results;
+}
+
+// The text of the exception, or "" for none.
+inline std::string text_of(const std::exception_ptr& error) {
+  if (!error) return {};
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& thrown) {
+    return thrown.what();
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,147 @@
+"""What every end-to-end test has: a place with a run file, and the proof that nothing of it is left.
+
+`job` trains for real on the first samples of MNIST; runs, logs and run file are below tmp_path.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+import processes
+from processes import LOCKSTEP, SOURCE, TRAINER
+
+MNIST = SOURCE / ".data" / "mnist"
+
+
+def base_config(directory):
+    """A small job: 21 steps per epoch on 1003 samples, a number that 2 and 3 do not divide."""
+    idx = {"name": "idx", "path": str(MNIST)}
+    return {
+        "run": {"name": "e2e", "seed": 7, "dir": str(directory / "runs")},
+        "model": {"name": "mlp", "hidden": [32]},
+        "data": {
+            "train": {**idx, "split": "train", "limit": 1003},
+            "eval": {**idx, "split": "test", "limit": 301},
+            "batch_size": 48,
+            "workers": 1,
+            "eval_batch_size": 50,
+        },
+        "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9},
+        "train": {"epochs": 1},
+    }
+
+
+class Job:
+    """One run file and the runs made from it."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.config = base_config(directory)
+        self.file = directory / "run.yaml"
+        self.runs = directory / "runs"
+        self.write()
+
+    def write(self):
+        self.file.write_text(yaml.safe_dump(self.config, sort_keys=False))
+
+    def command(self, *overrides, ranks=None, options=()):
+        """`ranks` None: lockstep-trainer alone; a number: under `lockstep launch`."""
+        if ranks is None:
+            return [TRAINER, self.file, *overrides, *options]
+        return [LOCKSTEP, "launch", "-n", ranks, *options, self.file, *overrides]
+
+    def start(self, *overrides, ranks=None, options=(), env=None, **streams):
+        command = self.command(*overrides, ranks=ranks, options=options)
+        return processes.start(command, self.directory, env, **streams)
+
+    def run(self, *overrides, ranks=None, options=(), env=None, timeout=60):
+        started = self.start(*overrides, ranks=ranks, options=options, env=env)
+        return processes.finish(started, timeout)
+
+    def train(self, *overrides, **how):
+        """Trains to the end and returns the run's directory."""
+        before = set(self.runs.iterdir()) if self.runs.exists() else set()
+        ended = self.run(*overrides, **how)
+        assert ended.code == 0, ended.err
+        assert ended.err == ""
+        new = set(self.runs.iterdir()) - before
+        assert len(new) == 1, f"expected one new run, got {new}"
+        return new.pop()
+
+    def query(self, *arguments):
+        """What `lockstep runs ARGUMENTS` prints about the runs here."""
+        command = [LOCKSTEP, "runs", *arguments, "--dir", self.runs]
+        ended = processes.run(command, self.directory, timeout=20)
+        assert ended.code == 0, ended.err
+        return ended.out
+
+    def list(self):
+        return json.loads(self.query("list", "--json"))
+
+    def export(self, run_id):
+        rows = self.query("export", run_id, "--format", "jsonl").splitlines()
+        return [json.loads(row) for row in rows]
+
+    def series(self, run_id, metric):
+        """[(step, value)] of one metric, in the order it was logged."""
+        rows = self.export(run_id)
+        return [(row["step"], row["value"]) for row in rows if row["metric"] == metric]
+
+
+@pytest.fixture
+def job(tmp_path):
+    return Job(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def nothing_keeps_running(tmp_path):
+    yield
+    left = processes.find(tmp_path)
+    for pid in left:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    assert not left, f"still running after the test: {left}"
+
+
+@pytest.fixture(scope="module")
+def peers(tmp_path_factory):
+    """Ranks of the Python peer; see peer_ranks.py."""
+    host = PeerHost(tmp_path_factory.mktemp("peer"))
+    yield host
+    host.close()
+
+
+class PeerHost:
+    """A Python process that has loaded torch once and forks the ranks of one job after another."""
+
+    def __init__(self, directory):
+        program = [sys.executable, str(SOURCE / "tests" / "e2e" / "peer_ranks.py"), str(directory)]
+        self.process = subprocess.Popen(
+            program,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=processes.environment(),
+        )
+
+    def train(self, world_size, out, *arguments):
+        """Trains and writes the weights to `out`; returns the peer's own evaluation."""
+        arguments = ["--data", str(MNIST), "--out", str(out), *map(str, arguments)]
+        job = {"world_size": world_size, "port": processes.free_port(), "arguments": arguments}
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        assert answer["ok"], answer["output"]
+        return json.loads(answer["output"].splitlines()[-1])
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(timeout=10)
+        self.process.stdout.close()

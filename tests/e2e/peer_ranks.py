@@ -1,0 +1,80 @@
+"""Runs jobs of the Python peer: loads torch once, then forks one process per rank for each job.
+
+Reads one JSON object per line, {"world_size", "port", "arguments"}, and answers each with one line,
+{"ok", "output"}: what the ranks printed. The argument is a directory for that output.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+TIMEOUT_S = 60
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+sys.path.insert(0, str(GOLDEN))
+
+import ddp_peer  # noqa: E402
+import torch._dynamo  # noqa: E402, F401  (DistributedDataParallel would load it in every rank)
+
+
+def become_rank(rank, job, output):
+    """In the forked process: is rank `rank` until the end. Never returns."""
+    code = 1
+    try:
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(job["world_size"]))
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(job["port"]))
+        sys.argv = ["ddp_peer.py", *job["arguments"]]
+        ddp_peer.main()
+        code = 0
+    except BaseException:  # the end of the process is what the caller looks at
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def wait_for(pids):
+    """Whether all ended well. At the deadline, or once one has failed, the others are killed."""
+    deadline = time.monotonic() + TIMEOUT_S
+    ok = True
+    while pids:
+        for pid in list(pids):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                pids.remove(pid)
+                ok = ok and status == 0
+        if pids and (not ok or time.monotonic() > deadline):
+            ok = False
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+    return ok
+
+
+def run_job(job, directory):
+    path = directory / "output.txt"
+    with open(path, "w+b") as output:
+        pids = []
+        for rank in range(job["world_size"]):
+            pid = os.fork()
+            if pid == 0:
+                become_rank(rank, job, output.fileno())
+            pids.append(pid)
+        ok = wait_for(pids)
+    return {"ok": ok, "output": path.read_text()}
+
+
+def main():
+    directory = Path(sys.argv[1])
+    for line in sys.stdin:
+        print(json.dumps(run_job(json.loads(line), directory)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Starting programs, waiting for them with a deadline, and finding what still runs."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+BIN = Path(os.environ["LOCKSTEP_BIN"])
+SOURCE = Path(os.environ["LOCKSTEP_SOURCE"])
+LOCKSTEP = str(BIN / "lockstep")
+TRAINER = str(BIN / "lockstep-trainer")
+
+# What an outer launcher may have set; a test says itself what a program is told.
+_FOREIGN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
+_FOREIGN += ("LOCKSTEP_", "SLURM_", "OMPI_", "PMI", "OMP_")
+
+
+@dataclass
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+def environment(**changes):
+    """The environment of a program: one thread per rank unless `changes` says otherwise."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+    kept["OMP_NUM_THREADS"] = "1"
+    kept.update({name: str(value) for name, value in changes.items() if value is not None})
+    for name in (name for name, value in changes.items() if value is None):
+        kept.pop(name, None)
+    return kept
+
+
+def start(command, cwd, env=None, **streams):
+    """The program as the leader of its own process group."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
+    command = [str(part) for part in command]
+    return subprocess.Popen(
+        command, cwd=cwd, env=env or environment(), text=True, start_new_session=True, **streams
+    )
+
+
+def finish(process, timeout):
+    """What `process` said and how it ended. One that does not end in time is a failure."""
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate(timeout=10)
+        raise AssertionError(
+            f"{process.args} still ran after {timeout} s\nstdout: {out}\nstderr: {err}"
+        ) from None
+    return Ended(process.returncode, out, err)
+
+
+def run(command, cwd, env=None, timeout=60):
+    return finish(start(command, cwd, env), timeout)
+
+
+def find(marker):
+    """{pid: command line} of every other process that has `marker` in its command line."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(marker) in line:
+            found[int(entry.name)] = line
+    return found
+
+
+def ranks_of(marker):
+    """{rank: pid} of the trainers that have `marker` in their command line."""
+    ranks = {}
+    for pid, line in find(marker).items():
+        if "lockstep-trainer" not in line.split(" ")[0]:
+            continue
+        try:
+            variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        ranks.update({int(v.split("=")[1]): pid for v in variables if v.startswith("RANK=")})
+    return ranks
+
+
+def wait_until(condition, timeout, what):
+    """The first true value of `condition()`; a failure when there is none in `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"waited {timeout} s in vain: {what}"
+        time.sleep(0.02)
+    return value
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]

@@ -1,0 +1,92 @@
+"""The installed package: a plugin and an embedding program are built with find_package(lockstep) and trained."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import processes
+from processes import LOCKSTEP, SOURCE, TRAINER
+
+BUILD = pathlib.Path(os.environ["LOCKSTEP_BIN"]).parent
+
+
+def build_example(name, prefix, directory):
+    """Configures and builds examples/NAME against the installation; returns its build directory."""
+    options = [f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Debug"]
+    subprocess.run(["cmake", "-S", SOURCE / "examples" / name, "-B", directory, *options], check=True, timeout=120)
+    subprocess.run(["cmake", "--build", directory], check=True, timeout=400)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("prefix")
+    subprocess.run(["cmake", "--install", BUILD, "--prefix", directory], check=True, timeout=120, stdout=subprocess.DEVNULL)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def plugin(prefix, tmp_path_factory):
+    return build_example("model_plugin", prefix, tmp_path_factory.mktemp("plugin")) / "softmax_regression.so"
+
+
+def use_plugin(job, path):
+    job.config["plugins"] = [str(path)]
+    job.config["model"] = {"name": "softmax_regression"}
+    job.write()
+
+
+def test_model_plugin_trains_on_two_ranks(job, plugin):
+    use_plugin(job, plugin)
+    job.train("optimizer.momentum=0", ranks=2)
+    [run] = job.runs_json()
+    assert run["state"] == "finished"
+    assert run["summary"]["eval/accuracy"] > 0.6
+
+
+def test_installed_trainer_trains_with_the_plugin(job, plugin, prefix):
+    use_plugin(job, plugin)
+    ended = processes.run([prefix / "bin" / "lockstep-trainer", job.file], job.directory, timeout=60)
+    assert ended.code == 0, ended.err
+
+
+def test_plugin_is_in_the_schema(plugin, tmp_path):
+    ended = processes.run([TRAINER, "--schema", plugin], tmp_path, timeout=60)
+    assert ended.code == 0 and "softmax_regression" in ended.out
+
+
+@pytest.mark.parametrize("old, new", [(b"torch=2.11.0", b"torch=2.10.0"), (b"interface=1", b"interface=9")])
+def test_plugin_of_another_build_is_refused_before_its_code_runs(job, plugin, old, new):
+    content = plugin.read_bytes()
+    assert content.count(b"{interface=") == 1
+    other = job.directory / "other.so"
+    other.write_bytes(content.replace(old, new))
+    use_plugin(job, other)
+    ended = job.run()
+    assert ended.code == 78
+    assert f"plugin {other}: built for [" in ended.err and new.decode() in ended.err
+    assert "this program needs [interface=1 torch=2.11.0" in ended.err and "rebuild the plugin" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_plugin_loaded_twice_under_one_name_is_refused(job, plugin):
+    copy = job.directory / "copy.so"
+    copy.write_bytes(plugin.read_bytes())
+    use_plugin(job, plugin)
+    job.config["plugins"].append(str(copy))
+    job.write()
+    ended = job.run()
+    assert ended.code == 78
+    assert "two models are registered as 'softmax_regression'" in ended.err
+
+
+def test_embedding_program_trains_alone_and_launched(prefix, tmp_path, tmp_path_factory):
+    program = build_example("embedding", prefix, tmp_path_factory.mktemp("embedding")) / "two_moons"
+    config = SOURCE / "examples" / "embedding" / "run.yaml"
+    for start in ([program], [LOCKSTEP, "launch", "-n", "2", "--program", program]):
+        ended = processes.run([*start, config, f"run.dir={tmp_path}/runs"], tmp_path, timeout=60)
+        assert ended.code == 0, ended.err
+        assert "accuracy 1.000" in ended.out or "accuracy 0.9" in ended.out

@@ -1,0 +1,215 @@
+"""Starting, watching and stopping ranks: with lockstep launch, and under torchrun."""
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+import processes
+from processes import TRAINER, find, ranks_of, wait_until
+from safetensors_file import assert_same_bits, checkpoints, last_weights
+
+# Hours of training, with a checkpoint every few steps.
+ENDLESS = ["train.epochs=100000", "checkpoint.every=20 steps", "train.log_every=1 step"]
+STOP_S = 10  # in which every process must be gone
+
+
+def start_endless(job, *overrides, ranks=2, options=()):
+    """A launch whose ranks are training: their first checkpoint is written."""
+    process = job.start(*ENDLESS, *overrides, ranks=ranks, options=options)
+    try:
+        wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), 30, "a first checkpoint")
+        assert process.poll() is None
+        assert sorted(ranks_of(job.directory)) == list(range(ranks))
+    except AssertionError:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    return process
+
+
+def only_run(job):
+    runs = list(job.runs.iterdir())
+    assert len(runs) == 1
+    return runs[0]
+
+
+def assert_resumable(job, ranks=2):
+    """The last checkpoint loads, and the run goes on to a good end."""
+    run_dir = only_run(job)
+    step = checkpoints(run_dir)[-1]
+    overrides = ["train.epochs=100000", f"train.max_steps={step + 5}"]
+    ended = job.run(*overrides, ranks=ranks, options=["--resume", run_dir.name])
+    assert ended.code == 0, ended.err
+    assert "cannot be used" not in ended.out
+    assert checkpoints(run_dir)[-1] == step + 5
+    assert [entry["state"] for entry in job.list()] == ["finished"]
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_a_killed_rank_stops_the_others(job, victim):
+    launcher = start_endless(job, ranks=3)
+    os.kill(ranks_of(job.directory)[victim], signal.SIGKILL)
+    begin = time.monotonic()
+    wait_until(lambda: not find(job.directory), STOP_S, "every process is gone")
+    ended = processes.finish(launcher, STOP_S)
+    assert time.monotonic() - begin < STOP_S
+    assert ended.code == 75
+    assert f"lockstep: rank {victim} (of 3) failed first: killed by SIGKILL" in ended.err
+    entry = job.list()[0]
+    assert (entry["state"], entry["exit"]) == ("failed", 75)
+    shown = job.query("show", entry["id"])
+    assert f"rank {victim}" in shown and "SIGKILL" in shown
+    assert_resumable(job)
+
+
+def test_a_killed_launcher_takes_its_ranks_along(job):
+    launcher = start_endless(job)
+    os.kill(launcher.pid, signal.SIGKILL)
+    assert processes.finish(launcher, STOP_S).code == -signal.SIGKILL
+    wait_until(lambda: not find(job.directory), STOP_S, "every process is gone")
+    assert [entry["state"] for entry in job.list()] == ["lost"]
+    assert_resumable(job)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_the_launcher_stops_all(job, number):
+    launcher = start_endless(job)
+    os.kill(launcher.pid, number)
+    ended = processes.finish(launcher, STOP_S)
+    assert ended.code == 128 + number
+    assert f"stopped by {number.name}" in ended.err
+    assert not find(job.directory)
+    assert [entry["state"] for entry in job.list()] == ["killed"]
+    assert_resumable(job)
+
+
+def test_control_c_reaches_the_whole_foreground(job):
+    """A terminal signals every process of the launcher's group."""
+    launcher = start_endless(job)
+    os.killpg(launcher.pid, signal.SIGINT)
+    ended = processes.finish(launcher, STOP_S)
+    assert ended.code == 128 + signal.SIGINT
+    assert "stopped by SIGINT" in ended.err
+    assert not find(job.directory)
+
+
+def test_a_stopped_rank_is_killed_after_the_grace(job):
+    """SIGSTOP is a rank that does not react: SIGKILL ends it."""
+    launcher = start_endless(job, options=["--grace", "1s"])
+    stuck = ranks_of(job.directory)[1]
+    os.kill(stuck, signal.SIGSTOP)
+    os.kill(launcher.pid, signal.SIGTERM)
+    ended = processes.finish(launcher, STOP_S)
+    assert ended.code == 128 + signal.SIGTERM
+    assert not find(job.directory)
+
+
+def test_logs_hold_what_the_ranks_said(job):
+    ended = job.run("train.max_steps=3", "tracking.ranks=all", ranks=2)
+    assert ended.code == 0, ended.err
+    logs = only_run(job) / "logs" / "attempt_0"
+    shown = {rank: [] for rank in (0, 1)}
+    for line in ended.out.splitlines():
+        assert line.startswith(("[rank 0] ", "[rank 1] "))
+        shown[int(line[6])].append(line[len("[rank 0] ") :])
+    for rank, lines in shown.items():
+        assert (logs / str(rank) / "stdout.log").read_text().splitlines() == lines
+        assert (logs / str(rank) / "stderr.log").read_text() == ""
+    assert any("step 3" in line for line in shown[0])
+
+
+def test_logs_where_the_user_wants_them(job):
+    ended = job.run("train.max_steps=1", ranks=2, options=["--log-dir", job.directory / "here"])
+    assert ended.code == 0, ended.err
+    assert "done:" in (job.directory / "here" / "attempt_0" / "0" / "stdout.log").read_text()
+    assert not (only_run(job) / "logs").exists()
+
+
+def test_nothing_is_shown_with_tee_0(job):
+    ended = job.run("train.max_steps=1", ranks=2, options=["--tee", "0"])
+    assert (ended.code, ended.out, ended.err) == (0, "", "")
+    assert "done:" in (only_run(job) / "logs" / "attempt_0" / "0" / "stdout.log").read_text()
+
+
+CORES = len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("ranks", sorted({1, 2, CORES + 1}))
+def test_cores_are_divided_between_ranks(job, ranks):
+    show = ["--program", "/bin/sh"]
+    command = job.command(ranks=ranks, options=show)[:-1] + ["--", "-c", "echo $OMP_NUM_THREADS"]
+    ended = processes.run(command, job.directory, processes.environment(OMP_NUM_THREADS=None))
+    assert ended.code == 0, ended.err
+    said = sorted(ended.out.splitlines())
+    assert said == sorted(f"[rank {rank}] {max(1, CORES // ranks)}" for rank in range(ranks))
+
+
+def test_the_users_number_of_threads_is_kept(job):
+    command = job.command(ranks=2, options=["--program", "/bin/sh"])[:-1]
+    command += ["--", "-c", "echo $OMP_NUM_THREADS"]
+    ended = processes.run(command, job.directory, processes.environment(OMP_NUM_THREADS=5))
+    assert sorted(ended.out.splitlines()) == ["[rank 0] 5", "[rank 1] 5"]
+
+
+@pytest.mark.parametrize(
+    "selection, entries",
+    [("main", [0]), ("node", [0]), ("all", [0, 1, 2]), ("[0,2]", [0, 2]), ("[1]", [1])],
+)
+def test_entries_of_a_job(job, selection, entries):
+    run_dir = job.train("train.max_steps=2", f"tracking.ranks={selection}", ranks=3)
+    listed = job.list()
+    assert sorted(entry["rank"] for entry in listed) == entries
+    assert {entry["state"] for entry in listed} == {"finished"}
+    assert len({entry["id"] for entry in listed}) == len(entries)
+    groups = {entry["group"] for entry in listed}
+    assert groups == ({None} if selection == "main" else {run_dir.name})
+    for entry in listed:
+        assert [step for step, _ in job.series(entry["id"], "train/loss")] == [2]
+
+
+def test_a_rank_that_does_not_exist_cannot_log(job):
+    ended = job.run("tracking.ranks=[0,7]", ranks=2)
+    assert ended.code == 78
+    assert "7" in ended.err.splitlines()[0]
+
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone"]
+
+
+def test_torchrun_trains_to_the_same_bits(job):
+    ours = job.train("train.max_steps=10", ranks=2)
+    command = [*TORCHRUN, "--nproc-per-node", 2, TRAINER, job.file, "train.max_steps=10"]
+    ended = processes.run(command, job.directory, timeout=60)
+    assert ended.code == 0, ended.err
+    assert ended.out.count("done:") == 1
+    (theirs,) = set(job.runs.iterdir()) - {ours}
+    assert_same_bits(last_weights(ours), last_weights(theirs))
+    assert [entry["world_size"] for entry in job.list()] == [2, 2]
+
+
+def test_torchrun_tells_our_error(job):
+    command = [*TORCHRUN, "--nproc-per-node", 2, TRAINER, job.file, "model.name=mpl"]
+    ended = processes.run(command, job.directory, timeout=60)
+    assert ended.code != 0
+    summary = ended.err[ended.err.index("Root Cause") :]
+    assert "unknown model 'mpl'; did you mean 'mlp'?" in summary
+    assert not job.runs.exists()
+
+
+def test_torchrun_restarts_and_the_run_continues(job):
+    """A rank dies once; torchrun starts all again, and they go on from the last checkpoint."""
+    limits = ["train.max_steps=400", "train.epochs=1000", "checkpoint.every=20 steps"]
+    command = [*TORCHRUN, "--max-restarts", 1, "--nproc-per-node", 2, TRAINER, job.file, *limits]
+    torchrun = processes.start(command, job.directory)
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), 60, "a first checkpoint")
+    os.kill(ranks_of(job.directory)[1], signal.SIGKILL)
+    ended = processes.finish(torchrun, 90)
+    assert ended.code == 0, ended.err
+    run_dir = only_run(job)
+    assert checkpoints(run_dir)[-1] == 400
+    steps = [step for step, _ in job.series(run_dir.name, "train/loss")]
+    assert steps == sorted(set(steps)) and steps[-1] == 400
+    whole = job.train(*limits, ranks=2)
+    assert_same_bits(last_weights(run_dir), last_weights(whole))

@@ -1,0 +1,113 @@
+"""The same run file and seed give the weights of Python's DistributedDataParallel, bit for bit."""
+
+import sys
+
+import pytest
+
+from processes import SOURCE
+from safetensors_file import assert_same_bits, checkpoints, last_weights, read_raw
+
+SGD = (
+    ["optimizer.name=sgd", "optimizer.lr=0.1", "optimizer.momentum=0.9"],
+    ["--optimizer", "sgd", "--lr", "0.1", "--momentum", "0.9"],
+)
+ADAMW = (
+    ["optimizer={name: adamw, lr: 0.01}"],
+    ["--optimizer", "adamw", "--lr", "0.01", "--weight-decay", "0.01"],
+)
+MLP = (["model={name: mlp, hidden: [32]}"], ["--model", "mlp", "--hidden", "32"])
+CNN = (["model={name: cnn, hidden: 16}"], ["--model", "cnn", "--hidden", "16"])
+# 1003 and 301 samples are no multiple of 2 or 3: the last batch is smaller and the sampler pads.
+MANY = (["data.train.limit=1003", "data.batch_size=48"], ["--limit", "1003", "--batch-size", "48"])
+FEW = (["data.train.limit=301", "data.batch_size=12"], ["--limit", "301", "--batch-size", "12"])
+
+
+def compare(job, peers, world_size, *parts):
+    """Trains both and compares. `parts`: pairs of (our overrides, the peer's arguments)."""
+    ours = [override for part in parts for override in part[0]]
+    theirs = [argument for part in parts for argument in part[1]]
+    run_dir = job.train(*ours, ranks=world_size)
+    peer_file = job.directory / "peer.safetensors"
+    peers.train(world_size, peer_file, "--seed", "7", "--eval-limit", "301", *theirs)
+    assert_same_bits(last_weights(run_dir), peer_file)
+    return run_dir
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
+@pytest.mark.parametrize("model, data", [(MLP, MANY), (CNN, FEW)], ids=["mlp", "cnn"])
+def test_weights_after_an_epoch(job, peers, model, data, optimizer, world_size):
+    run_dir = compare(job, peers, world_size, model, data, optimizer)
+    assert checkpoints(run_dir) == [{1003: 21, 301: 26}[int(data[1][1])]]
+
+
+def test_a_changed_setting_changes_the_bits(job, peers):
+    """The comparison can fail: another seed of the peer is seen."""
+    run_dir = job.train(*MLP[0], *FEW[0], ranks=1)
+    peer_file = job.directory / "peer.safetensors"
+    peers.train(1, peer_file, "--seed", "8", *MLP[1], *FEW[1], *SGD[1])
+    with pytest.raises(AssertionError, match="the bytes of .* differ"):
+        assert_same_bits(last_weights(run_dir), peer_file)
+
+
+EXTRAS = {
+    "two epochs": (["train.epochs=2"], ["--epochs", "2"]),
+    "sgd with weight decay": (["optimizer.weight_decay=0.01"], ["--weight-decay", "0.01"]),
+    "drop_last": (["data.drop_last=true"], ["--drop-last"]),
+    "clip_grad_norm": (["train.clip_grad_norm=0.5"], ["--clip-grad-norm", "0.5"]),
+    "small buckets": (["distributed.bucket_cap_mb=0.001"], ["--bucket-cap-mb", "0.001"]),
+    "gradients as bucket views": (
+        ["distributed.gradient_as_bucket_view=true"],
+        ["--gradient-as-bucket-view"],
+    ),
+}
+
+
+@pytest.mark.parametrize("extra", EXTRAS.values(), ids=EXTRAS.keys())
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_settings(job, peers, extra, world_size):
+    compare(job, peers, world_size, MLP, FEW, SGD, extra)
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("accumulate", [2, 4])
+def test_accumulated_batches(job, peers, accumulate, world_size):
+    """960 samples are 20 batches, so all groups are even."""
+    data = (["data.train.limit=960", "data.batch_size=48"], ["--limit", 960, "--batch-size", 48])
+    groups = ([f"train.accumulate={accumulate}"], ["--accumulate", accumulate])
+    run_dir = compare(job, peers, world_size, MLP, data, SGD, groups)
+    assert checkpoints(run_dir) == [20 // accumulate]
+
+
+def test_accumulation_into_bucket_views(job, peers):
+    data = (["data.train.limit=960", "data.batch_size=48"], ["--limit", 960, "--batch-size", 48])
+    groups = (["train.accumulate=2"], ["--accumulate", 2])
+    views = EXTRAS["gradients as bucket views"]
+    compare(job, peers, 2, MLP, data, ADAMW, groups, views)
+
+
+def test_normalised_pixels(job, peers):
+    pixels = (
+        ["data.train.mean=0.1307", "data.train.std=0.3081"],
+        ["--mean", "0.1307", "--std", "0.3081"],
+    )
+    compare(job, peers, 2, CNN, FEW, ADAMW, pixels)
+
+
+@pytest.mark.parametrize("name, hidden", [("mlp", [32]), ("cnn", 16)])
+def test_python_loads_our_checkpoint(job, name, hidden):
+    sys.path.insert(0, str(SOURCE / "tests" / "golden"))
+    import models
+    import torch
+    from safetensors.torch import load_file
+
+    run_dir = job.train(f"model={{name: {name}, hidden: {hidden}}}", "train.max_steps=3")
+    weights = last_weights(run_dir)
+    module = models.Mlp(hidden) if name == "mlp" else models.Cnn(hidden=hidden)
+    loaded = load_file(weights)
+    module.load_state_dict(loaded, strict=True)
+    raw = read_raw(weights)
+    assert list(raw) == [key for key, _ in module.named_parameters()]
+    for key, tensor in module.state_dict().items():
+        assert tensor.dtype == torch.float32
+        assert tensor.numpy().tobytes() == raw[key][2]

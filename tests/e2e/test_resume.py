@@ -1,0 +1,215 @@
+"""A run that was stopped and continued is the run that was never stopped."""
+
+import json
+
+import pytest
+
+import processes
+from processes import LOCKSTEP
+from safetensors_file import assert_same_bits, checkpoints, last_weights
+
+OPTIMIZERS = {
+    "sgd": "optimizer={name: sgd, lr: 0.1, momentum: 0.9}",
+    "adamw": "optimizer={name: adamw, lr: 0.01}",
+}
+EVERY_EPOCH = ["checkpoint.every=1 epoch", "checkpoint.keep_last=10"]
+
+
+def only(paths):
+    paths = list(paths)
+    assert len(paths) == 1, paths
+    return paths[0]
+
+
+def resume(job, run_dir, *overrides, ranks=None):
+    """Continues through --resume and expects that no other run begins."""
+    ended = job.run(*overrides, ranks=ranks, options=["--resume", run_dir.name])
+    assert ended.code == 0, ended.err
+    assert only(job.runs.iterdir()) == run_dir
+    return ended
+
+
+def assert_same_checkpoint(one, other):
+    """Weights, optimizer and random states of the last checkpoints have the same bits."""
+    assert checkpoints(one)[-1] == checkpoints(other)[-1]
+    for name in ("model", "optimizer", "rng"):
+        file = f"{name}.safetensors"
+        assert_same_bits(last_weights(one).parent / file, last_weights(other).parent / file)
+
+
+def assert_steps_once(job, run_id, steps):
+    assert [step for step, _ in job.series(run_id, "train/loss")] == steps
+
+
+@pytest.fixture
+def whole(tmp_path_factory):
+    """Another place, for the run that is never stopped."""
+    from conftest import Job
+
+    return Job(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
+def test_after_an_epoch(job, whole, optimizer, ranks):
+    settings = [optimizer, "train.log_every=7 steps", *EVERY_EPOCH]
+    never_stopped = whole.train("train.epochs=3", *settings, ranks=ranks)
+    stopped = job.train("train.epochs=1", *settings, ranks=ranks)
+    assert checkpoints(stopped) == [21]
+    resume(job, stopped, "train.epochs=3", *settings, ranks=ranks)
+    assert checkpoints(stopped) == [21, 42, 63]
+    assert_same_checkpoint(stopped, never_stopped)
+    assert len(job.list()) == 1
+    assert_steps_once(job, stopped.name, [7, 14, 21, 28, 35, 42, 49, 56, 63])
+    assert job.series(stopped.name, "train/loss") == whole.series(never_stopped.name, "train/loss")
+    assert job.series(stopped.name, "eval/loss") == whole.series(never_stopped.name, "eval/loss")
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_in_the_middle_of_an_epoch(job, whole, ranks):
+    settings = ["train.epochs=2", "train.log_every=1 step", *EVERY_EPOCH]
+    never_stopped = whole.train(*settings, ranks=ranks)
+    stopped = job.train(*settings, "train.max_steps=8", ranks=ranks)
+    resume(job, stopped, *settings, "train.max_steps=30", ranks=ranks)
+    resume(job, stopped, *settings, ranks=ranks)
+    assert_same_checkpoint(stopped, never_stopped)
+    assert_steps_once(job, stopped.name, list(range(1, 43)))
+    assert job.list()[0]["state"] == "finished"
+
+
+def test_in_the_middle_of_an_epoch_with_accumulation(job, whole):
+    settings = ["train.epochs=2", "train.accumulate=2", *EVERY_EPOCH]
+    never_stopped = whole.train(*settings, ranks=2)
+    stopped = job.train(*settings, "train.max_steps=5", ranks=2)
+    resume(job, stopped, *settings, ranks=2)
+    assert_same_checkpoint(stopped, never_stopped)
+
+
+def test_a_restart_under_the_same_run_id_continues(job, whole):
+    """What a scheduler does: the same command again, with the run's name in the environment."""
+    env = processes.environment(LOCKSTEP_RUN_ID="my-run")
+    settings = ["train.epochs=2", *EVERY_EPOCH]
+    never_stopped = whole.train(*settings)
+    assert job.run(*settings, "train.max_steps=10", env=env).code == 0
+    assert job.run(*settings, env=env).code == 0
+    run_dir = only(job.runs.iterdir())
+    assert run_dir.name == "my-run"
+    assert_same_checkpoint(run_dir, never_stopped)
+
+
+def test_resume_never_begins_anew(job):
+    env = processes.environment(LOCKSTEP_RUN_ID="my-run")
+    assert job.run("train.max_steps=10", env=env).code == 0
+    ended = job.run("train.max_steps=4", "checkpoint.resume=never", "train.log_every=1 step", env=env)
+    assert ended.code == 0, ended.err
+    assert 4 in checkpoints(job.runs / "my-run")
+    assert_steps_once(job, "my-run", [1, 2, 3, 4])
+
+
+def test_a_finished_run_has_nothing_left_to_do(job):
+    run_dir = job.train()
+    weights = last_weights(run_dir).read_bytes()
+    resume(job, run_dir, ranks=2)
+    assert last_weights(run_dir).read_bytes() == weights
+    assert job.list()[0]["state"] == "finished"
+
+
+def test_on_another_number_of_ranks(job):
+    """Position and weights do not depend on the ranks; the bits of what follows do."""
+    stopped = job.train("train.max_steps=8", ranks=1)
+    resume(job, stopped, ranks=2)
+    assert checkpoints(stopped)[-1] == 21
+
+
+def test_keep_last(job):
+    run_dir = job.train("checkpoint.every=4 steps", "checkpoint.keep_last=3")
+    assert checkpoints(run_dir) == [16, 20, 21]
+
+
+def flip_a_byte(path):
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 0x10
+    path.write_bytes(content)
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+DAMAGES = {
+    "a flipped bit": ("model.safetensors", flip_a_byte),
+    "a truncated file": ("optimizer.safetensors", truncate),
+    "an empty file": ("model.safetensors", lambda path: path.write_bytes(b"")),
+    "a missing file": ("rng.safetensors", lambda path: path.unlink()),
+    "garbage as manifest": ("manifest.json", lambda path: path.write_text("{]")),
+    "a changed manifest": (
+        "manifest.json",
+        lambda path: path.write_text(path.read_text().replace('"step": 21', '"step": 22')),
+    ),
+}
+
+
+@pytest.mark.parametrize("file, damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_checkpoint_is_passed_over(job, whole, file, damage):
+    settings = ["train.max_steps=30", "train.epochs=2", *EVERY_EPOCH]
+    run_dir = job.train("checkpoint.every=10 steps", "checkpoint.keep_last=10")
+    assert checkpoints(run_dir) == [10, 20, 21]
+    damage(run_dir / "checkpoints" / "21" / file)
+    ended = resume(job, run_dir, *settings, ranks=2)
+    warning = only(line for line in ended.out.splitlines() if "cannot be used" in line)
+    assert "checkpoint 21" in warning and file in warning
+    assert checkpoints(run_dir)[-1] == 30
+    assert only(job.list())["state"] == "finished"
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_only_damaged_checkpoints(job, ranks):
+    run_dir = job.train("checkpoint.every=10 steps", "checkpoint.keep_last=10")
+    for step in checkpoints(run_dir):
+        flip_a_byte(run_dir / "checkpoints" / str(step) / "model.safetensors")
+    ended = job.run("train.epochs=2", ranks=ranks, options=["--resume", run_dir.name])
+    assert ended.code == 75
+    line = ended.err.splitlines()[0]
+    assert "none of the 3 checkpoints" in line and "checkpoints/21/model.safetensors" in line
+    assert checkpoints(run_dir) == [10, 20, 21]
+    assert only(job.list())["state"] == "failed"
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_an_unknown_run(job, ranks):
+    run_dir = job.train("train.max_steps=1")
+    ended = job.run(ranks=ranks, options=["--resume", run_dir.name[:-1] + "x"])
+    assert ended.code == 78
+    assert run_dir.name[:-1] + "x" in ended.err.splitlines()[0]
+    assert only(job.runs.iterdir()) == run_dir
+
+
+@pytest.mark.parametrize("model", ["model.hidden=[16]", "model.hidden=[32,32]", "model={name: cnn}"])
+def test_another_model_than_the_checkpoint_has(job, model):
+    run_dir = job.train("train.max_steps=3")
+    before = last_weights(run_dir).read_bytes()
+    ended = job.run("train.max_steps=5", model, ranks=2, options=["--resume", run_dir.name])
+    assert ended.code == 78, ended.err
+    assert "checkpoint" in ended.err.splitlines()[0]
+    assert last_weights(run_dir).read_bytes() == before
+
+
+def test_another_optimizer_than_the_checkpoint_has(job):
+    run_dir = job.train("train.max_steps=3")
+    ended = job.run("train.max_steps=5", OPTIMIZERS["adamw"], options=["--resume", run_dir.name])
+    assert ended.code == 78, ended.err
+    assert "optimizer" in ended.err.splitlines()[0]
+
+
+def test_the_command_that_show_names_finds_the_run(job):
+    """The last lines of a run say how to look at it; that command works."""
+    ended = job.run("train.max_steps=2")
+    command = only(line for line in ended.out.splitlines() if line.startswith("look:"))
+    arguments = command.split()[2:]
+    shown = processes.run([LOCKSTEP, *arguments, "--json"], job.directory)
+    assert shown.code == 0, shown.err
+    assert run_id_of(json.loads(shown.out)) == only(job.runs.iterdir()).name
+
+
+def run_id_of(shown):
+    return (shown[0] if isinstance(shown, list) else shown)["id"]

@@ -1,0 +1,160 @@
+#include "trainer/checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <stdlib.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+
+#include "core/error.h"
+#include "trainer/safetensors.h"
+#include "trainer/safetensors_header.h"
+
+using namespace lockstep;
+namespace fs = std::filesystem;
+
+namespace {
+
+class Directory {
+ public:
+  Directory() {
+    std::string path = (fs::temp_directory_path() / "lockstep-checkpoint-XXXXXX").string();
+    path_ = ::mkdtemp(path.data());
+  }
+  ~Directory() { fs::remove_all(path_); }
+  Directory(const Directory&) = delete;
+  Directory& operator=(const Directory&) = delete;
+  fs::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+Checkpoint sample(int64_t step) {
+  return {.position = {step, 1, 7},
+          .world_size = 2,
+          .model = {{"b", at::arange(6, at::kFloat).view({2, 3}) + step},
+                    {"a", at::scalar_tensor(step, at::kLong)}},
+          .optimizer = {{"momentum_buffer.b", at::full({2, 3}, 0.25)}},
+          .rng = {{"rank.0", at::full({16}, 7, at::kByte)}, {"rank.1", at::zeros({0}, at::kByte)}}};
+}
+
+void flip_byte(const fs::path& path, std::streamoff offset_from_end) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-offset_from_end, std::ios::end);
+  const auto byte = static_cast<char>(file.get() ^ 1);
+  file.seekp(-offset_from_end, std::ios::end);
+  file.put(byte);
+}
+
+std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+std::string safetensors_bytes(const std::string& header, size_t data_bytes) {
+  std::string bytes(8, '\0');
+  for (size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(header.size() >> (8 * i));
+  return bytes + header + std::string(data_bytes, '\1');
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: what was written is read, in the order of the module") {
+  const Directory directory;
+  write_checkpoint(directory / "checkpoints", sample(40));
+  const auto read = read_checkpoint(directory / "checkpoints", 40);
+  const auto written = sample(40);
+  CHECK(read.position == written.position);
+  CHECK(read.world_size == 2);
+  for (const auto& [mine, theirs] : {std::pair{read.model, written.model},
+                                     {read.optimizer, written.optimizer},
+                                     {read.rng, written.rng}}) {
+    REQUIRE(mine.size() == theirs.size());
+    for (size_t i = 0; i < mine.size(); ++i) {
+      CHECK(mine[i].first == theirs[i].first);
+      CHECK(mine[i].second.scalar_type() == theirs[i].second.scalar_type());
+      CHECK(at::equal(mine[i].second, theirs[i].second));
+    }
+  }
+}
+
+TEST_CASE("checkpoint: one of the same step is replaced, leftovers of a kill are removed") {
+  const Directory directory;
+  fs::create_directories(directory / "checkpoints/.tmp-40-123");
+  write_checkpoint(directory / "checkpoints", sample(40));
+  auto other = sample(40);
+  other.position.batch = 9;
+  write_checkpoint(directory / "checkpoints", other);
+  CHECK(read_checkpoint(directory / "checkpoints", 40).position.batch == 9);
+  size_t entries = 0;
+  for (const auto& entry : fs::directory_iterator(directory / "checkpoints"))
+    entries += !entry.path().empty();
+  CHECK(entries == 1);
+}
+
+TEST_CASE("checkpoint: the latest that verifies is used, and damage is named") {
+  const Directory directory;
+  const auto checkpoints = directory / "checkpoints";
+  for (const int64_t step : {10, 20, 30}) write_checkpoint(checkpoints, sample(step));
+  flip_byte(checkpoints / "30/model.safetensors", 3);
+  flip_byte(checkpoints / "20/manifest.json", 40);
+  std::vector<std::string> rejected;
+  const auto found = read_last_good_checkpoint(checkpoints, rejected);
+  REQUIRE(found);
+  CHECK(found->position.step == 10);
+  REQUIRE(rejected.size() == 2);
+  CHECK_THAT(rejected[0], Catch::Contains("checkpoint 30 cannot be used") &&
+                              Catch::Contains("tensor 'a' is damaged"));
+  CHECK_THAT(rejected[1], Catch::Contains("20/manifest.json: damaged"));
+
+  fs::resize_file(checkpoints / "10/optimizer.safetensors", 20);
+  rejected.clear();
+  CHECK_THROWS_WITH(read_last_good_checkpoint(checkpoints, rejected),
+                    Catch::Contains("none of the 3 checkpoints"));
+}
+
+TEST_CASE("checkpoint: every truncation of every file is noticed") {
+  const Directory directory;
+  for (const auto* name :
+       {"model.safetensors", "optimizer.safetensors", "rng.safetensors", "manifest.json"}) {
+    write_checkpoint(directory / "checkpoints", sample(1));
+    const auto path = directory / "checkpoints/1" / name;
+    for (auto size = static_cast<int64_t>(fs::file_size(path)) - 2; size >= 0; size -= 7) {
+      fs::resize_file(path, static_cast<uintmax_t>(size));
+      CHECK_THROWS_AS(read_checkpoint(directory / "checkpoints", 1), Error);
+    }
+  }
+}
+
+TEST_CASE("checkpoint: none at all is no error, old ones are pruned") {
+  const Directory directory;
+  std::vector<std::string> rejected;
+  CHECK_FALSE(read_last_good_checkpoint(directory / "checkpoints", rejected));
+  for (const int64_t step : {1, 20, 3}) write_checkpoint(directory / "checkpoints", sample(step));
+  prune_checkpoints(directory / "checkpoints", 2);
+  CHECK(list_checkpoints(directory / "checkpoints") == std::vector<int64_t>{3, 20});
+}
+
+TEST_CASE("safetensors: hostile headers are refused with the reason") {
+  const auto refuse = [](const std::string& bytes, const std::string& reason) {
+    CHECK_THROWS_WITH(parse_safetensors(bytes_of(bytes), "x"), Catch::Contains(reason));
+  };
+  refuse("1234", "it has only 4 bytes");
+  refuse(std::string(8, '\xff'), "header is longer than the file");
+  refuse(safetensors_bytes("[1]", 0), "no JSON map");
+  refuse(safetensors_bytes(R"({"t":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 4),
+         "lies outside");
+  refuse(safetensors_bytes(R"({"t":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8),
+         "lies outside");
+  refuse(safetensors_bytes(R"({"t":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8),
+         "does not fit its shape");
+  refuse(safetensors_bytes(
+             R"({"t":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 8),
+         "does not fit its shape");
+  refuse(safetensors_bytes(R"({"t":{"dtype":"F33","shape":[],"data_offsets":[0,4]}})", 4),
+         "unknown dtype 'F33'");
+  refuse(safetensors_bytes(R"({"t":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4),
+         "something else than sizes");
+  refuse(safetensors_bytes(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},
+                               "b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})",
+                           8),
+         "overlap");
+}

@@ -1,0 +1,114 @@
+#include "trainer/optimizer.h"
+
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+
+#include "core/part.h"
+#include "trainer/gradients.h"
+#include "trainer/schedule.h"
+
+using namespace lockstep;
+
+namespace {
+
+std::shared_ptr<Optimizer> make(const std::string& yaml, const NamedTensors& parameters) {
+  Part<Optimizer, const NamedTensors&> part(optimizer_registry());
+  part.read(parse_config("o: " + yaml, "test").find("o")[0], "optimizer");
+  return part.build(parameters);
+}
+
+double factor(const std::string& yaml, int64_t step, ScheduleSpan span) {
+  Part<Schedule, const ScheduleSpan&> part(schedule_registry());
+  part.read(parse_config("s: " + yaml, "test").find("s")[0], "schedule");
+  return part.build(span)->factor(step);
+}
+
+NamedTensors parameters_with_gradients() {
+  NamedTensors parameters;
+  for (const auto* name : {"w", "b"}) {
+    auto tensor = at::arange(4, at::kFloat).requires_grad_();
+    tensor.mutable_grad() = at::full({4}, 0.5);
+    parameters.emplace_back(name, tensor);
+  }
+  return parameters;
+}
+
+void step(Optimizer& optimizer, int times) {
+  const at::NoGradGuard no_grad;
+  for (int i = 0; i < times; ++i) optimizer.step(optimizer.base_lr());
+}
+
+}  // namespace
+
+TEST_CASE("optimizers: state moves to an equal optimizer, which then goes on with the same bits") {
+  for (const auto* yaml : {"{name: sgd, lr: 0.1, momentum: 0.9, nesterov: true}",
+                           "{name: sgd, lr: 0.1}", "{name: adamw, lr: 0.1, weight_decay: 0.1}"}) {
+    auto first = parameters_with_gradients(), second = parameters_with_gradients();
+    auto whole = make(yaml, first);
+    auto part = make(yaml, second);
+    step(*whole, 5);
+    step(*part, 2);
+    auto resumed = make(yaml, second);
+    resumed->load_state(part->state());
+    step(*resumed, 3);
+    for (size_t i = 0; i < first.size(); ++i) CHECK(at::equal(first[i].second, second[i].second));
+  }
+}
+
+TEST_CASE("optimizers: state of another optimizer or shape is refused by name") {
+  auto parameters = parameters_with_gradients();
+  auto adamw = make("{name: adamw}", parameters);
+  CHECK_THROWS_WITH(adamw->load_state({}), Catch::Contains("no optimizer state 'exp_avg.w'"));
+  auto state = adamw->state();
+  state.front().second = at::zeros({5});
+  CHECK_THROWS_WITH(adamw->load_state(state), Catch::Contains("'exp_avg.w' has another shape"));
+}
+
+TEST_CASE("optimizers: settings that cannot take effect are refused") {
+  CHECK_THROWS_WITH(make("{name: sgd, nesterov: true}", {}),
+                    Catch::Contains("nesterov needs momentum"));
+  CHECK_THROWS_WITH(make("{name: sgd, dampening: 0.1}", {}),
+                    Catch::Contains("no effect without momentum"));
+  CHECK_THROWS_WITH(make("{name: adamw, betas: [0.9]}", {}),
+                    Catch::Contains("expected two numbers"));
+}
+
+TEST_CASE("optimizers: parameters without a gradient stay") {
+  auto parameters = parameters_with_gradients();
+  parameters[1].second.mutable_grad().reset();
+  auto optimizer = make("{name: sgd, lr: 1, momentum: 0.5}", parameters);
+  step(*optimizer, 2);
+  CHECK(at::equal(parameters[1].second, at::arange(4, at::kFloat)));
+  CHECK_FALSE(at::equal(parameters[0].second, at::arange(4, at::kFloat)));
+}
+
+TEST_CASE("schedules: constant, and warm-up followed by a cosine") {
+  const ScheduleSpan span{.total_steps = 110, .steps_per_epoch = 10};
+  CHECK(factor("{name: constant}", 57, span) == 1);
+  const auto* cosine = "{name: cosine, warmup_steps: 10, final_factor: 0.2}";
+  CHECK(factor(cosine, 0, span) == Approx(0.1));
+  CHECK(factor(cosine, 9, span) == Approx(1));
+  CHECK(factor(cosine, 60, span) == Approx(0.6));
+  CHECK(factor(cosine, 110, span) == Approx(0.2));
+  CHECK_THROWS_WITH(factor("{name: cosine, warmup_steps: 110}", 0, span),
+                    Catch::Contains("less than the steps"));
+}
+
+TEST_CASE("gradients: weights of the batches of a step are their shares of its samples") {
+  const auto counts = batch_counts(10, 4, 0, 3);
+  CHECK(counts == std::vector<int64_t>{4, 4, 2});
+  const auto loss = at::scalar_tensor(1.0, at::kDouble);
+  CHECK(weighted_loss(loss, counts, 0).item<double>() == Approx(0.4));
+  CHECK(weighted_loss(loss, counts, 2).item<double>() == 0.2);
+  CHECK(weighted_loss(loss, {7}, 0).is_same(loss));
+}
+
+TEST_CASE("gradients: clipping scales to the limit and leaves short ones alone") {
+  auto parameters = parameters_with_gradients();  // norm sqrt(8 * 0.25)
+  const double norm = std::sqrt(2.0);
+  CHECK(clip_gradients(parameters, 10) == Approx(norm));
+  CHECK(at::equal(parameters[0].second.grad(), at::full({4}, 0.5)));
+  CHECK(clip_gradients(parameters, norm / 2) == Approx(norm));
+  CHECK(parameters[1].second.grad()[0].item<double>() == Approx(0.25).epsilon(1e-5));
+}

@@ -1,0 +1,68 @@
+// What every registered part must keep to, walked by name: a new part is tested before its author
+// writes a test.
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+
+#include "tracking/sink.h"
+#include "trainer/run_config.h"
+
+using namespace lockstep;
+
+namespace {
+
+template <class RegistryType>
+void check_registry(const RegistryType& registry) {
+  INFO("registry of " << registry.kind());
+  CHECK_FALSE(registry.entries().empty());
+  CHECK_NOTHROW(registry.verify());
+  for (const auto& entry : registry.entries()) {
+    INFO("part " << entry.name);
+    CHECK_FALSE(entry.help.empty());
+    const auto blueprint = entry.make();
+    const auto defaults = blueprint->dump();
+    const auto schema = blueprint->schema();
+    for (const auto& [name, field] : schema["properties"].items()) {
+      INFO("field " << name);
+      CHECK_FALSE(field["description"].template get<std::string>().empty());
+    }
+    if (schema.contains("required")) continue;  // its defaults are no complete configuration
+    // What it resolves to reads back to the same.
+    const auto node = parse_config("part: " + Json(defaults).dump(), entry.name);
+    const auto again = entry.make();
+    again->read(*node.find("part"), "part");
+    CHECK(again->dump() == defaults);
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "parts: every registered part has help, valid defaults and a configuration that reads back") {
+  check_registry(model_registry());
+  check_registry(dataset_registry());
+  check_registry(optimizer_registry());
+  check_registry(schedule_registry());
+  check_registry(sink_registry());
+}
+
+TEST_CASE(
+    "parts: every registered model trains: a loss, a gradient for each parameter, the batch's "
+    "count") {
+  for (const auto& entry : model_registry().entries()) {
+    INFO("model " << entry.name);
+    const auto model = entry.make()->build();
+    const Batch batch{.fields = {{"image", at::rand({3, 1, 28, 28})},
+                                 {"label", at::tensor({0, 1, 2}, at::kLong)}},
+                      .indices = at::arange(3)};
+    const auto outputs = model->forward(batch);
+    REQUIRE(outputs.loss.defined());
+    CHECK(outputs.loss.dim() == 0);
+    CHECK(outputs.count == 3);
+    outputs.loss.backward();
+    for (const auto& parameter : model->named_parameters()) {
+      INFO("parameter " << parameter.key());
+      CHECK(parameter.value().grad().defined());
+    }
+  }
+}

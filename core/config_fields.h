@@ -19,6 +19,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/any_part.h"
 #include "core/config_text.h"
 #include "core/config_value.h"
 #include "core/constraint.h"
@@ -28,16 +29,6 @@ namespace lockstep {
 class ConfigReader;
 class ConfigDumper;
 class ConfigDescriber;
-
-// A member whose fields depend on its `name:` key. Implemented by Part (core/part.h).
-class AnyPart {
- public:
-  virtual ~AnyPart() = default;
-  // `node` is the map with `name`. Throws Config for an unknown name.
-  virtual void read(const ConfigNode& node, const std::string& path) = 0;
-  virtual Json dump() const = 0;
-  virtual Json schema() const = 0;
-};
 
 template <class T>
 concept HasFields = requires(ConfigDumper& v, T& c) {

@@ -1,6 +1,7 @@
 #include "core/config_node.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <sstream>
 #include <unordered_set>
 
 #include "core/error.h"
@@ -115,15 +117,44 @@ std::string with_visible_end(const std::string& text) {
   return text.ends_with(' ') || text.ends_with('\t') ? text + "\n#" : text;
 }
 
+// Sees where documents begin, and nothing else.
+class DocumentStart final : public YAML::EventHandler {
+ public:
+  YAML::Mark mark;
+
+ private:
+  void OnDocumentStart(const YAML::Mark& where) override { mark = where; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+// YAML::Load() ignores what follows the first document, YAML::LoadAll() never ends on some of it.
+void refuse_second_document(const std::string& text, const OriginOf& origin_of) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentStart start;
+  parser.HandleNextDocument(start);
+  if (parser.HandleNextDocument(start))
+    throw config_error(
+        fmt::format("{}: a second document begins here; only one is read", origin_of(start.mark)));
+}
+
 ConfigNode convert_text(const std::string& text, const std::string& name,
                         const OriginOf& origin_of) {
   refuse_binary(text, origin_of);
   try {
-    const auto documents = YAML::LoadAll(with_visible_end(text));
-    if (documents.size() > 1)
-      throw config_error(fmt::format("{}: a second document begins ('---'); only one is read",
-                                     origin_of(documents[1].Mark())));
-    return Converter(origin_of).convert(documents.empty() ? YAML::Node() : documents[0]);
+    const auto ended = with_visible_end(text);
+    refuse_second_document(ended, origin_of);
+    return Converter(origin_of).convert(YAML::Load(ended));
   } catch (const YAML::Exception& error) {
     const auto where = error.mark.is_null() ? name : origin_of(error.mark);
     throw config_error(fmt::format("{}: not valid YAML: {}", where, error.msg));

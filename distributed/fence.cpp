@@ -24,8 +24,8 @@ std::string first_line(const std::exception& error) {
 bool is_communication_failure(const std::exception& error) {
   if (dynamic_cast<const c10::DistError*>(&error)) return true;
   const std::string_view text = error.what();
-  for (const auto* sign :
-       {"gloo/", "NCCL", "Connection closed by peer", "Timed out waiting", "Socket "})
+  for (const auto* sign : {"gloo/", "NCCL", "Connection closed by peer", "Timed out waiting",
+                           "Wait timeout", "Socket "})
     if (text.find(sign) != std::string_view::npos) return true;
   return false;
 }

@@ -170,7 +170,7 @@ TEST_CASE("run directory: what cannot be made is one clear Environment error") {
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::Environment);
     CHECK(std::string(error.what()) ==
-          "cannot create directory " + (dir / "runs/job-1/events").string() + ": Not a directory");
+          "cannot create directory " + (dir / "runs/job-1").string() + ": Not a directory");
   }
 }
 

@@ -1,0 +1,46 @@
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "core/durable_file.h"
+#include "core/error.h"
+#include "tests/fuzz/seeds.h"
+#include "tests/tracking/sample_log.h"
+#include "tracking/event_frame.h"
+
+namespace lockstep {
+namespace {
+
+std::string sample_log() {
+  auto directory = (std::filesystem::temp_directory_path() / "lockstep-fuzz-XXXXXX").string();
+  if (!mkdtemp(directory.data())) throw errno_error("cannot create " + directory);
+  const auto path = std::filesystem::path(directory) / "log";
+  write_sample_log(path);
+  const auto content = read_file(path);
+  std::filesystem::remove_all(directory);
+  return content;
+}
+
+// The frames as the target takes chunks: a byte of length, then type and payload.
+std::string chunks_of(const std::string& log) {
+  std::string chunks;
+  FrameCursor cursor(log);
+  while (const auto frame = cursor.next()) {
+    if (frame->payload.size() > 255) continue;
+    chunks += static_cast<char>(frame->payload.size());
+    chunks += static_cast<char>(frame->type);
+    chunks += frame->payload;
+  }
+  return chunks;
+}
+
+}  // namespace
+
+std::vector<std::string> fuzz_seeds() {
+  const auto log = sample_log();
+  FrameCursor cursor(log);
+  while (cursor.next()) continue;
+  return {log.substr(0, cursor.offset()), log.substr(0, cursor.offset() + 64), chunks_of(log)};
+}
+
+}  // namespace lockstep

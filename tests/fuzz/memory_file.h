@@ -1,0 +1,37 @@
+// A file that never touches a disk, for functions that take a path: a fuzz target writes it
+// thousands of times a second.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "core/file_descriptor.h"
+
+namespace lockstep {
+
+class MemoryFile {
+ public:
+  MemoryFile() : fd_(::memfd_create("fuzz", MFD_CLOEXEC)) {
+    if (!fd_.is_open()) throw std::runtime_error("cannot make a file in memory");
+  }
+
+  // Replaces the content.
+  void write(std::string_view content) {
+    const bool written =
+        ::ftruncate(fd_.get(), 0) == 0 && ::pwrite(fd_.get(), content.data(), content.size(), 0) ==
+                                              static_cast<ssize_t>(content.size());
+    if (!written) throw std::runtime_error("cannot write a file in memory");
+  }
+
+  std::filesystem::path path() const { return "/proc/self/fd/" + std::to_string(fd_.get()); }
+
+ private:
+  FileDescriptor fd_;
+};
+
+}  // namespace lockstep

@@ -1,21 +1,41 @@
 # lockstep_add_component(NAME [TORCH] SOURCES ... [DEPENDS ...]): the static library of one folder, lockstep::NAME.
-# TORCH components see LibTorch and share one precompiled header.
+# TORCH components see LibTorch. All share one precompiled header with their kind.
 
 add_library(lockstep_warnings INTERFACE)
 target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers -Wshadow=local -Werror)
 
-function(lockstep_use_torch target)
-  target_link_libraries(${target} PUBLIC lockstep::torch)
-  if(LOCKSTEP_PRECOMPILE)
-    target_precompile_headers(${target} REUSE_FROM lockstep_pch)
-    get_target_property(type ${target} TYPE)
-    if(type STREQUAL EXECUTABLE)
-      # The header was compiled with -fPIC, which suits a program too; -fPIE would not fit it.
-      set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-      target_compile_options(${target} PRIVATE -fPIC)
-    endif()
+# lockstep_precompile(TARGET HEADERS): uses the precompiled header of lockstep_pch_HEADERS, plain, torch or test.
+function(lockstep_precompile target headers)
+  if(NOT LOCKSTEP_PRECOMPILE)
+    return()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM lockstep_pch_${headers})
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL EXECUTABLE)
+    # The header was compiled with -fPIC, which suits a program too; -fPIE would not fit it.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
   endif()
 endfunction()
+
+function(lockstep_use_torch target)
+  target_link_libraries(${target} PUBLIC lockstep::torch)
+  lockstep_precompile(${target} torch)
+endfunction()
+
+function(lockstep_add_precompiled_header headers)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FILES;DEPENDS")
+  if(LOCKSTEP_PRECOMPILE)
+    add_library(lockstep_pch_${headers} STATIC ${PROJECT_SOURCE_DIR}/cmake/pch.cpp)
+    target_link_libraries(lockstep_pch_${headers} PRIVATE ${arg_DEPENDS})
+    target_precompile_headers(lockstep_pch_${headers} PRIVATE ${arg_FILES})
+  endif()
+endfunction()
+
+lockstep_add_precompiled_header(plain FILES ${PROJECT_SOURCE_DIR}/cmake/pch_plain.h DEPENDS fmt::fmt nlohmann_json::nlohmann_json)
+if(LOCKSTEP_TORCH)
+  lockstep_add_precompiled_header(torch FILES ${PROJECT_SOURCE_DIR}/cmake/pch_torch.h DEPENDS lockstep::torch nlohmann_json::nlohmann_json)
+endif()
 
 function(lockstep_add_component name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "SOURCES;DEPENDS")
@@ -29,6 +49,9 @@ function(lockstep_add_component name)
   target_link_libraries(lockstep_${name} PUBLIC ${arg_DEPENDS} PRIVATE $<BUILD_INTERFACE:lockstep_warnings>)
   if(arg_TORCH)
     lockstep_use_torch(lockstep_${name})
+  else()
+    target_link_libraries(lockstep_${name} PRIVATE fmt::fmt)
+    lockstep_precompile(lockstep_${name} plain)
   endif()
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_COMPONENTS lockstep_${name})
 endfunction()

@@ -1,1 +1,1 @@
-// Exists so that the precompiled header has a target of its own.
+// Exists so that precompiled headers have targets of their own.

@@ -41,7 +41,7 @@ class Converter {
       node.kind = ConfigNode::Kind::Scalar;
       node.scalar = yaml.Scalar();
       node.quoted = yaml.Tag() != "?";
-      count_bytes(node.scalar.size(), node.origin);
+      verify_text(node.scalar, node.origin);
     } else if (yaml.IsSequence()) {
       node.kind = ConfigNode::Kind::List;
       for (const auto& item : yaml) node.items.push_back(convert(item, depth + 1));
@@ -61,8 +61,12 @@ class Converter {
   }
 
   // An alias is expanded at each use: the limits also stop files that grow that way.
-  void count_bytes(size_t bytes, const std::string& where) {
-    num_bytes_ += bytes;
+  void verify_text(const std::string& text, const std::string& where) {
+    // yaml-cpp turns two escapes into single bytes that are no UTF-8.
+    if (find_invalid_utf8(text) != std::string::npos)
+      throw config_error(
+          fmt::format("{}: write the escape \\N as \\u0085 and \\_ as \\u00a0", where));
+    num_bytes_ += text.size();
     if (num_bytes_ > kMaxExpandedBytes)
       throw config_error(fmt::format("{}: its aliases expand to more than {} MiB", where,
                                      kMaxExpandedBytes >> 20));
@@ -81,7 +85,7 @@ class Converter {
             fmt::format("{}: merge keys ('<<') are not supported: repeat the keys", where));
       if (!keys.insert(key).second)
         throw config_error(fmt::format("{}: key '{}' is given twice", where, printable(key)));
-      count_bytes(key.size(), where);
+      verify_text(key, where);
       auto value = convert(member.second, depth + 1);
       value.origin = where;  // the line of the key is what an editor should jump to
       node.members.emplace_back(key, std::move(value));

@@ -62,10 +62,11 @@ c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const Tc
   try {
     return c10::make_intrusive<c10d::TCPStore>(tcp.host, store);
   } catch (const std::exception& error) {
+    const std::string text = error.what();
     if (store.isServer)
       throw environment_error(
           fmt::format("rank 0 cannot serve the rendezvous on port {}: is it in use? ({})", tcp.port,
-                      std::string(error.what()).substr(0, 200)));
+                      text.substr(0, std::min<size_t>(text.find('\n'), 200))));
     throw PeerError(fmt::format("rank {} cannot reach the rendezvous at {}:{} within {} s",
                                 options.rank, tcp.host, tcp.port, store.timeout.count() / 1000));
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <ctime>
+#include <vector>
 
 #include "core/config_fields.h"
 #include "core/durable_file.h"
@@ -11,24 +12,21 @@
 namespace lockstep {
 namespace {
 
-std::filesystem::path job_path(const std::filesystem::path& run_dir) {
-  return run_dir / "run.json";
+namespace fs = std::filesystem;
+
+fs::path job_path(const fs::path& run_dir) { return run_dir / "run.json"; }
+fs::path config_path(const fs::path& run_dir) { return run_dir / "config.yaml"; }
+
+// `path` and those of its parents that do not exist, the deepest first.
+std::vector<fs::path> missing_directories(fs::path path) {
+  std::vector<fs::path> missing;
+  std::error_code ignored;
+  for (; !path.empty() && !fs::exists(path, ignored); path = path.parent_path())
+    missing.push_back(path);
+  return missing;
 }
 
-}  // namespace
-
-std::filesystem::path event_log_path(const std::filesystem::path& run_dir, int rank) {
-  return run_dir / "events" / fmt::format("rank-{:05}.lsev", rank);
-}
-
-std::filesystem::path logs_path(const std::filesystem::path& run_dir) { return run_dir / "logs"; }
-
-std::filesystem::path checkpoints_path(const std::filesystem::path& run_dir) {
-  return run_dir / "checkpoints";
-}
-
-void create_run_directory(const std::filesystem::path& run_dir, const RunInfo& job,
-                          const Json& config) {
+void write_run(const fs::path& run_dir, const RunInfo& job, const Json& config) {
   make_directories(run_dir / "events");
   clear_run_end(run_dir);
   const auto before = read_job(run_dir);
@@ -41,14 +39,37 @@ void create_run_directory(const std::filesystem::path& run_dir, const RunInfo& j
                      {"created", created},
                      {"host", job.host},
                      {"command", job.command}};
-  write_file_durably(run_dir / "config.yaml", to_yaml(config));
+  write_file_durably(config_path(run_dir), to_yaml(config));
   write_file_durably(job_path(run_dir),
                      json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-std::optional<RunInfo> read_job(const std::filesystem::path& run_dir) {
+}  // namespace
+
+fs::path event_log_path(const fs::path& run_dir, int rank) {
+  return run_dir / "events" / fmt::format("rank-{:05}.lsev", rank);
+}
+
+fs::path logs_path(const fs::path& run_dir) { return run_dir / "logs"; }
+
+fs::path checkpoints_path(const fs::path& run_dir) { return run_dir / "checkpoints"; }
+
+void create_run_directory(const fs::path& run_dir, const RunInfo& job, const Json& config) {
   std::error_code ignored;
-  if (!std::filesystem::exists(job_path(run_dir), ignored)) return std::nullopt;
+  const bool is_new = !fs::exists(job_path(run_dir), ignored);
+  const auto missing = missing_directories(run_dir / "events");
+  try {
+    write_run(run_dir, job, config);
+  } catch (...) {
+    if (is_new) fs::remove(config_path(run_dir), ignored);
+    for (const auto& path : missing) fs::remove(path, ignored);  // only where it is empty
+    throw;
+  }
+}
+
+std::optional<RunInfo> read_job(const fs::path& run_dir) {
+  std::error_code ignored;
+  if (!fs::exists(job_path(run_dir), ignored)) return std::nullopt;
   return run_info_from_json(Json::parse(read_file(job_path(run_dir)), nullptr, false));
 }
 

@@ -20,7 +20,7 @@ std::filesystem::path checkpoints_path(const std::filesystem::path& run_dir);
 // Makes the directory and writes run.json and config.yaml durably. On one that exists the run goes
 // on: `created` stays and an end.json of before is removed. Called by the main rank, before the
 // other ranks open their logs. Throws Environment, with one line, when it cannot be written
-// (read-only, full disk, ...).
+// (read-only, full disk, ...); then nothing of a new run is left.
 void create_run_directory(const std::filesystem::path& run_dir, const RunInfo& job,
                           const Json& config);
 

@@ -68,28 +68,39 @@ RunInfo describe_process(const SessionOptions& options, const RunConfig& config,
           .command = options.command};
 }
 
-// Rank 0 decides which run this is, makes its directory and tells the others; what fails there
-// fails on every rank.
-std::string open_run(World& world, const SessionOptions& options, const RunConfig& config,
-                     const Json& resolved) {
+// Rank 0 acts and tells the others the outcome; what fails there fails on every rank.
+template <class Act>
+nlohmann::json act_on_main(World& world, const std::string& name, const Act& act) {
   nlohmann::json answer;
   if (world.rank() == 0) {
     try {
-      const auto id = choose_run_id(world, options, config);
-      if (!is_run_id(id)) throw config_error(fmt::format("'{}' is no run id", id));
-      const auto run_dir = std::filesystem::path(config.run.dir) / id;
-      if (options.resume_id) verify_resumable(run_dir, id);
-      create_run_directory(run_dir, describe_process(options, config, id), resolved);
-      world.remember(kRunIdKey, id);
-      answer = {{"id", id}};
+      answer = {{"value", act()}};
     } catch (const Error& error) {
       answer = {{"error", error.what()}, {"config", error.kind() == ErrorKind::Config}};
     }
   }
-  answer = broadcast_object(world, answer, 0, "run id");
-  if (!answer.contains("error")) return answer["id"];
+  answer = broadcast_object(world, answer, 0, name);
+  if (!answer.contains("error")) return answer["value"];
   const auto message = answer["error"].get<std::string>();
   throw answer["config"].get<bool>() ? config_error(message) : environment_error(message);
+}
+
+std::string agree_on_run(World& world, const SessionOptions& options, const RunConfig& config) {
+  return act_on_main(world, "run id", [&] {
+    const auto id = choose_run_id(world, options, config);
+    if (!is_run_id(id)) throw config_error(fmt::format("'{}' is no run id", id));
+    if (options.resume_id) verify_resumable(std::filesystem::path(config.run.dir) / id, id);
+    return id;
+  });
+}
+
+void open_run(World& world, const RunInfo& process, const Json& resolved,
+              const std::filesystem::path& run_dir) {
+  act_on_main(world, "run directory", [&] {
+    create_run_directory(run_dir, process, resolved);
+    world.remember(kRunIdKey, process.job_id);
+    return true;
+  });
 }
 
 void verify_same_config(World& world, const Json& resolved) {
@@ -115,7 +126,7 @@ void record_failure(const World& world, Tracker& tracker, const std::filesystem:
   tracker.finish(end);
   if (!is_main(world.rank())) return;
   try {
-    write_run_end(run_dir, end);
+    if (read_job(run_dir)) write_run_end(run_dir, end);
   } catch (const Error&) {
     // The disk may be what failed; the error on its way to the user is the one that matters.
   }
@@ -125,18 +136,21 @@ void report_tracking(const TrackingReport& report, std::ostream* out) {
   if (out && !report.problem.empty()) *out << report.problem << std::endl;
 }
 
-// Everything after the ranks have met and the run has a directory.
+// Everything after the ranks have met and know which run this is. Its directory is made, or an
+// earlier record of it replaced, only once nothing in the input can be wrong any more.
 EvaluationResult train(World& world, const SessionOptions& options, const RunConfig& config,
                        const Json& resolved, const Dataset& train_set, const Dataset* eval_set,
                        const std::filesystem::path& run_dir) {
+  const auto process = describe_process(options, config, run_dir.filename().string());
   Tracker tracker;
   try {
     Trainer trainer({world, config, train_set, eval_set, tracker, run_dir});
     const bool continues = options.resume_id || config.checkpoint.resume == "auto";
     const auto resumed = continues ? trainer.resume() : 0;
+    open_run(world, process, resolved, run_dir);
     tracker =
         open_tracker({.run_dir = run_dir,
-                      .process = describe_process(options, config, run_dir.filename().string()),
+                      .process = process,
                       .config = config.tracking,
                       .run_config = resolved,
                       .resume_step = resumed,
@@ -160,10 +174,12 @@ SessionResult run_session(const SessionOptions& options) {
   const auto eval_set = config.data.eval.is_set() ? config.data.eval.build() : nullptr;
   plan_batches(config.data.loader, train_set->size(),
                {options.ranks.world_size, options.ranks.local_world_size});
+  decide(config.tracking.ranks, describe_process(options, config, config.run.name),
+         {.run_name = config.tracking.run_name, .group = config.tracking.group});
 
   World world(world_options(options.ranks, config.distributed));
   verify_same_config(world, resolved);
-  const auto run_id = open_run(world, options, config, resolved);
+  const auto run_id = agree_on_run(world, options, config);
   const auto run_dir = std::filesystem::path(config.run.dir) / run_id;
   const auto evaluation =
       train(world, options, config, resolved, *train_set, eval_set.get(), run_dir);

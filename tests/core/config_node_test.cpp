@@ -121,6 +121,10 @@ TEST_CASE("config node: bytes that are not UTF-8 text are an error with their li
   CHECK(error_of_text("\xff\xfe"
                       "a")
             .starts_with("config: run.yaml:1: not UTF-8 text"));  // UTF-16
+  CHECK(error_of_text("a: \"x\\N\"\n") ==
+        "config: run.yaml:1: write the escape \\N as \\u0085 and \\_ as \\u00a0");
+  CHECK(error_of_text("\"x\\_\": 1\n").find("write the escape") != std::string::npos);
+  CHECK(parse("a: \"\\u0085\"\n").find("a")->scalar == "\u0085");
   CHECK(parse("a: größe 模型\n").find("a")->scalar == "größe 模型");
 }
 
@@ -138,7 +142,7 @@ TEST_CASE("config node: hostile files end in an error, soon and in little memory
   }
   CHECK(error_of_text(bomb).find("more than 100000 values") != std::string::npos);
 
-  std::string large = "a: &a \"" + std::string(1'000'000, 'x') + "\"\nb: [*a";
+  auto large = std::string("a: &a \"").append(1'000'000, 'x').append("\"\nb: [*a");
   for (int i = 0; i < 50'000; ++i) large += ",*a";
   CHECK(error_of_text(large.append("]")).find("aliases expand to more than 16 MiB") !=
         std::string::npos);

@@ -1,8 +1,8 @@
 #include "core/period.h"
 
 #include <catch2/catch.hpp>
-#include <regex>
 
+#include "tests/core/matches.h"
 #include "tests/data/error_of.h"
 
 using namespace lockstep;
@@ -83,12 +83,11 @@ TEST_CASE("duration: steps, nothing and centuries are errors") {
 }
 
 TEST_CASE("period: the schema's pattern accepts what is dumped") {
-  const std::regex periods(ConfigValue<Period>::schema()["pattern"].get<std::string>());
-  const std::regex durations(ConfigValue<Duration>::schema()["pattern"].get<std::string>());
+  const auto periods = ConfigValue<Period>::schema()["pattern"].get<std::string>();
+  const auto durations = ConfigValue<Duration>::schema()["pattern"].get<std::string>();
   for (const std::string text : {"1 step", "2 steps", "1 epoch", "5 min", "2 h", "30 s"})
-    CHECK(std::regex_match(ConfigValue<Period>::dump(period(text)).get<std::string>(), periods));
+    CHECK(matches(ConfigValue<Period>::dump(period(text)).get<std::string>(), periods));
   for (const std::string text : {"250 ms", "30 s", "2 h"})
-    CHECK(std::regex_match(ConfigValue<Duration>::dump({duration(text)}).get<std::string>(),
-                           durations));
-  CHECK_FALSE(std::regex_match("10", periods));
+    CHECK(matches(ConfigValue<Duration>::dump({duration(text)}).get<std::string>(), durations));
+  CHECK_FALSE(matches("10", periods));
 }

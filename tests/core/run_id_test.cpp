@@ -1,13 +1,14 @@
 #include "core/run_id.h"
 
 #include <catch2/catch.hpp>
-#include <regex>
 #include <set>
+
+#include "tests/core/matches.h"
 
 using namespace lockstep;
 
 TEST_CASE("run id: name, UTC time and a random part") {
-  CHECK(std::regex_match(new_run_id("mnist"), std::regex("mnist-20[0-9]{6}-[0-9]{6}-[0-9a-f]{6}")));
+  CHECK(matches(new_run_id("mnist"), "mnist-20[0-9]{6}-[0-9]{6}-[0-9a-f]{6}"));
 }
 
 TEST_CASE("run id: any name gives an id that is valid as a directory's name") {

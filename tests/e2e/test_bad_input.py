@@ -67,9 +67,9 @@ OVERRIDES = {
     ),
     "misspelled section": (["optimiser.lr=1"], ["optimiser", "did you mean 'optimizer'?"]),
     "wrong type": (["optimizer.lr=fast"], ["optimizer.lr: expected a number, got 'fast'"]),
-    "fraction for a count": (["train.epochs=1.5"], ["train.epochs", "integer", "1.5"]),
+    "fraction for a count": (["train.epochs=1.5"], ["train.epochs: expected a whole number, got '1.5'"]),
     "out of range": (["train.epochs=0"], ["train.epochs", "0", "at least 1"]),
-    "map for a number": (["train.epochs={a: 1}"], ["train.epochs", "integer"]),
+    "map for a number": (["train.epochs={a: 1}"], ["train.epochs: expected a whole number, got a map"]),
     "number for a list": (["model.hidden=32"], ["model.hidden", "list"]),
     "bad period": (["train.log_every=soon"], ["train.log_every", "soon", "steps"]),
     "bad choice": (["distributed.device=gpu"], ["distributed.device", "gpu", "auto, cpu, cuda"]),
@@ -87,6 +87,15 @@ OVERRIDES = {
         ["no file /nowhere/train-images-idx3-ubyte", "make setup"],
     ),
     "more samples than there are": (["data.train.limit=60001"], ["limit 60001", "60000"]),
+    "longer warm-up than the run": (
+        ["schedule={name: cosine, warmup_steps: 100}"],
+        ["schedule.warmup_steps (100)", "the steps of the run (21)"],
+    ),
+    "nesterov without momentum": (
+        ["optimizer={name: sgd, nesterov: true}"],
+        ["optimizer.nesterov", "momentum"],
+    ),
+    "logging rank that does not exist": (["tracking.ranks=[0,7]"], ["no rank 7"]),
     "missing plugin": (["plugins=[/nowhere/plugin.so]"], ["/nowhere/plugin.so", "No such file"]),
 }
 
@@ -123,7 +132,10 @@ FILES = {
         "model:\n  name: mlp\n  hiden: [3]\n",
         ["run.yaml:3: model.hiden: unknown key; did you mean 'hidden'?"],
     ),
-    "wrong type": ("train:\n  epochs: many\n", ["run.yaml:2: train.epochs", "integer", "'many'"]),
+    "wrong type": (
+        "model:\n  name: mlp\n  classes: many\n",
+        ["run.yaml:3: model.classes: expected a whole number, got 'many'"],
+    ),
     "key given twice": ("run:\n  seed: 1\n  seed: 2\n", ["run.yaml:3", "seed", "twice"]),
     "broken YAML": ("model: {name: mlp\ntrain: }\n", ["run.yaml:"]),
     "a list": ("- model\n- data\n", ["run.yaml"]),
@@ -202,14 +214,10 @@ DATA_FILES = {
     "too long": (change("labels-idx1", lambda raw: raw + b"x"), ["train-labels-idx1-ubyte"]),
     "no IDX file": (change("images-idx3", lambda raw: b"<html>" * 99), ["train-images-idx3-ubyte"]),
     "truncated .gz": (truncate_gz, ["train-images-idx3-ubyte.gz"]),
-    "images and labels swapped": (swap, ["train-images-idx3-ubyte"]),
+    "images and labels swapped": (swap, ["labels-idx1-ubyte holds 100 x 28 x 28", "swapped?"]),
     "fewer labels than images": (
         change("labels-idx1", lambda raw: raw[:4] + FEWER_LABELS + raw[8:-1]),
         ["100 images", "99 labels"],
-    ),
-    "a label out of range": (
-        change("labels-idx1", lambda raw: raw[:-1] + b"\x0a"),
-        ["label", "10"],
     ),
     "no labels": (
         lambda directory: (directory / "train-labels-idx1-ubyte").unlink(),
@@ -223,6 +231,19 @@ DATA_FILES = {
 def test_data_files(job, small_data, damage, texts, ranks):
     damage(small_data)
     refuse(job, [], texts, ranks)
+
+
+@ALONE_AND_LAUNCHED
+def test_a_label_that_the_model_does_not_know(job, small_data, ranks):
+    """Seen only when the sample is: the run has begun, and ends as failed."""
+    change("labels-idx1", lambda raw: raw[:-1] + b"\x0a")(small_data)
+    ended = job.run(ranks=ranks, timeout=TIMEOUT_S)
+    assert ended.code == 78, ended.err
+    told = [line for line in error_lines(ended, ranks) if "label" in line and "10" in line]
+    assert len(told) == 1, ended.err
+    if ranks:
+        assert told[0] in ended.err[ended.err.index("\nlockstep: ") :]
+    assert [entry["state"] for entry in job.list()] == ["failed"]
 
 
 def test_the_small_data_is_good(job, small_data):
@@ -286,8 +307,7 @@ def test_occupied_port_without_launcher(job):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        ranks = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "LOCAL_WORLD_SIZE": 1}
-        ranks |= {"WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
+        ranks = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
         env = processes.environment(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, **ranks)
         ended = job.run(env=env, timeout=TIMEOUT_S)
     assert ended.code == 75

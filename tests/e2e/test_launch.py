@@ -169,12 +169,6 @@ def test_entries_of_a_job(job, selection, entries):
         assert [step for step, _ in job.series(entry["id"], "train/loss")] == [2]
 
 
-def test_a_rank_that_does_not_exist_cannot_log(job):
-    ended = job.run("tracking.ranks=[0,7]", ranks=2)
-    assert ended.code == 78
-    assert "7" in ended.err.splitlines()[0]
-
-
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone"]
 
 

@@ -187,11 +187,12 @@ def test_an_unknown_run(job, ranks):
 @pytest.mark.parametrize("model", ["model.hidden=[16]", "model.hidden=[32,32]", "model={name: cnn}"])
 def test_another_model_than_the_checkpoint_has(job, model):
     run_dir = job.train("train.max_steps=3")
-    before = last_weights(run_dir).read_bytes()
+    kept = [last_weights(run_dir), run_dir / "config.yaml", run_dir / "run.json"]
+    before = [path.read_bytes() for path in kept]
     ended = job.run("train.max_steps=5", model, ranks=2, options=["--resume", run_dir.name])
     assert ended.code == 78, ended.err
     assert "checkpoint" in ended.err.splitlines()[0]
-    assert last_weights(run_dir).read_bytes() == before
+    assert [path.read_bytes() for path in kept] == before
 
 
 def test_another_optimizer_than_the_checkpoint_has(job):

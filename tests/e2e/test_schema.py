@@ -1,0 +1,133 @@
+"""The schema says what a run file may hold; the recipes hold that; a run's config.yaml runs again."""
+
+import copy
+import json
+
+import jsonschema
+import pytest
+import yaml
+
+from processes import LOCKSTEP, SOURCE, TRAINER, run
+from safetensors_file import assert_same_bits, last_weights
+
+RECIPES = sorted((SOURCE / "configs").glob("*.yaml"))
+
+# As a user would write it, with every section.
+RUN_FILE = """
+run:         {name: mnist, seed: 0, dir: runs}
+plugins:     []
+model:       {name: mlp, hidden: [256, 128]}
+data:
+  train:     {name: idx, path: .data/mnist, split: train}
+  eval:      {name: idx, path: .data/mnist, split: test}
+  batch_size: 128
+  workers:   2
+  shuffle:   true
+  drop_last: false
+optimizer:   {name: sgd, lr: 0.1, momentum: 0.9}
+schedule:    {name: constant}
+train:       {epochs: 3, accumulate: 1, precision: fp32, clip_grad_norm: null, eval_every: 1 epoch,
+              log_every: 10 steps}
+distributed: {backend: auto, bucket_cap_mb: 25, find_unused_parameters: false, timeout: 30 min}
+checkpoint:  {every: 1 epoch, keep_last: 2, resume: auto}
+tracking:    {ranks: main, group: null, sinks: [console]}
+"""
+
+
+@pytest.fixture(scope="module")
+def schema(tmp_path_factory):
+    ended = run([LOCKSTEP, "schema"], tmp_path_factory.mktemp("schema"), timeout=20)
+    assert ended.code == 0, ended.err
+    return json.loads(ended.out)
+
+
+@pytest.fixture(scope="module")
+def validator(schema):
+    validator = jsonschema.validators.validator_for(schema)
+    validator.check_schema(schema)
+    return validator(schema)
+
+
+def test_it_names_its_draft(schema):
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+def test_it_accepts_a_whole_run_file(validator):
+    validator.validate(yaml.safe_load(RUN_FILE))
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=[recipe.name for recipe in RECIPES])
+def test_it_accepts_every_recipe(validator, recipe):
+    validator.validate(yaml.safe_load(recipe.read_text()))
+
+
+def broken(path, value):
+    """RUN_FILE with `value` at `path`."""
+    config = copy.deepcopy(yaml.safe_load(RUN_FILE))
+    section = config
+    for key in path[:-1]:
+        section = section[key]
+    section[path[-1]] = value
+    return config
+
+
+MISTAKES = [
+    (("optimiser",), {}),
+    (("model", "hiden"), [3]),
+    (("model", "name"), "mpl"),
+    (("data", "train", "pth"), "x"),
+    (("train", "epochs"), "many"),
+    (("train", "epochs"), 0),
+    (("train", "log_every"), "soon"),
+    (("distributed", "device"), "gpu"),
+    (("optimizer", "lr"), "fast"),
+    (("checkpoint", "keep_last"), 1.5),
+    (("tracking", "ranks"), "some"),
+]
+
+
+@pytest.mark.parametrize("path, value", MISTAKES, ids=[".".join(p) for p, _ in MISTAKES])
+def test_it_rejects_what_the_trainer_rejects(validator, job, path, value):
+    config = broken(path, value)
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate(config)
+    job.file.write_text(yaml.safe_dump(config))
+    ended = job.run(f"run.dir={job.runs}")
+    assert ended.code == 78
+    assert not job.runs.exists()
+
+
+def test_the_trainer_accepts_the_whole_run_file(job):
+    job.file.write_text(RUN_FILE.replace(".data/mnist", str(SOURCE / ".data" / "mnist")))
+    job.train("data.train.limit=256", "data.eval.limit=100", ranks=2)
+
+
+def test_schema_is_the_same_from_both_programs(schema, tmp_path):
+    ended = run([TRAINER, "--schema"], tmp_path)
+    assert json.loads(ended.out) == schema
+
+
+def test_the_resolved_config_runs_again_and_resolves_to_itself(job, validator):
+    first = job.train("optimizer.lr=0.05", "train.clip_grad_norm=2.5", "checkpoint.every=10 steps")
+    resolved = first / "config.yaml"
+    text = resolved.read_text()
+    validator.validate(yaml.safe_load(text))
+    job.file.write_text(text)
+    second = job.train()
+    assert (second / "config.yaml").read_text() == text
+    assert_same_bits(last_weights(first), last_weights(second))
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=[recipe.name for recipe in RECIPES])
+def test_every_recipe_trains(job, recipe):
+    """From the folder of the checkout, as its comments say."""
+    limits = [f"run.dir={job.runs}", "train.max_steps=2", "data.train.limit=512"]
+    limits += ["data.eval.limit=100", "data.batch_size=32"]
+    if "warmup_steps" in yaml.safe_load(recipe.read_text()).get("schedule", {}):
+        limits += ["schedule.warmup_steps=1"]
+    command = [LOCKSTEP, "launch", "-n", 2, recipe, *limits]
+    ended = run(command, SOURCE, timeout=60)
+    assert ended.code == 0, ended.err
+    (entry,) = job.list()
+    assert entry["state"] == "finished"
+    assert 0 <= entry["summary"]["eval/accuracy"] <= 1

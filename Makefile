@@ -31,7 +31,7 @@ test: peers
 	@cmake --preset release $(GENERATOR) -DLOCKSTEP_TESTS=ON >build.log 2>&1 || { cat build.log; exit 75; }
 	@cmake --build build -j $(JOBS)
 	$(call say,testing)
-	@ctest --preset release --progress
+	@ctest --preset release --progress -j $(JOBS)
 
 unit: peers
 	@cmake --preset release $(GENERATOR) -DLOCKSTEP_TESTS=ON >build.log 2>&1 || { cat build.log; exit 75; }

@@ -70,6 +70,15 @@ std::string others_text(const LaunchReport& report, const WorkerEnd& cause) {
   return text;
 }
 
+// The launcher's SIGTERM or SIGKILL can come between a worker's error file and its exit.
+std::optional<int> code_it_was_about_to_give(const WorkerEnd& worker) {
+  if (!worker.error || (worker.exit.signal != SIGTERM && worker.exit.signal != SIGKILL))
+    return std::nullopt;
+  for (const auto kind : {ErrorKind::Config, ErrorKind::Environment})
+    if (worker.error->kind == kind_name(kind)) return static_cast<int>(kind);
+  return static_cast<int>(ErrorKind::Bug);
+}
+
 }  // namespace
 
 std::string signal_name(int signal) {
@@ -78,6 +87,8 @@ std::string signal_name(int signal) {
 }
 
 std::string WorkerEnd::what() const {
+  if (const auto code = code_it_was_about_to_give(*this))
+    return fmt::format("exited with code {}{}", *code, meaning_of_code(*code));
   if (exit.signal)
     return fmt::format("killed by {}{}", signal_name(*exit.signal),
                        meaning_of_signal(*exit.signal));
@@ -89,6 +100,7 @@ std::vector<std::string> WorkerEnd::detail() const {
 }
 
 int WorkerEnd::exit_code() const {
+  if (const auto code = code_it_was_about_to_give(*this)) return *code;
   if (!exit.signal) return exit.code;
   return static_cast<int>(is_crash(*exit.signal) ? ErrorKind::Bug : ErrorKind::Environment);
 }

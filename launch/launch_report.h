@@ -34,7 +34,9 @@ struct WorkerEnd {
   std::string what() const;
   // Its error text, else its last lines; empty when it said nothing.
   std::vector<std::string> detail() const;
-  // Its own exit code; of a signal that a broken program gets (SIGSEGV, ...) 70, of others 75.
+  // Its own exit code; of a signal that a broken program gets (SIGSEGV, ...) 70, of others 75. A
+  // worker that had written why it failed and was stopped before it could exit counts as having
+  // exited with that code.
   int exit_code() const;
 };
 

@@ -131,8 +131,9 @@ std::string one_line(const std::exception& error) {
 [[noreturn]] void fail(const std::exception& error, const std::optional<std::string>& error_file) {
   const auto* known = dynamic_cast<const Error*>(&error);
   if (error_file) write_error_file(*error_file, error);
-  std::cerr << "lockstep-trainer: error: " << (known ? known->what() : one_line(error))
-            << std::endl;
+  // One write: a launcher that stops this rank at this moment leaves the whole line or none.
+  std::cerr << fmt::format("lockstep-trainer: error: {}\n",
+                           known ? known->what() : one_line(error));
   end_process(known ? known->exit_code() : static_cast<int>(ErrorKind::Bug));
 }
 

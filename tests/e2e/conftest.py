@@ -1,4 +1,4 @@
-"""What every end-to-end test has: a place with a run file, and the proof that nothing of it is left.
+"""What every end-to-end test has: a place with a run file, and proof that nothing keeps running.
 
 `job` trains for real on the first samples of MNIST; runs, logs and run file are below tmp_path.
 """

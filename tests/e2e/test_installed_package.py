@@ -42,7 +42,7 @@ def use_plugin(job, path):
 def test_model_plugin_trains_on_two_ranks(job, plugin):
     use_plugin(job, plugin)
     job.train("optimizer.momentum=0", ranks=2)
-    [run] = job.runs_json()
+    [run] = job.list()
     assert run["state"] == "finished"
     assert run["summary"]["eval/accuracy"] > 0.6
 

@@ -64,9 +64,9 @@ EXTRAS = {
 
 
 @pytest.mark.parametrize("extra", EXTRAS.values(), ids=EXTRAS.keys())
-@pytest.mark.parametrize("world_size", [2, 3])
-def test_settings(job, peers, extra, world_size):
-    compare(job, peers, world_size, MLP, FEW, SGD, extra)
+def test_settings(job, peers, extra):
+    """On 3 ranks, where dividing by the number of ranks rounds."""
+    compare(job, peers, 3, MLP, FEW, SGD, extra)
 
 
 @pytest.mark.parametrize("world_size", [1, 2])

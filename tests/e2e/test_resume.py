@@ -100,7 +100,8 @@ def test_a_restart_under_the_same_run_id_continues(job, whole):
 def test_resume_never_begins_anew(job):
     env = processes.environment(LOCKSTEP_RUN_ID="my-run")
     assert job.run("train.max_steps=10", env=env).code == 0
-    ended = job.run("train.max_steps=4", "checkpoint.resume=never", "train.log_every=1 step", env=env)
+    anew = ["train.max_steps=4", "checkpoint.resume=never", "train.log_every=1 step"]
+    ended = job.run(*anew, env=env)
     assert ended.code == 0, ended.err
     assert 4 in checkpoints(job.runs / "my-run")
     assert_steps_once(job, "my-run", [1, 2, 3, 4])
@@ -184,7 +185,10 @@ def test_an_unknown_run(job, ranks):
     assert only(job.runs.iterdir()) == run_dir
 
 
-@pytest.mark.parametrize("model", ["model.hidden=[16]", "model.hidden=[32,32]", "model={name: cnn}"])
+OTHER_MODELS = ["model.hidden=[16]", "model.hidden=[32,32]", "model={name: cnn}"]
+
+
+@pytest.mark.parametrize("model", OTHER_MODELS)
 def test_another_model_than_the_checkpoint_has(job, model):
     run_dir = job.train("train.max_steps=3")
     kept = [last_weights(run_dir), run_dir / "config.yaml", run_dir / "run.json"]

@@ -1,4 +1,4 @@
-"""The schema says what a run file may hold; the recipes hold that; a run's config.yaml runs again."""
+"""The schema says what a run file may hold, the recipes hold it, a run's config.yaml runs again."""
 
 import copy
 import json

@@ -68,6 +68,14 @@ TEST_CASE("launch report: the exit code says what a caller can do") {
   CHECK(code_of(killed(0, SIGTERM, 1)) == 75);
 }
 
+TEST_CASE("launch report: a rank that had told its error was about to exit, whatever stopped it") {
+  auto end = with_error(killed(0, SIGTERM, 20), "run.yaml:3: no", false, 5);
+  end.error->kind = "config";
+  const LaunchReport report{.world_size = 2, .workers = {end, exited(1, 78, 10)}};
+  CHECK(report.exit_code() == 78);
+  CHECK(report.summary() == "rank 0 (of 2) failed first: exited with code 78 (the input is wrong)");
+}
+
 TEST_CASE("launch report: the text tells who, how, why, and what became of the others") {
   auto stopped = killed(2, SIGTERM, 30);
   stopped.stopped = true;

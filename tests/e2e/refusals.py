@@ -1,0 +1,50 @@
+"""What every refusal looks like: one error line per rank, then the launcher's report."""
+
+import pytest
+
+TIMEOUT_S = 30
+ALONE_AND_LAUNCHED = pytest.mark.parametrize("ranks", [None, 2], ids=["alone", "launched"])
+ERROR = "lockstep-trainer: error: "
+
+
+def error_lines(ended, ranks):
+    """The trainers' own error lines: all that is on stderr but the launcher's report."""
+    lines = ended.err.splitlines()
+    if ranks is None:
+        assert len(lines) == 1, ended.err
+        assert lines[0].startswith(ERROR)
+        return [lines[0][len(ERROR) :]]
+    begin = next((i for i, line in enumerate(lines) if line.startswith("lockstep: ")), None)
+    assert begin is not None, ended.err
+    told = {}
+    for line in lines[:begin]:
+        rank, _, text = line.partition("] " + ERROR)
+        assert rank.startswith("[rank ") and text, f"not an error line: {line}"
+        assert rank not in told, f"two errors of one rank:\n{ended.err}"
+        told[rank] = text
+    assert told, ended.err
+    report = lines[begin:]
+    assert "failed first: exited with code" in report[0]
+    assert report[1].strip() in told.values(), ended.err
+    return list(told.values())
+
+
+def assert_refused(job, ended, code, texts, ranks):
+    assert ended.code == code, ended.err
+    for line in error_lines(ended, ranks):
+        for text in texts:
+            assert text in line
+    assert not job.runs.exists(), "a run directory was left"
+
+
+def files_below(directory):
+    return sorted(path for path in directory.rglob("*"))
+
+
+def refuse(job, overrides, texts, ranks, code=78):
+    """Runs and expects one error with `texts`, and not one new file."""
+    before = files_below(job.directory)
+    ended = job.run(*overrides, ranks=ranks, timeout=TIMEOUT_S)
+    assert_refused(job, ended, code, texts, ranks)
+    assert files_below(job.directory) == before
+    return ended

@@ -1,4 +1,4 @@
-"""A full or read-only disk: code 75, one clear line, nothing half-written, and the run goes on later."""
+"""A full or read-only disk: code 75, one clear line, nothing half-written; the run can go on."""
 
 import subprocess
 

@@ -69,7 +69,8 @@ def test_a_killed_launcher_takes_its_ranks_along(job):
     os.kill(launcher.pid, signal.SIGKILL)
     assert processes.finish(launcher, STOP_S).code == -signal.SIGKILL
     wait_until(lambda: not find(job.directory), STOP_S, "every process is gone")
-    assert [entry["state"] for entry in job.list()] == ["lost"]
+    # The log's lock goes a moment after the command line of a dying process.
+    wait_until(lambda: [entry["state"] for entry in job.list()] == ["lost"], STOP_S, "it is lost")
     assert_resumable(job)
 
 

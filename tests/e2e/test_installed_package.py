@@ -3,7 +3,6 @@
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
 

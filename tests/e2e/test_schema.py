@@ -131,3 +131,10 @@ def test_every_recipe_trains(job, recipe):
     (entry,) = job.list()
     assert entry["state"] == "finished"
     assert 0 <= entry["summary"]["eval/accuracy"] <= 1
+
+
+def test_the_reference_page_is_what_help_prints(tmp_path):
+    ended = run([TRAINER, "--help"], tmp_path, timeout=20)
+    keys = ended.out[ended.out.index("Keys of a run file:") :]
+    page = (SOURCE / "docs" / "run_file.md").read_text()
+    assert keys in page, "docs/run_file.md is behind: replace its block with what lockstep-trainer --help prints"

@@ -18,7 +18,7 @@ peers:
 	@cmake/setup.sh --peers
 
 build: setup
-	$(call say,building lockstep and lockstep-trainer (two minutes the first time))
+	$(call say,building lockstep and lockstep-trainer (about six minutes the first time on two cores))
 	@cmake --preset release $(GENERATOR) -DLOCKSTEP_TESTS=OFF >build.log 2>&1 || { cat build.log; exit 75; }
 	@cmake --build build -j $(JOBS)
 

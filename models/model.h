@@ -15,7 +15,7 @@ namespace lockstep {
 // What one forward pass of a batch gives.
 struct Outputs {
   at::Tensor loss;         // scalar: the mean over `count`; defined when the batch carries targets
-  int64_t count = 0;       // how many samples (or tokens) the mean is over
+  int64_t count = 0;       // samples the mean is over: all of the batch
   at::Tensor predictions;  // raw outputs, e.g. logits [B, K]
   // Further sums over `count`, as scalars on the model's device; accuracy is {"accuracy", number
   // correct}.

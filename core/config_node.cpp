@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMaxBytes = 4u << 20;
+constexpr size_t kMaxConfigBytes = 4u << 20;
 constexpr size_t kMaxExpandedBytes = 16u << 20;
 constexpr int kMaxNodes = 100'000;
 constexpr int kMaxDepth = 64;
@@ -200,8 +200,8 @@ ConfigNode* ConfigNode::find(const std::string& key) {
 }
 
 ConfigNode parse_config(const std::string& text, const std::string& name) {
-  if (text.size() > kMaxBytes)
-    throw config_error(fmt::format("{}: larger than {} MiB", name, kMaxBytes >> 20));
+  if (text.size() > kMaxConfigBytes)
+    throw config_error(fmt::format("{}: larger than {} MiB", name, kMaxConfigBytes >> 20));
   auto root = convert_text(text, name, [&](const YAML::Mark& mark) {
     return mark.is_null() ? name : fmt::format("{}:{}", name, mark.line + 1);
   });
@@ -218,7 +218,7 @@ ConfigNode read_config_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw config_error(fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno)));
-  std::string text(kMaxBytes + 1, '\0');
+  std::string text(kMaxConfigBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad()) throw config_error(fmt::format("{}: cannot be read to its end", path.string()));
   text.resize(static_cast<size_t>(file.gcount()));

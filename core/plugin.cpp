@@ -27,7 +27,7 @@ std::string find_stamp(const std::filesystem::path& path) {
   if (!content.starts_with("\x7f"
                            "ELF"))
     throw config_error(fmt::format("plugin {}: not a shared object", path.string()));
-  const auto begin = content.find(std::string(kMarkerBegin) + kOpen);
+  const auto begin = content.find(fmt::format("{}{}", kMarkerBegin, kOpen));
   if (begin != std::string::npos) {
     const auto first = begin + kMarkerBegin.size() + 1;
     const auto end = content.find(kClose, first);

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-constexpr uint64_t kMaxBytes = 4ull << 30;
+constexpr uint64_t kMaxIdxBytes = 4ull << 30;
 constexpr uint8_t kUnsignedByte = 0x08;
 constexpr int kMaxDims = 8;
 
@@ -86,7 +86,7 @@ uint64_t num_elements(const std::vector<int64_t>& dims, const std::string& name)
     if (dim == 0)
       throw config_error(fmt::format("{}: a dimension is zero: {}", name, dims_text(dims)));
     count *= static_cast<uint64_t>(dim);  // below 2^32 * 2^32
-    if (count > kMaxBytes)
+    if (count > kMaxIdxBytes)
       throw config_error(
           fmt::format("{}: {}: its header announces elements beyond the limit of 4 GiB", name,
                       dims_text(dims)));
@@ -128,7 +128,7 @@ IdxArray parse_idx(std::span<const uint8_t> bytes, const std::string& name) {
 }
 
 IdxArray read_idx_file(const std::filesystem::path& path) {
-  const auto bytes = read_file(path, kMaxBytes + 4 + 4 * kMaxDims);
+  const auto bytes = read_file(path, kMaxIdxBytes + 4 + 4 * kMaxDims);
   return parse_idx({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, path.string());
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kMaxBytes = 1u << 20;
+constexpr size_t kMaxErrorFileBytes = 1u << 20;
 
 ordered_json to_json(const ErrorReport& report) {
   const auto time_us = report.timestamp_us ? report.timestamp_us : unix_time_us();
@@ -67,7 +67,7 @@ bool write_error_file(const std::filesystem::path& path, const std::exception& e
 std::optional<ErrorReport> read_error_file(const std::filesystem::path& path) {
   std::string text;
   try {
-    text = read_file(path, kMaxBytes);
+    text = read_file(path, kMaxErrorFileBytes);
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr uint64_t kFirstPiece = 64u << 10, kLargestPiece = 4u << 20;
+constexpr uint64_t kFirstReservation = 64u << 10, kLargestReservation = 4u << 20;
 
 uint64_t page_size() {
   static const auto size = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
@@ -25,7 +25,7 @@ uint64_t page_end(uint64_t offset) { return page_begin(offset + page_size() - 1)
 }  // namespace
 
 MappedAppend::MappedAppend(FileDescriptor file, uint64_t length, const std::filesystem::path& path)
-    : file_(std::move(file)), path_(path), length_(length), piece_(kFirstPiece) {}
+    : file_(std::move(file)), path_(path), length_(length), piece_(kFirstReservation) {}
 
 MappedAppend::~MappedAppend() { close(false); }
 
@@ -45,7 +45,7 @@ bool MappedAppend::grow(size_t size) {
                            path_.string(), std::strerror(errno));
     return false;
   }
-  piece_ = std::min(piece_ * 2, kLargestPiece);
+  piece_ = std::min(piece_ * 2, kLargestReservation);
   return map(end);
 }
 

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMaxBytes = 64u << 10;
+constexpr size_t kMaxInputBytes = 64u << 10;
 // Numbers at the edges of their types, as bytes of a binary format.
 constexpr std::array<uint64_t, 10> kEdges = {0,
                                              1,
@@ -31,7 +31,7 @@ Mutator::Mutator(std::vector<std::string> seeds) : seeds_(std::move(seeds)) {}
 std::string Mutator::next() {
   auto input = any_seed();
   for (auto changes = 1 + below(8); changes > 0; --changes) change(input);
-  if (input.size() > kMaxBytes) input.resize(kMaxBytes);
+  if (input.size() > kMaxInputBytes) input.resize(kMaxInputBytes);
   return input;
 }
 

@@ -6,5 +6,8 @@ namespace lockstep {
 
 int launch_command(int argc, char** argv);
 int runs_command(int argc, char** argv);
+int artifacts_command(int argc, char** argv);
+int track_command(int argc, char** argv);
+int sync_command(int argc, char** argv);
 
 }  // namespace lockstep

@@ -11,12 +11,16 @@
 #include "core/nearest_name.h"
 #include "core/run_id.h"
 #include "launch/launcher.h"
+#include "tracking/agent/agent.h"
+#include "tracking/agent/agent_status.h"
 #include "tracking/run_end.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr auto kTrackingEndsWithin = std::chrono::seconds(10);
 
 // Where the run of this launch will be. Only the trainer makes it a run, by writing run.json.
 struct RunPlace {
@@ -158,6 +162,15 @@ bool is_worthless(const LaunchReport& report, const LaunchArguments& arguments,
   return knows_run || report.exit_code() == static_cast<int>(ErrorKind::Config);
 }
 
+// The agent learns from end.json how the run ended, and tells the sinks.
+void await_tracking(const fs::path& run_dir, int node_rank) {
+  wait_for_agent(run_dir, node_rank, kTrackingEndsWithin);
+  const auto left = describe_incomplete(read_sink_status(run_dir, node_rank));
+  if (!left.empty())
+    fmt::print(stderr, "lockstep: tracking: {}; lockstep sync {} completes it\n", left,
+               run_dir.string());
+}
+
 void print_report(const LaunchReport& report, bool logs_are_kept) {
   auto text = report.text();
   if (!text.empty()) text.insert(0, "lockstep: ");
@@ -185,7 +198,10 @@ int launch_command(int argc, char** argv) {
   const bool worthless = !is_run && is_worthless(report, arguments, options);
   if (!worthless) created.keep();
   print_report(report, !worthless);
-  if (is_run && !report.succeeded()) record_end(report, place.dir());
+  if (is_run && !report.succeeded()) {
+    record_end(report, place.dir());
+    await_tracking(place.dir(), arguments.node_rank);
+  }
   return report.exit_code();
 }
 

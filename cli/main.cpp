@@ -23,11 +23,14 @@ struct Command {
   const char* help;
   int (*run)(int argc, char** argv);
 };
-constexpr std::array<Command, 6> kCommands = {{
+constexpr std::array<Command, 9> kCommands = {{
     {"launch", "train on several ranks: start them, show their output, stop all when one fails",
      launch_command},
     {"train", "train as one process: the same as lockstep-trainer", train_command},
-    {"runs", "list, show and export recorded runs", runs_command},
+    {"runs", "list, show, compare, tag and remove recorded runs", runs_command},
+    {"artifacts", "keep and fetch versioned files of the runs", artifacts_command},
+    {"sync", "send a recorded run to its sinks", sync_command},
+    {"track", "the tracking agent of a node; the trainer starts it", track_command},
     {"schema", "print the JSON Schema of the run file", schema_command},
     {"version", "print the version", version_command},
     {"help", "print this", help_command},
@@ -40,7 +43,7 @@ int version_command(int, char**) {
 
 int help_command(int, char**) {
   fmt::print("usage: lockstep COMMAND ...\n\ncommands:\n");
-  for (const auto& command : kCommands) fmt::print("  {:<9}{}\n", command.name, command.help);
+  for (const auto& command : kCommands) fmt::print("  {:<11}{}\n", command.name, command.help);
   fmt::print("\n'lockstep COMMAND --help' tells more about one.\n");
   return 0;
 }

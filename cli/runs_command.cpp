@@ -1,14 +1,17 @@
 #include "cli/runs_command.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
-#include <cxxopts.hpp>
 #include <iostream>
 #include <sstream>
 
+#include "cli/command_words.h"
 #include "cli/commands.h"
+#include "cli/runs_changes.h"
+#include "cli/runs_tags.h"
 #include "cli/runs_view.h"
 #include "core/durable_file.h"
 #include "core/error.h"
@@ -19,84 +22,88 @@ namespace {
 
 constexpr const char* kHelp = R"(lockstep runs: what was trained here
 
-  lockstep runs list   [--dir RUNS] [--json]
+  lockstep runs list   [--tag TAG] [--dir RUNS] [--json]
         all runs, newest first
   lockstep runs show ID [--dir RUNS] [--json]
         one run: state, metrics, ranks, checkpoints, config
+  lockstep runs compare ID ID... [--dir RUNS] [--json]
+        where their configs differ, and their metrics side by side
   lockstep runs export ID --format csv|jsonl [--dir RUNS] [-o FILE]
         every logged value: metric, step, time, value, rank
+  lockstep runs tag ID [+TAG]... [-TAG]... [--note TEXT] [--dir RUNS] [--json]
+        add and remove tags, replace the note
+  lockstep runs delete ID [--yes] [--dir RUNS] [--json]
+        remove a run that is over, with all its files; asks before, without --yes
+  lockstep runs gc [--older-than 30d] [--state failed,lost] [--dry-run] [--dir RUNS] [--json]
+        remove what interrupted commands left behind, artifacts' files that no version has, and,
+        when a state or an age is given, the runs that have both
 
 ID is what `list` shows, the id of a job (all its ranks), or a beginning that no other run shares.
 RUNS is where the runs are kept (run.dir of the run file); default: runs
 )";
 
+using RunsOptions = cxxopts::ParseResult;
+
 cxxopts::Options make_options(const std::string& command) {
   cxxopts::Options options("lockstep runs " + command);
-  options.add_options()("dir", "where the runs are kept",
-                        cxxopts::value<std::string>()->default_value("runs"));
-  options.allow_unrecognised_options();
+  const auto text = [] { return cxxopts::value<std::string>(); };
+  auto add = options.add_options();
+  add("dir", "where the runs are kept", text()->default_value("runs"));
   if (command == "export")
-    options.add_options()("format", "csv or jsonl",
-                          cxxopts::value<std::string>()->default_value("csv"))(
-        "o,output", "file instead of the terminal", cxxopts::value<std::string>());
+    add("format", "csv or jsonl", text()->default_value("csv"))(
+        "o,output", "file instead of the terminal", text());
   else
-    options.add_options()("json", "as JSON");
-  if (command != "list") {
-    options.add_options()("id", "the run", cxxopts::value<std::string>());
-    options.parse_positional({"id"});
-  }
+    add("json", "as JSON");
+  if (command == "list") add("tag", "only runs with this tag", text());
+  if (command == "tag") add("note", "what there is to say about the run", text());
+  if (command == "delete") add("yes", "do not ask");
+  if (command == "gc")
+    add("older-than", "age", text())("state", "states", text())("dry-run", "only say what");
+  if (command == "list" || command == "gc") return options;
+  options.add_options(kPositional)("id", "the run", cxxopts::value<std::vector<std::string>>());
+  options.parse_positional({"id"});
   return options;
 }
 
-Error unexpected(const std::string& command, const std::string& word) {
-  if (!word.starts_with('-'))
-    return config_error(
-        fmt::format("lockstep runs {}: '{}' is one argument too many", command, word));
-  const std::vector<std::string> valid =
-      command == "export" ? std::vector<std::string>{"--dir", "--format", "--output"}
-                          : std::vector<std::string>{"--dir", "--json"};
-  return config_error(
-      fmt::format("lockstep runs {}: unknown option '{}'{}", command, word, suggest(word, valid)));
-}
-
-// cxxopts' exceptions are turned into Config errors right where they arise.
-cxxopts::ParseResult parse(const std::string& command, const std::vector<std::string>& words) {
-  std::vector<const char*> argv;
-  for (const auto& word : words) argv.push_back(word.c_str());
-  auto options = make_options(command);
-  try {
-    auto parsed = options.parse(static_cast<int>(argv.size()), argv.data());
-    if (!parsed.unmatched().empty()) throw unexpected(command, parsed.unmatched().front());
-    return parsed;
-  } catch (const cxxopts::exceptions::exception& error) {
-    throw config_error(
-        fmt::format("lockstep runs {}: {}; see lockstep runs --help", command, error.what()));
-  }
-}
-
-std::vector<RunRecord> find(const std::string& command, const cxxopts::ParseResult& options) {
-  if (!options.count("id"))
+std::vector<std::string> ids_of(const std::string& command, const RunsOptions& options) {
+  const auto ids = options.count("id") ? options["id"].as<std::vector<std::string>>()
+                                       : std::vector<std::string>();
+  if (ids.empty())
     throw config_error(
         fmt::format("lockstep runs {}: which run? Give its ID, see lockstep runs list", command));
-  return find_run(options["dir"].as<std::string>(), options["id"].as<std::string>());
+  if (command != "compare" && ids.size() > 1)
+    throw config_error(
+        fmt::format("lockstep runs {}: '{}' is one argument too many", command, ids[1]));
+  return ids;
 }
 
-void list(const cxxopts::ParseResult& options, std::ostream& out) {
-  const auto dir = options["dir"].as<std::string>();
-  const auto records = list_runs(dir);
+std::string dir_of(const RunsOptions& options) { return options["dir"].as<std::string>(); }
+
+std::vector<RunRecord> find(const std::string& command, const RunsOptions& options) {
+  return find_run(dir_of(options), ids_of(command, options).front());
+}
+
+void list(const RunsOptions& options, std::ostream& out) {
+  auto records = list_runs(dir_of(options));
+  if (options.count("tag"))
+    std::erase_if(records, [tag = options["tag"].as<std::string>()](const RunRecord& record) {
+      return std::ranges::count(read_run_tags(record.dir).tags, tag) == 0;
+    });
   if (options.count("json")) {
     auto json = Json::array();
     for (const auto& record : records) json.push_back(entry_json(record));
     out << json_text(json, 2) << "\n";
-  } else if (records.empty()) {
-    out << fmt::format("no runs in '{}' yet; start one: lockstep launch -n 2 configs/mnist.yaml\n",
-                       dir);
-  } else {
+  } else if (!records.empty()) {
     print_table(records, static_cast<double>(std::time(nullptr)), out);
+  } else if (options.count("tag")) {
+    out << fmt::format("no run in '{}' has this tag\n", dir_of(options));
+  } else {
+    out << fmt::format("no runs in '{}' yet; start one: lockstep launch -n 2 configs/mnist.yaml\n",
+                       dir_of(options));
   }
 }
 
-void show(const cxxopts::ParseResult& options, std::ostream& out) {
+void show(const RunsOptions& options, std::ostream& out) {
   const auto records = find("show", options);
   if (options.count("json"))
     out << json_text(page_json(records), 2) << "\n";
@@ -104,7 +111,20 @@ void show(const cxxopts::ParseResult& options, std::ostream& out) {
     print_page(records, static_cast<double>(std::time(nullptr)), out);
 }
 
-void export_values(const cxxopts::ParseResult& options, std::ostream& out, std::ostream& notes) {
+void compare(const RunsOptions& options, std::ostream& out) {
+  const auto ids = ids_of("compare", options);
+  if (ids.size() < 2)
+    throw config_error("lockstep runs compare: with which other run? Give two IDs or more");
+  std::vector<std::vector<RunRecord>> runs;
+  for (const auto& id : ids) runs.push_back(find_run(dir_of(options), id));
+  const auto comparison = comparison_json(runs);
+  if (options.count("json"))
+    out << json_text(comparison, 2) << "\n";
+  else
+    print_comparison(comparison, out);
+}
+
+void export_values(const RunsOptions& options, std::ostream& out, std::ostream& notes) {
   const auto format = options["format"].as<std::string>();
   if (format != "csv" && format != "jsonl")
     throw config_error(fmt::format("lockstep runs export: --format '{}' is unknown{}", format,
@@ -120,15 +140,60 @@ void export_values(const cxxopts::ParseResult& options, std::ostream& out, std::
   write_file_durably(options["output"].as<std::string>(), text.view());
 }
 
+// cxxopts would take "-TAG" for options: such words are ours.
+std::vector<std::string> take_tag_changes(std::vector<std::string>& words) {
+  std::vector<std::string> changes, rest;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const auto& word = words[i];
+    const bool is_value = i > 0 && (words[i - 1] == "--note" || words[i - 1] == "--dir");
+    const bool change = word.starts_with('+') || (word.starts_with('-') && !word.starts_with("--"));
+    (change && !is_value ? changes : rest).push_back(word);
+  }
+  words = rest;
+  return changes;
+}
+
+void tag(const RunsOptions& options, const std::vector<std::string>& changes, std::ostream& out) {
+  const auto note =
+      options.count("note") ? std::optional(options["note"].as<std::string>()) : std::nullopt;
+  const auto records = find("tag", options);
+  const auto tags = change_run_tags(records.front().dir, changes, note);
+  if (options.count("json"))
+    out << json_text(
+               {{"id", records.front().info.job_id}, {"tags", tags.tags}, {"note", tags.note}}, 2)
+        << "\n";
+  else
+    out << fmt::format("{}: {}\n", records.front().info.job_id, tags_text(tags));
+}
+
+int change(const std::string& command, const RunsOptions& options, const RunsStreams& streams) {
+  const bool json = options.count("json") > 0;
+  if (command == "delete") {
+    const auto id = ids_of("delete", options).front();
+    return delete_run({dir_of(options), id, options.count("yes") > 0, json}, streams);
+  }
+  const auto text = [&](const char* name) {
+    return options.count(name) ? std::optional(options[name].as<std::string>()) : std::nullopt;
+  };
+  return collect_garbage(
+      {dir_of(options), text("older-than"), text("state"), options.count("dry-run") > 0, json},
+      streams);
+}
+
+bool ask_at_terminal(const std::string& question) {
+  std::cerr << question << " [y/N] " << std::flush;
+  std::string answer;
+  std::getline(std::cin, answer);
+  return answer == "y" || answer == "Y" || answer == "yes";
+}
+
 }  // namespace
 
-int run_runs_command(const std::vector<std::string>& words, std::ostream& out,
-                     std::ostream& notes) {
-  const std::vector<std::string> commands = {"list", "show", "export"};
-  const auto wants_help = [](const std::string& word) {
-    return word == "--help" || word == "-h" || word == "help";
-  };
-  if (words.empty() || std::ranges::any_of(words, wants_help)) {
+int run_runs_command(const std::vector<std::string>& words, std::ostream& out, std::ostream& notes,
+                     const AskUser& ask) {
+  const std::vector<std::string> commands = {"list", "show",   "compare", "export",
+                                             "tag",  "delete", "gc"};
+  if (wants_help(words)) {
     out << kHelp;
     return 0;
   }
@@ -136,17 +201,26 @@ int run_runs_command(const std::vector<std::string>& words, std::ostream& out,
   if (std::ranges::count(commands, command) == 0)
     throw config_error(
         fmt::format("lockstep runs: unknown command '{}'{}", command, suggest(command, commands)));
-  const auto options = parse(command, words);
+  auto rest = words;
+  const auto tag_changes = command == "tag" ? take_tag_changes(rest) : std::vector<std::string>();
+  auto known = make_options(command);
+  const auto options = parse_words(known, rest);
+  int code = 0;
   if (command == "list") list(options, out);
   if (command == "show") show(options, out);
+  if (command == "compare") compare(options, out);
   if (command == "export") export_values(options, out, notes);
+  if (command == "tag") tag(options, tag_changes, out);
+  if (command == "delete" || command == "gc") code = change(command, options, {out, notes, ask});
   if (!out.flush())
     throw environment_error(fmt::format("lockstep runs {}: the output cannot be written", command));
-  return 0;
+  return code;
 }
 
 int runs_command(int argc, char** argv) {
-  return run_runs_command({argv + 1, argv + argc}, std::cout, std::cerr);
+  const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
+  return run_runs_command({argv + 1, argv + argc}, std::cout, std::cerr,
+                          terminal ? AskUser(ask_at_terminal) : AskUser());
 }
 
 }  // namespace lockstep

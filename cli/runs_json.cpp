@@ -5,6 +5,7 @@
 #include <cmath>
 #include <ctime>
 
+#include "cli/runs_tags.h"
 #include "cli/runs_view.h"
 #include "tracking/run_directory.h"
 
@@ -62,17 +63,18 @@ Json checkpoints_json(const fs::path& run_dir) {
   return paths;
 }
 
+int badness(const RunRecord& record) {
+  switch (record.end.state) {
+    case RunState::Finished: return 0;
+    case RunState::Running: return 1;
+    case RunState::Lost: return 2;
+    default: return 3;
+  }
+}
+
 // The first rank's view, as the whole job's: its id and name, and the end of the rank that fared
 // worst.
 RunRecord job_record(const std::vector<RunRecord>& records) {
-  const auto badness = [](const RunRecord& record) {
-    switch (record.end.state) {
-      case RunState::Finished: return 0;
-      case RunState::Running: return 1;
-      case RunState::Lost: return 2;
-      default: return 3;
-    }
-  };
   auto job = records.front();
   if (records.size() == 1) return job;
   job.end = std::ranges::max_element(records, {}, badness)->end;
@@ -90,6 +92,10 @@ Json finite_json(const Json& json) {
 }
 
 }  // namespace
+
+RunState job_state(const std::vector<RunRecord>& records) {
+  return std::ranges::max_element(records, {}, badness)->end.state;
+}
 
 Json number_json(double value) {
   if (std::isnan(value)) return "nan";
@@ -117,7 +123,12 @@ Json entry_json(const RunRecord& record) {
                {"world_size", info.world_size},
                {"dir", record.dir.string()},
                {"summary", summary_json(record)}};
-  if (!record.notes.empty()) json["notes"] = record.notes;
+  auto notes = record.notes;
+  const auto tags = read_run_tags(record.dir);
+  if (!tags.tags.empty()) json["tags"] = tags.tags;
+  if (!tags.note.empty()) json["note"] = tags.note;
+  if (!tags.problem.empty()) notes.push_back(tags.problem);
+  if (!notes.empty()) json["notes"] = notes;
   return json;
 }
 

@@ -1,10 +1,13 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <ostream>
 
+#include "cli/aligned_text.h"
+#include "cli/runs_tags.h"
 #include "cli/runs_view.h"
 #include "core/config_fields.h"
 
@@ -12,17 +15,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::array<const char*, 3> kKeyMetrics = {"eval/accuracy", "eval/loss", "train/loss"};
-
-using Row = std::vector<std::string>;
-
-std::string age_text(double seconds) {
-  if (!(seconds >= 0 && seconds < 1e10)) return "-";
-  const auto whole = static_cast<int64_t>(seconds);
-  if (whole < 60) return fmt::format("{} s", whole);
-  if (whole < 3600) return fmt::format("{} min", whole / 60);
-  if (whole < 48 * 3600) return fmt::format("{} h", whole / 3600);
-  return fmt::format("{} days", whole / 86400);
-}
 
 std::string value_text(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -33,21 +25,6 @@ std::string value_text(const Json& value) {
 std::string ranks_text(const RunInfo& info) {
   return info.job_type ? fmt::format("{} of {}", info.rank, info.world_size)
                        : std::to_string(info.world_size);
-}
-
-// Columns are as wide as their widest cell; the last one ends the line.
-void print_aligned(const std::vector<Row>& rows, std::ostream& out) {
-  std::vector<size_t> widths(rows.front().size());
-  for (const auto& row : rows)
-    for (size_t column = 0; column < row.size(); ++column)
-      widths[column] = std::max(widths[column], row[column].size());
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t column = 0; column < row.size(); ++column)
-      line += fmt::format("{:<{}}  ", row[column], widths[column]);
-    line.erase(line.find_last_not_of(' ') + 1);
-    out << line << "\n";
-  }
 }
 
 std::vector<std::string> metric_columns(const std::vector<Json>& summaries) {
@@ -65,7 +42,7 @@ void print_notes(const std::vector<RunRecord>& records, std::ostream& out) {
 
 void print_metrics(const RunRecord& record, std::ostream& out) {
   if (record.metrics.empty()) return;
-  std::vector<Row> rows = {{"metric", "last", "min", "max", "step", "values"}};
+  std::vector<TextRow> rows = {{"metric", "last", "min", "max", "step", "values"}};
   for (const auto& [name, metric] : record.metrics)
     rows.push_back({name, value_text(number_json(metric.last)), value_text(number_json(metric.min)),
                     value_text(number_json(metric.max)), std::to_string(metric.step),
@@ -75,7 +52,7 @@ void print_metrics(const RunRecord& record, std::ostream& out) {
 }
 
 void print_ranks(const Json& ranks, std::ostream& out) {
-  std::vector<Row> rows = {{"rank", "id", "host", "pid", "state", "train/loss"}};
+  std::vector<TextRow> rows = {{"rank", "id", "host", "pid", "state", "train/loss"}};
   for (const auto& rank : ranks)
     rows.push_back({rank["rank"].dump(), rank["id"], rank["host"], rank["pid"].dump(),
                     rank["state"], value_text(rank["summary"].value("train/loss", Json()))});
@@ -99,14 +76,20 @@ void print_table(const std::vector<RunRecord>& records, double now, std::ostream
   std::vector<Json> summaries;
   for (const auto& record : records) summaries.push_back(summary_json(record));
   const auto metrics = metric_columns(summaries);
-  std::vector<Row> rows = {{"ID", "STATE", "RANKS", "AGE"}};
+  std::vector<TextRow> rows = {{"ID", "STATE", "RANKS", "AGE"}};
   rows[0].insert(rows[0].end(), metrics.begin(), metrics.end());
+  std::vector<std::string> tags;
+  for (const auto& record : records)
+    tags.push_back(fmt::format("{}", fmt::join(read_run_tags(record.dir).tags, ",")));
+  const bool tagged = std::ranges::any_of(tags, [](const auto& text) { return !text.empty(); });
+  if (tagged) rows[0].emplace_back("TAGS");
   for (size_t i = 0; i < records.size(); ++i) {
     const auto& info = records[i].info;
     rows.push_back({info.id, state_name(records[i].end.state), ranks_text(info),
                     info.created > 0 ? age_text(now - info.created) : "-"});
     for (const auto& metric : metrics)
       rows.back().push_back(value_text(summaries[i].value(metric, Json())));
+    if (tagged) rows.back().push_back(tags[i]);
   }
   print_aligned(rows, out);
   print_notes(records, out);
@@ -118,9 +101,11 @@ void print_page(const std::vector<RunRecord>& records, double now, std::ostream&
   const auto text = [](const Json& value) {
     return value.is_string() ? value.get<std::string>() : "-";
   };
-  std::vector<Row> rows = {
+  std::vector<TextRow> rows = {
       {"run", text(page["id"])}, {"name", text(page["name"])}, {"state", state_text(page)}};
   if (!page["group"].is_null()) rows.push_back({"group", text(page["group"])});
+  const auto tags = read_run_tags(first.dir);
+  if (!tags.tags.empty() || !tags.note.empty()) rows.push_back({"tags", tags_text(tags)});
   rows.push_back({"created", fmt::format("{} ({} ago)", text(page["created"]),
                                          age_text(now - first.info.created))});
   rows.push_back({"ranks", std::to_string(first.info.world_size)});
@@ -134,6 +119,7 @@ void print_page(const std::vector<RunRecord>& records, double now, std::ostream&
   if (records.size() > 1) print_ranks(page["ranks"], out);
   if (first.config.is_object()) out << "\nconfig\n" << to_yaml(first.config);
   print_notes(records, out);
+  if (!tags.problem.empty()) out << "note: " << tags.problem << "\n";
 }
 
 }  // namespace lockstep

@@ -23,6 +23,15 @@ Json entry_json(const RunRecord& record);
 // `runs show --json`. `records` are the entries of one job, or one entry; not empty.
 Json page_json(const std::vector<RunRecord>& records);
 
+// The state of a job: that of the entry that fared worst.
+RunState job_state(const std::vector<RunRecord>& records);
+
+// {"runs": [ids], "config": {key: {id: value}}, "metrics": {name: {id: {last, min, max, step,
+// count}}}}: of the config only keys that differ, as "optimizer.lr". Throws Config when a run is
+// given twice.
+Json comparison_json(const std::vector<std::vector<RunRecord>>& runs);
+void print_comparison(const Json& comparison, std::ostream& out);
+
 void print_table(const std::vector<RunRecord>& records, double now, std::ostream& out);
 void print_page(const std::vector<RunRecord>& records, double now, std::ostream& out);
 

@@ -1,0 +1,43 @@
+#include "cli/aligned_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <ostream>
+
+namespace lockstep {
+
+void print_aligned(const std::vector<TextRow>& rows, std::ostream& out) {
+  std::vector<size_t> widths(rows.front().size());
+  for (const auto& row : rows)
+    for (size_t column = 0; column < row.size(); ++column)
+      widths[column] = std::max(widths[column], row[column].size());
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t column = 0; column < row.size(); ++column)
+      line += fmt::format("{:<{}}  ", row[column], widths[column]);
+    line.erase(line.find_last_not_of(' ') + 1);
+    out << line << "\n";
+  }
+}
+
+std::string age_text(double seconds) {
+  if (!(seconds >= 0 && seconds < 1e10)) return "-";
+  const auto whole = static_cast<int64_t>(seconds);
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min", whole / 60);
+  if (whole < 48 * 3600) return fmt::format("{} h", whole / 3600);
+  return fmt::format("{} days", whole / 86400);
+}
+
+std::string size_text(uint64_t bytes) {
+  constexpr std::array<const char*, 5> kUnits = {"KB", "MB", "GB", "TB", "PB"};
+  if (bytes < 1000) return fmt::format("{} B", bytes);
+  auto amount = static_cast<double>(bytes) / 1000;
+  size_t unit = 0;
+  for (; amount >= 999.95 && unit + 1 < kUnits.size(); ++unit) amount /= 1000;
+  return fmt::format("{:.1f} {}", amount, kUnits[unit]);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+// Tables and amounts for people.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+using TextRow = std::vector<std::string>;
+
+// Columns are as wide as their widest cell; the last one ends the line. Not empty.
+void print_aligned(const std::vector<TextRow>& rows, std::ostream& out);
+
+// "12 s", "5 min", "47 h", "3 days"; "-" for what can be no age.
+std::string age_text(double seconds);
+
+// "512 B", "1.5 KB", "2.0 GB", in powers of 1000.
+std::string size_text(uint64_t bytes);
+
+}  // namespace lockstep

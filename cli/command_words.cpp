@@ -1,0 +1,53 @@
+#include "cli/command_words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/nearest_name.h"
+
+namespace lockstep {
+namespace {
+
+Error unexpected(const cxxopts::Options& options, const std::string& word) {
+  if (!word.starts_with('-'))
+    return config_error(fmt::format("{}: '{}' is one argument too many", options.program(), word));
+  std::vector<std::string> valid;
+  for (const auto& option : options.group_help("").options)
+    valid.push_back("--" + option.l.front());
+  return config_error(
+      fmt::format("{}: unknown option '{}'{}", options.program(), word, suggest(word, valid)));
+}
+
+}  // namespace
+
+cxxopts::ParseResult parse_words(cxxopts::Options& options, const std::vector<std::string>& words) {
+  std::vector<const char*> argv;
+  for (const auto& word : words) argv.push_back(word.c_str());
+  options.allow_unrecognised_options();
+  try {
+    auto parsed = options.parse(static_cast<int>(argv.size()), argv.data());
+    if (!parsed.unmatched().empty()) throw unexpected(options, parsed.unmatched().front());
+    return parsed;
+  } catch (const cxxopts::exceptions::exception& error) {
+    const auto& program = options.program();
+    throw config_error(fmt::format("{}: {}; see {} --help", program, error.what(),
+                                   program.substr(0, program.rfind(' '))));
+  }
+}
+
+std::vector<std::string> all_values(const cxxopts::ParseResult& parsed, const std::string& name) {
+  std::vector<std::string> values;
+  for (const auto& argument : parsed.arguments())
+    if (argument.key() == name) values.push_back(argument.value());
+  return values;
+}
+
+bool wants_help(const std::vector<std::string>& words) {
+  return words.empty() || std::ranges::any_of(words, [](const std::string& word) {
+           return word == "--help" || word == "-h" || word == "help";
+         });
+}
+
+}  // namespace lockstep

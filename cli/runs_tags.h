@@ -1,0 +1,31 @@
+// What people say about a run, in <run>/tags.json: {"tags": ["baseline"], "note": "the good one"}.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+struct RunTags {
+  std::vector<std::string> tags;  // ascending, each once
+  std::string note;               // may be empty
+  std::string problem;            // why the file cannot be read; else empty
+};
+
+// Nothing where there is no file. Never throws for its content.
+RunTags read_run_tags(const std::filesystem::path& run_dir);
+
+// `changes`: "+tag" adds, "-tag" removes; a tag is 1 to 64 of [A-Za-z0-9._:/=-] and begins with a
+// letter or digit. `note` replaces the one before; at most 4096 bytes. Durable, and safe beside
+// another process that does the same. Returns what there is now. Throws Config, and Environment
+// when the file is damaged or cannot be written.
+RunTags change_run_tags(const std::filesystem::path& run_dir,
+                        const std::vector<std::string>& changes,
+                        const std::optional<std::string>& note);
+
+// "baseline, good; note: the good one", on one line.
+std::string tags_text(const RunTags& tags);
+
+}  // namespace lockstep

@@ -1,0 +1,178 @@
+// `lockstep track` and `lockstep sync`: the tracking agent, and what it does once a run is over.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cxxopts.hpp>
+#include <filesystem>
+
+#include "cli/commands.h"
+#include "core/error.h"
+#include "core/period.h"
+#include "launch/rank_env.h"
+#include "tracking/agent/agent.h"
+#include "tracking/agent/agent_status.h"
+#include "tracking/agent/sync.h"
+#include "tracking/run_list.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTrackHelp = R"(lockstep track: the tracking agent of one node
+
+  lockstep track RUN_DIR [--node-rank N] [--logs N]
+
+Feeds the sinks of the run in RUN_DIR from its event logs, samples the system, and writes down the
+end of a run whose process could not. The trainer starts one per node; started by hand it goes on
+where the one before was.
+
+  --node-rank N   whose ranks' logs it reads (default 0)
+  --logs N        how many of them will log: it begins when their logs are there (default 1)
+  --pid PID       of a rank whose use of the machine is recorded, also when it does not log
+  --attached      it is over when standard input is at its end
+)";
+
+constexpr const char* kSyncHelp = R"(lockstep sync: send a recorded run to its sinks
+
+  lockstep sync RUN [--sink SINK]... [--dir RUNS] [--timeout '10 min']
+
+Sends what the sinks do not have yet, each record once: after a crash, when there was no network, or
+to a sink that the run did not have. RUN is an id, the beginning of one, or a run's directory.
+
+  --sink SINK     only this one: a name, or as in a run file: '{name: mlflow, tracking_uri: URL}';
+                  default: the sinks of the run
+  --dir RUNS      where the runs are kept; default: runs
+  --timeout TIME  give up after it; default: 10 min
+
+Exit codes: 0 everything is there, 75 not yet (run it again), 78 the input is wrong.
+)";
+
+Environment environment_of_process() {
+  return [](const std::string& name) { return environment(name.c_str()); };
+}
+
+// cxxopts' exceptions are turned into Config errors right where they arise.
+cxxopts::ParseResult parse(cxxopts::Options& options, int argc, char** argv) {
+  try {
+    return options.parse(argc, argv);
+  } catch (const cxxopts::exceptions::exception& error) {
+    throw config_error(
+        fmt::format("{}: {}; see {} --help", options.program(), error.what(), options.program()));
+  }
+}
+
+fs::path existing_run(const fs::path& path) {
+  std::error_code error;
+  const auto dir = fs::weakly_canonical(path, error);
+  if (!fs::is_directory(dir / "events", error))
+    throw config_error(fmt::format("'{}' is no directory of a run", path.string()));
+  return dir;
+}
+
+Duration parse_duration(const std::string& text) {
+  const auto root = parse_config("timeout: " + text, "--timeout");
+  return ConfigValue<Duration>::read(*root.find("timeout"), "timeout");
+}
+
+// The run's own settings of a sink, where it is only named and the run has it.
+void choose_sinks(TrackingConfig& config, const std::vector<std::string>& given) {
+  SinkList all = config.sinks;
+  std::string list;
+  for (const auto& sink : given) {
+    const auto* own = all.find(sink);
+    list += (list.empty() ? "" : ", ") + (own ? own->dump().dump() : sink);
+  }
+  const auto root = parse_config("sinks: [" + list + "]", "--sink");
+  config.sinks.read(*root.find("sinks"), "--sink");
+}
+
+void show_progress_line(const std::vector<SinkStatus>& sinks) {
+  if (::isatty(STDERR_FILENO) != 1) return;
+  fmt::print(stderr, "\r{:.100}\x1b[K", describe_incomplete(sinks));
+  std::fflush(stderr);
+}
+
+// After an incomplete delivery a sink may hang in a call, which the end of the process cuts short.
+[[noreturn]] void end_process(int code) {
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+fs::path find_run_dir(const std::string& run, const std::string& runs_dir) {
+  std::error_code error;
+  if (fs::is_directory(fs::path(run) / "events", error)) return existing_run(run);
+  return find_run(runs_dir, run).front().dir;
+}
+
+std::vector<int64_t> pids_of(const cxxopts::ParseResult& parsed) {
+  return parsed.count("pid") ? parsed["pid"].as<std::vector<int64_t>>() : std::vector<int64_t>();
+}
+
+}  // namespace
+
+int track_command(int argc, char** argv) {
+  cxxopts::Options options("lockstep track");
+  options.add_options()("h,help", "")("run", "", cxxopts::value<std::string>())(
+      "node-rank", "", cxxopts::value<int>()->default_value("0"))(
+      "logs", "", cxxopts::value<int>()->default_value("1"))("attached", "")(
+      "pid", "", cxxopts::value<std::vector<int64_t>>());
+  options.parse_positional({"run"});
+  const auto parsed = parse(options, argc, argv);
+  if (parsed.count("help")) {
+    fmt::print("{}", kTrackHelp);
+    return 0;
+  }
+  if (!parsed.count("run"))
+    throw config_error("lockstep track: which run? Give its directory; see lockstep track --help");
+  const auto run_dir = existing_run(parsed["run"].as<std::string>());
+  const auto report = run_agent({.run_dir = run_dir,
+                                 .node_rank = parsed["node-rank"].as<int>(),
+                                 .expected_logs = parsed["logs"].as<int>(),
+                                 .pids = pids_of(parsed),
+                                 .starter_fd = parsed.count("attached") ? STDIN_FILENO : -1,
+                                 .config = read_tracking_config(run_dir),
+                                 .environment = environment_of_process()});
+  if (report.complete) return 0;
+  fmt::print(stderr, "lockstep track: {}; lockstep sync {} tries again\n",
+             describe_incomplete(report.sinks), run_dir.string());
+  end_process(static_cast<int>(ErrorKind::Environment));
+}
+
+int sync_command(int argc, char** argv) {
+  cxxopts::Options options("lockstep sync");
+  options.add_options()("h,help", "")("run", "", cxxopts::value<std::string>())(
+      "sink", "", cxxopts::value<std::vector<std::string>>())(
+      "dir", "", cxxopts::value<std::string>()->default_value("runs"))(
+      "timeout", "", cxxopts::value<std::string>()->default_value("10 min"));
+  options.parse_positional({"run"});
+  const auto parsed = parse(options, argc, argv);
+  if (parsed.count("help")) {
+    fmt::print("{}", kSyncHelp);
+    return 0;
+  }
+  if (!parsed.count("run"))
+    throw config_error("lockstep sync: which run? Give its id; see lockstep runs list");
+  SyncOptions sync{
+      .run_dir = find_run_dir(parsed["run"].as<std::string>(), parsed["dir"].as<std::string>())};
+  sync.config = read_tracking_config(sync.run_dir);
+  if (parsed.count("sink"))
+    choose_sinks(sync.config, parsed["sink"].as<std::vector<std::string>>());
+  sync.environment = environment_of_process();
+  sync.timeout = parse_duration(parsed["timeout"].as<std::string>()).value;
+  sync.on_progress = show_progress_line;
+  const auto sinks = sync_run(sync);
+  if (sinks.empty())
+    throw config_error("lockstep sync: the run has no sinks; name one with --sink");
+  const auto left = describe_incomplete(sinks);
+  if (!left.empty()) {
+    fmt::print(stderr, "lockstep: error: {}\n", left);
+    end_process(static_cast<int>(ErrorKind::Environment));
+  }
+  for (const auto& sink : sinks) fmt::print("{}: complete\n", sink.name);
+  return 0;
+}
+
+}  // namespace lockstep

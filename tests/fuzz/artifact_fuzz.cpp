@@ -1,0 +1,57 @@
+// The manifest and the index of an artifact may hold anything: reading gives something consistent,
+// which is written and read again to the same, or an Environment error of one line. A path that
+// passes stays within its directory.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "core/error.h"
+#include "tests/fuzz/seeds.h"
+#include "tracking/artifacts/manifest.h"
+
+namespace lockstep {
+namespace {
+
+void verify_path(const std::string& path) {
+  const auto whole = (std::filesystem::path("/store/x") / path).lexically_normal().string();
+  if (is_artifact_path(path) && whole != "/store/x/" + path) std::abort();
+}
+
+template <class Read, class Write>
+void verify(std::string_view text, const Read& read, const Write& write) {
+  try {
+    const auto written = write(read(text, "input"));
+    if (write(read(written, "what was written")) != written) std::abort();
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    if (error.kind() != ErrorKind::Environment || !message.starts_with("input: damaged: ") ||
+        message.find('\n') != std::string::npos)
+      std::abort();
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> fuzz_seeds() {
+  Artifact artifact{.name = "net", .type = "model", .version = 3, .created = 1.7e9};
+  artifact.files = {{"conf/net.json", std::string(64, 'a'), 2}, {"w", std::string(64, 'b'), 4096}};
+  artifact.digest = artifact_digest(artifact.files);
+  artifact.metadata = {{"epoch", 3}, {"notes", {"a", 0.5, nullptr, true}}};
+  artifact.made_by = "mnist-1";
+  artifact.used_by = {"eval-1", "eval-2"};
+  const ArtifactIndex index{.versions = {artifact.digest, std::string(64, 'c')},
+                            .aliases = {{"best", 1}, {"latest", 2}}};
+  return {manifest_text(artifact), index_text(index), "a/b..c/.d", "../x", "/etc/passwd"};
+}
+
+}  // namespace lockstep
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace lockstep;
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  verify(text, parse_manifest, manifest_text);
+  verify(text, parse_index, index_text);
+  verify_path(text.substr(0, 200));
+  return 0;
+}

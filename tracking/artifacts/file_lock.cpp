@@ -1,0 +1,36 @@
+#include "tracking/artifacts/file_lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/file.h>
+
+#include <cerrno>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+// A lock of another host gives no sign when it becomes free, so it is tried again and again.
+constexpr int kLockRetryMs = 10;
+
+}  // namespace
+
+FileLock::FileLock(const std::filesystem::path& path, Kind kind, std::chrono::milliseconds timeout)
+    : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)) {
+  if (!file_.is_open()) throw errno_error(fmt::format("cannot open {}", path.string()));
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const int operation = (kind == Kind::Shared ? LOCK_SH : LOCK_EX) | LOCK_NB;
+  while (::flock(file_.get(), operation) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      throw errno_error(fmt::format("cannot lock {}", path.string()));
+    if (std::chrono::steady_clock::now() >= deadline)
+      throw environment_error(
+          fmt::format("{} is still locked by another process after {} s; try again later",
+                      path.string(), std::chrono::duration<double>(timeout).count()));
+    ::poll(nullptr, 0, kLockRetryMs);
+  }
+}
+
+}  // namespace lockstep

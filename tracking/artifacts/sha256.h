@@ -1,0 +1,33 @@
+// SHA-256 of content that comes in pieces.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+struct evp_md_ctx_st;
+
+namespace lockstep {
+
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+
+  void add(std::string_view bytes);
+  // Of what was added: 64 lower-case hexadecimal digits. The object is used up.
+  std::string hex();
+
+ private:
+  struct Free {
+    void operator()(evp_md_ctx_st* context) const;
+  };
+  std::unique_ptr<evp_md_ctx_st, Free> context_;
+};
+
+// Whether `text` looks like what hex() returns.
+bool is_sha256(std::string_view text);
+
+}  // namespace lockstep

@@ -19,3 +19,12 @@ function(lockstep_add_plugin target)
   target_link_libraries(${target} PRIVATE lockstep::headers)
   set_target_properties(${target} PROPERTIES PREFIX "")
 endfunction()
+
+# lockstep_add_sink_plugin(TARGET SOURCES...): the same for `tracking.plugins:`. It is loaded by the tracking agent too, so it
+# sees no LibTorch.
+function(lockstep_add_sink_plugin target)
+  add_library(${target} MODULE ${ARGN} "${LOCKSTEP_PLUGIN_STAMP_SOURCE}")
+  target_link_libraries(${target} PRIVATE lockstep::sink_headers)
+  target_compile_definitions(${target} PRIVATE LOCKSTEP_WITHOUT_TORCH)
+  set_target_properties(${target} PROPERTIES PREFIX "")
+endfunction()

@@ -1,6 +1,10 @@
 // Compiled into every plugin. The program reads these bytes from the file before it runs any of its
 // code.
+#ifdef LOCKSTEP_WITHOUT_TORCH
+#define TORCH_VERSION "none"
+#else
 #include <torch/version.h>
+#endif
 
 #include "core/plugin.h"
 

@@ -23,13 +23,20 @@ constexpr size_t kMaxMetricNameBytes = 512;
 enum class FrameType : uint8_t {
   Identity =
       1,  // MessagePack of RunInfo; a writing process begins here, and an End before it is void
-  Config = 2,   // MessagePack of the resolved config
-  Key = 3,      // u32 id, name; ids count up from 0
-  Scalars = 4,  // i64 step, f64 time, f64 epoch, then (u32 key id, f64 value) up to the end
-  Text = 5,     // f64 time, u8 level, line
-  Rewind = 6,   // i64 step: what follows replaces the scalars after that step
-  Summary = 7,  // MessagePack map, merged into the one before
-  End = 8,      // MessagePack of RunEnd
+  Config = 2,     // MessagePack of the resolved config
+  Key = 3,        // u32 id, name; ids count up from 0
+  Scalars = 4,    // i64 step, f64 time, f64 epoch, then (u32 key id, f64 value) up to the end
+  Text = 5,       // f64 time, u8 level, line
+  Rewind = 6,     // i64 step: what follows replaces the scalars after that step
+  Summary = 7,    // MessagePack map, merged into the one before
+  End = 8,        // MessagePack of RunEnd
+  Histogram = 9,  // MessagePack maps, as in record.h
+  Image = 10,
+  Table = 11,
+  Alert = 12,
+  Artifact = 13,
+  Console = 14,    // f64 time, u32 rank, u8 stream (1 stdout, 2 stderr), line
+  Heartbeat = 15,  // f64 time: the writer of this log lives
 };
 
 struct Frame {

@@ -8,107 +8,35 @@
 
 #include "core/durable_file.h"
 #include "core/file_descriptor.h"
-#include "tracking/event_frame.h"
-#include "tracking/message_pack.h"
 
 namespace lockstep {
 namespace {
 
 constexpr size_t kLargestLog = size_t{4} << 30;
 
-// The apply functions return false for a payload that does not follow the grammar, which is treated
-// as damage.
+// Takes records into a LogContents; those without a place in it are passed over.
+struct Collector {
+  LogContents& log;
 
-bool apply_identity(std::string_view payload, LogContents& log) {
-  const auto json = from_message_pack(payload);
-  auto info = json ? run_info_from_json(*json) : std::nullopt;
-  if (!info) return false;
-  if (log.info) info->created = log.info->created;
-  log.info = std::move(info);
-  log.end.reset();
-  return true;
-}
-
-bool apply_config(std::string_view payload, LogContents& log) {
-  auto json = from_message_pack(payload);
-  if (!json) return false;
-  log.config = std::move(*json);
-  return true;
-}
-
-bool apply_key(std::string_view payload, LogContents& log) {
-  PayloadReader reader(payload);
-  uint32_t id = 0;
-  if (!reader.take(id) || id != log.keys.size()) return false;
-  const auto name = reader.rest();
-  if (name.empty() || name.size() > kMaxMetricNameBytes) return false;
-  log.keys.emplace_back(name);
-  return true;
-}
-
-bool apply_scalars(std::string_view payload, LogContents& log) {
-  PayloadReader reader(payload);
-  LoggedRow row;
-  if (!reader.take(row.step) || !reader.take(row.time) || !reader.take(row.epoch)) return false;
-  std::pair<uint32_t, double> value;
-  while (!reader.rest().empty()) {
-    if (!reader.take(value.first) || !reader.take(value.second) || value.first >= log.keys.size())
-      return false;
-    row.values.push_back(value);
+  void operator()(RunInfo&& info) {
+    if (log.info) info.created = log.info->created;
+    log.info = std::move(info);
+    log.end.reset();
   }
-  log.rows.push_back(std::move(row));
-  return true;
-}
-
-bool apply_text(std::string_view payload, LogContents& log) {
-  PayloadReader reader(payload);
-  LoggedText text;
-  uint8_t level = 0;
-  if (!reader.take(text.time) || !reader.take(level) ||
-      level > static_cast<uint8_t>(TextLevel::Error))
-    return false;
-  text.level = static_cast<TextLevel>(level);
-  text.line = reader.rest();
-  log.texts.push_back(std::move(text));
-  return true;
-}
-
-bool apply_rewind(std::string_view payload, LogContents& log) {
-  PayloadReader reader(payload);
-  int64_t step = 0;
-  if (!reader.take(step) || !reader.rest().empty()) return false;
-  std::erase_if(log.rows, [&](const LoggedRow& row) { return row.step > step; });
-  return true;
-}
-
-bool apply_summary(std::string_view payload, LogContents& log) {
-  const auto json = from_message_pack(payload);
-  if (!json || !json->is_object()) return false;
-  log.summary.update(*json);
-  return true;
-}
-
-bool apply_end(std::string_view payload, LogContents& log) {
-  const auto json = from_message_pack(payload);
-  auto end = json ? run_end_from_json(*json) : std::nullopt;
-  if (!end) return false;
-  log.end = std::move(end);
-  return true;
-}
-
-bool apply(const Frame& frame, LogContents& log) {
-  switch (static_cast<FrameType>(frame.type)) {
-    case FrameType::Identity: return apply_identity(frame.payload, log);
-    case FrameType::Config: return apply_config(frame.payload, log);
-    case FrameType::Key: return apply_key(frame.payload, log);
-    case FrameType::Scalars: return apply_scalars(frame.payload, log);
-    case FrameType::Text: return apply_text(frame.payload, log);
-    case FrameType::Rewind: return apply_rewind(frame.payload, log);
-    case FrameType::Summary: return apply_summary(frame.payload, log);
-    case FrameType::End: return apply_end(frame.payload, log);
+  void operator()(ConfigRecord&& record) { log.config = std::move(record.config); }
+  void operator()(KeyRecord&& key) { log.keys.push_back(std::move(key.name)); }
+  void operator()(LoggedRow&& row) { log.rows.push_back(std::move(row)); }
+  void operator()(TextLine&& text) { log.texts.push_back(std::move(text)); }
+  void operator()(RewindRecord&& rewind) {
+    std::erase_if(log.rows, [&](const LoggedRow& row) { return row.step > rewind.step; });
   }
-  return true;
-}
+  void operator()(SummaryRecord&& summary) { log.summary.update(summary.values); }
+  void operator()(RunEnd&& end) { log.end = std::move(end); }
+  void operator()(Alert&& alert) { log.alerts.push_back(std::move(alert)); }
+  void operator()(ArtifactUse&& artifact) { log.artifacts.push_back(std::move(artifact)); }
+  template <class Other>
+  void operator()(Other&&) {}
+};
 
 bool all_zero(std::string_view bytes) {
   return bytes.find_first_not_of('\0') == std::string_view::npos;
@@ -153,7 +81,9 @@ LogContents decode_event_log(std::string_view bytes) {
   FrameCursor cursor(bytes);
   log.good_bytes = cursor.offset();
   while (const auto frame = cursor.next()) {
-    if (!apply(*frame, log)) break;
+    auto record = decode_record(*frame, log.keys.size());
+    if (!record) break;
+    std::visit(Collector{log}, std::move(*record));
     log.good_bytes = cursor.offset();
     ++log.num_frames;
   }

@@ -1,5 +1,6 @@
-// Reads the event log of one process: everything up to the first damaged frame, with rewinds
-// applied.
+// Reads the event log of one process as a whole: everything up to the first damaged frame, with
+// rewinds applied. Images, histograms, tables and console lines are passed over; log_tail.h has
+// them one by one.
 #pragma once
 
 #include <cstdint>
@@ -7,33 +8,20 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "tracking/metric.h"
-#include "tracking/run_end.h"
-#include "tracking/run_info.h"
+#include "tracking/record_codec.h"
 
 namespace lockstep {
-
-struct LoggedRow {
-  int64_t step = 0;
-  double time = 0, epoch = 0;
-  std::vector<std::pair<uint32_t, double>> values;  // index into LogContents::keys, value
-};
-
-struct LoggedText {
-  double time = 0;  // unix seconds
-  TextLevel level = TextLevel::Info;
-  std::string line;
-};
 
 struct LogContents {
   std::optional<RunInfo> info;  // of the last writing process; `created` of the first
   Json config;                  // null when there is none
   std::vector<std::string> keys;
   std::vector<LoggedRow> rows;  // in the order written
-  std::vector<LoggedText> texts;
+  std::vector<TextLine> texts;
+  std::vector<Alert> alerts;
+  std::vector<ArtifactUse> artifacts;
   Json summary = Json::object();
   std::optional<RunEnd>
       end;  // how the last writing process ended, as far as it could say so itself

@@ -130,12 +130,10 @@ void EventLogWriter::scalars(const ScalarRow& row) {
   if (payload_.size() > head) append(FrameType::Scalars, payload_);
 }
 
-void EventLogWriter::text(double time, TextLevel level, std::string_view line) {
+void EventLogWriter::heartbeat(double time) {
   std::string payload;
   put(payload, time);
-  put(payload, level);
-  payload += line;
-  append(FrameType::Text, payload);
+  append(FrameType::Heartbeat, payload);
 }
 
 void EventLogWriter::rewind(int64_t step) {

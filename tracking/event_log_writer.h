@@ -17,9 +17,7 @@
 #include "core/config_value.h"
 #include "tracking/event_frame.h"
 #include "tracking/mapped_append.h"
-#include "tracking/metric.h"
-#include "tracking/run_end.h"
-#include "tracking/run_info.h"
+#include "tracking/record_codec.h"
 
 namespace lockstep {
 
@@ -37,7 +35,14 @@ class EventLogWriter {
   // A metric without a name, or with one of more than 512 bytes, is left out and counted as
   // dropped.
   void scalars(const ScalarRow& row);
-  void text(double time, TextLevel level, std::string_view line);
+  void text(const TextLine& text) { append(FrameType::Text, encode(text)); }
+  void histogram(const Histogram& histogram) { append(FrameType::Histogram, encode(histogram)); }
+  void image(const Image& image) { append(FrameType::Image, encode(image)); }
+  void table(const Table& table) { append(FrameType::Table, encode(table)); }
+  void alert(const Alert& alert) { append(FrameType::Alert, encode(alert)); }
+  void artifact(const ArtifactUse& artifact) { append(FrameType::Artifact, encode(artifact)); }
+  void console(const ConsoleLine& line) { append(FrameType::Console, encode(line)); }
+  void heartbeat(double time);
   // Readers forget the scalars after `step`; their new values follow.
   void rewind(int64_t step);
   void summary(const Json& values);

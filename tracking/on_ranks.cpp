@@ -108,6 +108,17 @@ std::optional<RunInfo> decide(const RankSelection& selection, const RunInfo& pro
   return entry;
 }
 
+int count_logging(const RankSelection& selection, int first, int count) {
+  switch (selection.kind) {
+    case Kind::Main: return first == 0 ? 1 : 0;
+    case Kind::Node: return 1;
+    case Kind::All: return count;
+    case Kind::List: break;
+  }
+  return static_cast<int>(std::ranges::count_if(
+      selection.ranks, [&](int rank) { return rank >= first && rank < first + count; }));
+}
+
 bool shows_progress(const RankSelection& selection, int rank) {
   return selection.kind == Kind::List ? rank == selection.ranks.front() : is_main(rank);
 }

@@ -47,6 +47,12 @@ std::optional<RunInfo> decide(const RankSelection& selection, const RunInfo& pro
 // The rank that speaks for the job: it writes run.json and owns the terminal.
 inline bool is_main(int rank) { return rank == 0; }
 
+// The rank that starts its node's tracking agent.
+inline bool starts_agent(int local_rank) { return local_rank == 0; }
+
+// How many of the ranks `first` to `first + count - 1`, those of a node, log.
+int count_logging(const RankSelection& selection, int first, int count);
+
 // Whether this rank shows progress: the lowest one that logs, so that exactly one does.
 bool shows_progress(const RankSelection& selection, int rank);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 #include <vector>
 
@@ -44,11 +45,36 @@ void write_run(const fs::path& run_dir, const RunInfo& job, const Json& config) 
                      json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+std::vector<fs::path> event_logs_named(const fs::path& run_dir, const std::string& begin) {
+  std::vector<fs::path> logs;
+  std::error_code error;
+  for (fs::directory_iterator it(run_dir / "events", error), end; !error && it != end;
+       it.increment(error))
+    if (it->path().extension() == ".lsev" && it->path().filename().string().starts_with(begin))
+      logs.push_back(it->path());
+  std::ranges::sort(logs);
+  return logs;
+}
+
 }  // namespace
 
 fs::path event_log_path(const fs::path& run_dir, int rank) {
   return run_dir / "events" / fmt::format("rank-{:05}.lsev", rank);
 }
+
+fs::path node_log_path(const fs::path& run_dir, int node_rank) {
+  return run_dir / "events" / fmt::format("node-{:05}.lsev", node_rank);
+}
+
+std::vector<fs::path> rank_logs(const fs::path& run_dir) {
+  return event_logs_named(run_dir, "rank-");
+}
+
+std::vector<fs::path> node_logs(const fs::path& run_dir) {
+  return event_logs_named(run_dir, "node-");
+}
+
+fs::path sinks_path(const fs::path& run_dir) { return run_dir / "sinks"; }
 
 fs::path logs_path(const fs::path& run_dir) { return run_dir / "logs"; }
 

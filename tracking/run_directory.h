@@ -1,19 +1,27 @@
 // The directory of one job, <run.dir>/<job id>/:
 //   run.json          who the job is, written by its main rank
 //   config.yaml       what its configuration resolved to
-//   events/           one event log per writing process, rank-00003.lsev
+//   events/           one event log per logging rank, rank-00003.lsev, and one per node of its
+//                     tracking agent, node-00000.lsev (system metrics, alerts)
+//   sinks/            what the agents have delivered (tracking/agent/feed.h)
 //   logs/             output of the ranks (launcher)
 //   checkpoints/      (trainer)
 //   end.json          how the job ended (tracking/run_end.h)
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "tracking/run_info.h"
 
 namespace lockstep {
 
 std::filesystem::path event_log_path(const std::filesystem::path& run_dir, int rank);
+std::filesystem::path node_log_path(const std::filesystem::path& run_dir, int node_rank);
+// Those that exist, in the order of ranks, or of nodes.
+std::vector<std::filesystem::path> rank_logs(const std::filesystem::path& run_dir);
+std::vector<std::filesystem::path> node_logs(const std::filesystem::path& run_dir);
+std::filesystem::path sinks_path(const std::filesystem::path& run_dir);
 std::filesystem::path logs_path(const std::filesystem::path& run_dir);
 std::filesystem::path checkpoints_path(const std::filesystem::path& run_dir);
 

@@ -25,12 +25,6 @@ std::vector<fs::path> sorted_children(const fs::path& dir) {
   return children;
 }
 
-std::vector<fs::path> event_logs(const fs::path& run_dir) {
-  auto logs = sorted_children(run_dir / "events");
-  std::erase_if(logs, [](const fs::path& path) { return path.extension() != ".lsev"; });
-  return logs;
-}
-
 void add_value(MetricSummary& metric, int64_t step, double value) {
   const bool first = metric.count == 0;
   metric.min = first ? value : std::fmin(metric.min, value);
@@ -105,11 +99,24 @@ RunRecord read_entry(const fs::path& run_dir, const fs::path& log_path) {
   return record;
 }
 
+// System metrics are shown with the lowest logging rank of their node.
+void add_node_log(RunRecord& record) {
+  const auto path = node_log_path(record.dir, record.info.node_rank);
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return;
+  record.node_log = path;
+  read_or_note(record.notes, [&] { record.metrics.merge(summarize(read_event_log(path))); });
+}
+
 void read_job_entries(const fs::path& run_dir, std::vector<RunRecord>& records) {
-  const auto logs = event_logs(run_dir);
+  const auto logs = rank_logs(run_dir);
   std::error_code ignored;
   if (logs.empty() && !fs::exists(run_dir / "run.json", ignored)) return;
-  for (const auto& log : logs) records.push_back(read_entry(run_dir, log));
+  std::set<int> nodes;
+  for (const auto& log : logs) {
+    records.push_back(read_entry(run_dir, log));
+    if (nodes.insert(records.back().info.node_rank).second) add_node_log(records.back());
+  }
   if (logs.empty()) records.push_back(read_entry(run_dir, {}));
 }
 
@@ -131,6 +138,12 @@ std::optional<std::string> match(const std::string& id, const std::set<std::stri
 }
 
 }  // namespace
+
+std::vector<RunRecord> list_job(const fs::path& run_dir) {
+  std::vector<RunRecord> records;
+  read_job_entries(run_dir, records);
+  return records;
+}
 
 std::vector<RunRecord> list_runs(const fs::path& dir) {
   std::error_code ignored;

@@ -23,6 +23,8 @@ struct RunRecord {
   RunInfo info;
   std::filesystem::path dir;  // of the job
   std::filesystem::path log;  // empty when the job has no event log (yet)
+  // Of the node's tracking agent, where this entry shows the node's system metrics; else empty.
+  std::filesystem::path node_log;
   // end.json decides; else the log's own end; else Running while a process writes the log; else
   // Lost.
   RunEnd end;  // exit_code and the rest mean something unless the state is Running or Lost
@@ -36,6 +38,9 @@ struct RunRecord {
 // no runs are passed over; damaged ones are listed with a note. Throws Config when `dir` does not
 // exist or is no directory.
 std::vector<RunRecord> list_runs(const std::filesystem::path& dir);
+
+// The entries of one job, by its directory; empty when it is none.
+std::vector<RunRecord> list_job(const std::filesystem::path& run_dir);
 
 // The entries that `id` means: one entry by its id, all entries of a job by the job's id, either
 // also by a prefix that no other shares. Never empty. Throws Config, naming the nearest id, or the

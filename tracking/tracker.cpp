@@ -6,34 +6,16 @@
 #include <exception>
 
 #include "core/durable_file.h"
+#include "tracking/agent/agent_status.h"
+#include "tracking/agent_process.h"
 #include "tracking/event_log_writer.h"
 #include "tracking/run_directory.h"
+#include "tracking/unix_time.h"
 
 namespace lockstep {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double unix_now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-struct NamedSink {
-  std::string name;
-  std::shared_ptr<Sink> sink;  // null once it failed
-};
-
-}  // namespace
+namespace {}  // namespace
 
 struct Tracker::State {
-  State(const TrackerOptions& options, const RunInfo& info)
-      : log(event_log_path(options.run_dir, info.rank)) {
-    for (const auto& name : options.config.sinks)
-      if (name != "console" || shows_progress(options.config.ranks, info.rank))
-        sinks.push_back(
-            {name, make_sink(name, {.console = options.console, .length = options.length})});
-  }
-
   // The tracking fence: nothing that goes wrong behind it reaches the training.
   template <class Call>
   void fenced(const std::string& what, const Call& call) noexcept {
@@ -51,31 +33,36 @@ struct Tracker::State {
 
   template <class Call>
   void record(const Call& call) noexcept {
-    fenced("event log", [&] { call(log); });
+    if (log) fenced("event log", [&] { call(*log); });
+    if (agent) fenced("tracking agent", [&] { agent->keep_alive(); });
   }
 
   template <class Call>
-  void each_sink(const Call& call) noexcept {
-    for (auto& [name, sink] : sinks) {
-      if (!sink) continue;
-      bool done = false;
-      fenced(name, [&] {
-        call(*sink);
-        done = true;
-      });
-      if (!done) sink.reset();
-    }
+  void show(const Call& call) noexcept {
+    if (!console) return;
+    bool done = false;
+    fenced("console", [&] {
+      call(*console);
+      done = true;
+    });
+    if (!done) console.reset();
   }
 
   TrackingReport report() const {
-    if (log.num_dropped() == 0) return {.problem = problem};
-    return {.num_dropped = log.num_dropped(),
-            .problem = fmt::format("{} record{} not kept in the event log: {}", log.num_dropped(),
-                                   log.num_dropped() == 1 ? " was" : "s were", log.failure())};
+    if (!log || log->num_dropped() == 0) return {.problem = problem};
+    return {.num_dropped = log->num_dropped(),
+            .problem = fmt::format("{} record{} not kept in the event log: {}", log->num_dropped(),
+                                   log->num_dropped() == 1 ? " was" : "s were", log->failure())};
   }
 
-  EventLogWriter log;
-  std::vector<NamedSink> sinks;
+  void wait_for_agent();
+
+  std::filesystem::path run_dir;
+  int node_rank = 0;
+  std::chrono::milliseconds finish_timeout{0};
+  std::optional<EventLogWriter> log;    // none: this process does not log
+  std::shared_ptr<Sink> console;        // none: it shows no progress, or that failed
+  std::unique_ptr<AgentProcess> agent;  // none: another process started it, or there is none
   std::string problem;
 };
 
@@ -85,20 +72,53 @@ Tracker::Tracker(Tracker&&) noexcept = default;
 Tracker& Tracker::operator=(Tracker&&) noexcept = default;
 Tracker::Tracker(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
+bool Tracker::is_logging() const { return state_ && state_->log; }
+
+namespace {
+
+std::unique_ptr<AgentProcess> start_agent(const TrackerOptions& options) {
+  const auto& process = options.process;
+  if (!options.config.agent || options.agent_program.empty() || !starts_agent(process.local_rank))
+    return nullptr;
+  return std::make_unique<AgentProcess>(AgentCommand{
+      .program = options.agent_program,
+      .run_dir = options.run_dir,
+      .node_rank = process.node_rank,
+      .expected_logs = count_logging(options.config.ranks, process.rank - process.local_rank,
+                                     options.local_world_size),
+      .pids = options.local_pids});
+}
+
+std::shared_ptr<Sink> start_console(const TrackerOptions& options, int rank) {
+  const auto* part = options.config.sinks.find(kConsoleSink);
+  if (!part || !shows_progress(options.config.ranks, rank)) return nullptr;
+  return part->build({.console = options.console, .length = options.length});
+}
+
+}  // namespace
+
 Tracker open_tracker(const TrackerOptions& options) {
-  verify_sinks(options.config.sinks);
+  sink_registry().verify();
   auto info = decide(options.config.ranks, options.process,
                      {.run_name = options.config.run_name, .group = options.config.group});
-  if (!info) return {};
-  if (info->created == 0) info->created = unix_now();
-  make_directories(event_log_path(options.run_dir, info->rank).parent_path());
-  auto state = std::make_unique<Tracker::State>(options, *info);
-  state->record([&](EventLogWriter& log) {
-    log.identity(*info);
-    log.config(options.run_config);
-    if (options.resume_step) log.rewind(*options.resume_step);
-  });
-  state->each_sink([&](Sink& sink) { sink.run_started(*info, options.run_config); });
+  auto state = std::make_unique<Tracker::State>();
+  state->run_dir = options.run_dir;
+  state->node_rank = options.process.node_rank;
+  state->finish_timeout = options.config.finish_timeout.value;
+  if (info) {
+    if (info->created == 0) info->created = unix_now();
+    make_directories(event_log_path(options.run_dir, info->rank).parent_path());
+    state->log.emplace(event_log_path(options.run_dir, info->rank));
+    state->record([&](EventLogWriter& log) {
+      log.identity(*info);
+      log.config(options.run_config.is_null() ? Json::object() : options.run_config);
+      if (options.resume_step) log.rewind(*options.resume_step);
+    });
+    state->console = start_console(options, info->rank);
+    state->show([&](Sink& sink) { sink.run_started(*info, options.run_config); });
+  }
+  state->fenced("tracking agent", [&] { state->agent = start_agent(options); });
+  if (!state->log && !state->agent) return {};
   return Tracker(std::move(state));
 }
 
@@ -106,13 +126,16 @@ void Tracker::log(int64_t step, double epoch, std::span<const Metric> metrics) n
   if (!state_) return;
   const ScalarRow row{.step = step, .time = unix_now(), .epoch = epoch, .values = metrics};
   state_->record([&](EventLogWriter& log) { log.scalars(row); });
-  state_->each_sink([&](Sink& sink) { sink.scalars(row); });
+  state_->show([&](Sink& sink) { sink.scalars(row); });
 }
 
 void Tracker::text(TextLevel level, std::string_view line) noexcept {
   if (!state_) return;
-  state_->record([&](EventLogWriter& log) { log.text(unix_now(), level, line); });
-  state_->each_sink([&](Sink& sink) { sink.text(level, line); });
+  state_->fenced("text", [&] {
+    const TextLine text{.time = unix_now(), .level = level, .line = std::string(line)};
+    state_->record([&](EventLogWriter& log) { log.text(text); });
+    state_->show([&](Sink& sink) { sink.text(text); });
+  });
 }
 
 void Tracker::summary(std::string_view name, double value) noexcept {
@@ -120,33 +143,58 @@ void Tracker::summary(std::string_view name, double value) noexcept {
   state_->record([&](EventLogWriter& log) { log.summary({{std::string(name), value}}); });
 }
 
-TrackingReport Tracker::finish(const RunEnd& end, std::chrono::milliseconds deadline) noexcept {
+void Tracker::histogram(Histogram histogram) noexcept {
+  histogram.at.time = unix_now();
+  if (state_) state_->record([&](EventLogWriter& log) { log.histogram(histogram); });
+}
+
+void Tracker::image(Image image) noexcept {
+  image.at.time = unix_now();
+  if (state_) state_->record([&](EventLogWriter& log) { log.image(image); });
+}
+
+void Tracker::table(Table table) noexcept {
+  table.at.time = unix_now();
+  if (state_) state_->record([&](EventLogWriter& log) { log.table(table); });
+}
+
+void Tracker::alert(Alert alert) noexcept {
+  alert.time = unix_now();
+  if (!state_) return;
+  state_->record([&](EventLogWriter& log) { log.alert(alert); });
+  state_->show([&](Sink& sink) { sink.alert(alert); });
+}
+
+void Tracker::artifact(ArtifactUse artifact) noexcept {
+  artifact.time = unix_now();
+  if (state_) state_->record([&](EventLogWriter& log) { log.artifact(artifact); });
+}
+
+// Sinks that are behind go on without this process; the user is told which, and what to do about
+// those that do not.
+void Tracker::State::wait_for_agent() {
+  const bool ended = agent->finish(finish_timeout);
+  const auto left = describe_incomplete(read_sink_status(run_dir, node_rank));
+  if (left.empty()) return;
+  const auto sync = fmt::format("lockstep sync {}", run_dir.string());
+  problem =
+      ended ? fmt::format("{} (nothing is lost: {} tries again)", left, sync)
+            : fmt::format("{} (going on in the background; if that is cut short: {})", left, sync);
+}
+
+TrackingReport Tracker::finish(const RunEnd& end) noexcept {
   if (!state_) return {};
-  const auto latest = Clock::now() + deadline;
   const auto state = std::move(state_);
   state->record([&](EventLogWriter& log) {
     log.end(end);
     log.close();
   });
+  state->show([&](Sink& sink) { sink.run_finished(end); });
+  // A rank that failed must not keep the others, or the launcher, waiting.
+  if (state->agent && end.state == RunState::Finished)
+    state->fenced("tracking agent", [&] { state->wait_for_agent(); });
   TrackingReport report;
-  state->fenced("report", [&] {
-    report = state->report();
-    if (!report.problem.empty())
-      state->each_sink(
-          [&](Sink& sink) { sink.text(TextLevel::Warning, "tracking: " + report.problem); });
-  });
-  for (auto& [name, sink] : state->sinks) {
-    if (!sink) continue;
-    if (Clock::now() >= latest) {
-      state->fenced(name, [&] {
-        report.problem =
-            fmt::format("sink {} was not finished within {} ms", name, deadline.count());
-      });
-      break;
-    }
-    state->fenced(name, [&] { sink->run_finished(end); });
-  }
-  if (report.problem.empty()) report.problem = state->problem;
+  state->fenced("report", [&] { report = state->report(); });
   return report;
 }
 

@@ -1,7 +1,7 @@
-// What the trainer holds to record a run: the event log of this process and the sinks beside it.
-// Thread: the training thread only.
-// Errors: opening throws; afterwards a failure of tracking never reaches the training. It is kept,
-// and told once by finish().
+// What the trainer holds to record a run: the event log of this process, the console, and the
+// node's tracking agent, which feeds everything else from the log. Thread: the training thread
+// only. Errors: opening throws; afterwards a failure of tracking never reaches the training. It is
+// kept, and told once by finish().
 #pragma once
 
 #include <chrono>
@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/config_value.h"
 #include "tracking/metric.h"
@@ -31,6 +32,10 @@ struct TrackerOptions {
       resume_step;  // continue after this step: what was logged later is replaced
   ConsoleOptions console;
   RunLength length;
+  // Of the tracking agent (`lockstep track`); empty: none is started.
+  std::filesystem::path agent_program;
+  int local_world_size = 1;         // ranks on this node
+  std::vector<int64_t> local_pids;  // their processes, whose use of the machine is recorded
 };
 
 struct TrackingReport {
@@ -40,13 +45,13 @@ struct TrackingReport {
 
 class Tracker {
  public:
-  // A tracker that records nothing: what ranks that do not log have.
+  // A tracker that records nothing.
   Tracker();
   ~Tracker();
   Tracker(Tracker&&) noexcept;
   Tracker& operator=(Tracker&&) noexcept;
 
-  bool is_logging() const { return state_ != nullptr; }
+  bool is_logging() const;
 
   // Records `metrics` at `step` (optimizer updates so far) with the present time. Below a
   // microsecond for the log.
@@ -55,12 +60,20 @@ class Tracker {
   // A value of the run as a whole; shown in place of the last logged value of the same name.
   void summary(std::string_view name, double value) noexcept;
 
-  // Records the end and closes the log; later calls do nothing. Sinks that were not asked to finish
-  // within `deadline` are left out, and named in the report. Does not write end.json: that is the
-  // job's end, not this process's. A tracker that is destroyed without it leaves an entry without
-  // an end ("lost" unless end.json says more).
-  TrackingReport finish(const RunEnd& end,
-                        std::chrono::milliseconds deadline = std::chrono::seconds(5)) noexcept;
+  // One value of another kind, at `at.step` (its time is set here). A record of more than 16 MiB is
+  // dropped and counted.
+  void histogram(Histogram histogram) noexcept;
+  void image(Image image) noexcept;  // see tracking/png.h
+  void table(Table table) noexcept;
+  void alert(Alert alert) noexcept;
+  void artifact(ArtifactUse artifact) noexcept;
+
+  // Records the end and closes the log; later calls do nothing. The process that started the agent
+  // then waits for the sinks, at most `tracking.finish_timeout`; the report names those that the
+  // agent goes on with. Does not write end.json: that is the job's end, not this process's. A
+  // tracker that is destroyed without it leaves an entry without an end, which the agent or the
+  // launcher fills in.
+  TrackingReport finish(const RunEnd& end) noexcept;
 
  private:
   friend Tracker open_tracker(const TrackerOptions& options);
@@ -70,8 +83,9 @@ class Tracker {
   std::unique_ptr<State> state_;
 };
 
-// Decides whether this process logs, and if so opens <run_dir>/events/rank-NNNNN.lsev and starts
-// the sinks. Throws Config (an unknown sink or placeholder, a rank that does not exist: on every
+// Decides whether this process logs, and if so opens <run_dir>/events/rank-NNNNN.lsev and shows
+// progress where it is this rank's to do; local rank 0 also starts the node's agent, whether it
+// logs or not. Throws Config (an unknown sink or placeholder, a rank that does not exist: on every
 // rank alike) and Environment (the log cannot be written, or another process has it).
 Tracker open_tracker(const TrackerOptions& options);
 

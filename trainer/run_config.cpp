@@ -4,7 +4,7 @@
 #include <torch/version.h>
 
 #include "core/plugin.h"
-#include "tracking/sink.h"
+#include "tracking/alerts/alert_rules.h"
 
 namespace lockstep {
 namespace {
@@ -16,7 +16,19 @@ void load_plugins(const ConfigNode& root) {
     load_plugin(path, TORCH_VERSION);
 }
 
+// Sinks work in the tracking agent, which has no LibTorch; the trainer loads them to judge the
+// file.
+void load_sink_plugins(const ConfigNode& root) {
+  const auto* tracking = root.find("tracking");
+  const bool has_any = tracking && tracking->kind == ConfigNode::Kind::Map;
+  if (const auto* plugins = has_any ? tracking->find("plugins") : nullptr)
+    for (const auto& path :
+         ConfigValue<std::vector<std::string>>::read(*plugins, "tracking.plugins"))
+      load_plugin(path, "");
+}
+
 void verify_registries() {
+  sink_registry().verify();
   model_registry().verify();
   dataset_registry().verify();
   optimizer_registry().verify();
@@ -46,11 +58,12 @@ RunConfig load_run_config(const std::filesystem::path& path,
   for (const auto& assignment : overrides) apply_override(root, assignment);
   root.origin = path.string();
   load_plugins(root);
+  load_sink_plugins(root);
   verify_registries();
   RunConfig config;
   read_fields(root, "", config);
   refuse_idle_settings(root, config);
-  verify_sinks(config.tracking.sinks);
+  AlertRules{config.tracking.alerts};  // throws for factors that cannot be meant
   if (config.run.name.empty()) config.run.name = path.stem().string();
   return config;
 }

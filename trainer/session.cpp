@@ -103,13 +103,22 @@ void open_run(World& world, const RunInfo& process, const Json& resolved,
   });
 }
 
-void verify_same_config(World& world, const Json& resolved) {
+// Every rank must train the same thing. Returns the process ids of this node's ranks, for the
+// tracking agent to watch.
+std::vector<int64_t> compare_notes(World& world, const RankEnv& ranks, const Json& resolved) {
   const auto text = resolved.dump();
-  const auto sums = all_gather_object(world, crc32c(text.data(), text.size()), "run file");
-  for (size_t rank = 1; rank < sums.size(); ++rank)
-    if (sums[rank] != sums[0])
+  const nlohmann::json own = {{"run_file", crc32c(text.data(), text.size())},
+                              {"node", ranks.node_rank},
+                              {"pid", ::getpid()}};
+  const auto all = all_gather_object(world, own, "run file");
+  std::vector<int64_t> local_pids;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank]["run_file"] != all[0]["run_file"])
       throw config_error(fmt::format(
           "rank {} was started with another run file or other overrides than rank 0", rank));
+    if (all[rank]["node"] == ranks.node_rank) local_pids.push_back(all[rank]["pid"].get<int64_t>());
+  }
+  return local_pids;
 }
 
 // A failure is recorded twice: in this process's log, and by the main rank as the job's end. A
@@ -133,14 +142,15 @@ void record_failure(const World& world, Tracker& tracker, const std::filesystem:
 }
 
 void report_tracking(const TrackingReport& report, std::ostream* out) {
-  if (out && !report.problem.empty()) *out << report.problem << std::endl;
+  if (out && !report.problem.empty()) *out << "tracking: " << report.problem << std::endl;
 }
 
 // Everything after the ranks have met and know which run this is. Its directory is made, or an
 // earlier record of it replaced, only once nothing in the input can be wrong any more.
 EvaluationResult train(World& world, const SessionOptions& options, const RunConfig& config,
                        const Json& resolved, const Dataset& train_set, const Dataset* eval_set,
-                       const std::filesystem::path& run_dir) {
+                       const std::filesystem::path& run_dir,
+                       const std::vector<int64_t>& local_pids) {
   const auto process = describe_process(options, config, run_dir.filename().string());
   Tracker tracker;
   try {
@@ -155,7 +165,10 @@ EvaluationResult train(World& world, const SessionOptions& options, const RunCon
                       .run_config = resolved,
                       .resume_step = resumed,
                       .console = options.console,
-                      .length = {trainer.total_steps(), static_cast<double>(config.train.epochs)}});
+                      .length = {trainer.total_steps(), static_cast<double>(config.train.epochs)},
+                      .agent_program = options.agent_program,
+                      .local_world_size = options.ranks.local_world_size,
+                      .local_pids = local_pids});
     const auto evaluation = trainer.run();
     report_tracking(tracker.finish({.state = RunState::Finished}), options.console.out);
     return evaluation;
@@ -178,11 +191,11 @@ SessionResult run_session(const SessionOptions& options) {
          {.run_name = config.tracking.run_name, .group = config.tracking.group});
 
   World world(world_options(options.ranks, config.distributed));
-  verify_same_config(world, resolved);
+  const auto local_pids = compare_notes(world, options.ranks, resolved);
   const auto run_id = agree_on_run(world, options, config);
   const auto run_dir = std::filesystem::path(config.run.dir) / run_id;
   const auto evaluation =
-      train(world, options, config, resolved, *train_set, eval_set.get(), run_dir);
+      train(world, options, config, resolved, *train_set, eval_set.get(), run_dir, local_pids);
   world.finish();
   return {run_id, run_dir, evaluation};
 }

@@ -19,6 +19,8 @@ struct SessionOptions {
   RankEnv ranks;                     // read_rank_env() in a program; plain numbers in an embedding
   std::vector<std::string> command;  // what the user typed, for the record
   ConsoleOptions console;
+  // The `lockstep` program, for the tracking agent; empty: none is started.
+  std::filesystem::path agent_program;
 };
 
 struct SessionResult {

@@ -12,6 +12,7 @@
 #include "tracking/run_directory.h"
 #include "trainer/evaluation.h"
 #include "trainer/gradients.h"
+#include "trainer/publishing.h"
 #include "trainer/training_state.h"
 
 namespace lockstep {
@@ -190,7 +191,19 @@ void Trainer::save_now() {
   save_state(parts_.world, {*model_, *optimizer_, position_}, checkpoints_path(parts_.run_dir),
              parts_.config.checkpoint.keep_last);
   saved_step_ = position_.step;
+  publish_saved();
   logged_at_ += std::chrono::steady_clock::now() - begin;
+}
+
+// The save ended with a barrier: the checkpoint is whole.
+void Trainer::publish_saved() {
+  const auto& which = parts_.config.tracking.checkpoints;
+  const bool wanted = which == "all" || (which == "last" && is_finished());
+  if (!wanted || !is_main(parts_.world.rank())) return;
+  CheckpointToPublish checkpoint{
+      .run_dir = parts_.run_dir, .run_name = parts_.config.run.name, .position = position_};
+  if (evaluated_step_ == position_.step) checkpoint.evaluation = evaluation_;
+  publish_checkpoint(checkpoint, parts_.tracker);
 }
 
 }  // namespace lockstep

@@ -62,6 +62,7 @@ class Trainer {
   void record(const NamedValues& values);
   void evaluate_now();
   void save_now();
+  void publish_saved();
   bool is_finished() const;
   double epoch_fraction() const;
 

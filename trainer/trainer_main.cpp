@@ -75,6 +75,13 @@ ConsoleOptions console_options() {
           .columns = has_size ? size.ws_col : 80};
 }
 
+// Empty when there is none.
+std::filesystem::path program_beside(const char* name) {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / name;
+  return std::filesystem::exists(path, error) ? path : std::filesystem::path();
+}
+
 void print_result(const SessionResult& result, const RankEnv& ranks) {
   if (!is_main(ranks.rank)) return;
   std::string values;
@@ -95,7 +102,8 @@ int train(const Arguments& arguments, int argc, char** argv, const RankEnv& rank
                    .resume_id = arguments.resume_id,
                    .ranks = ranks,
                    .command = {argv, argv + argc},
-                   .console = console_options()});
+                   .console = console_options(),
+                   .agent_program = program_beside("lockstep")});
   print_result(result, ranks);
   return 0;
 }

@@ -27,8 +27,9 @@ TORCH_FREE = re.compile(r"^(core|launch|tracking|cli)/|^data/(idx_file|gzip)\.|^
 OWNED = {
     "getenv": (r"\b(secure_)?getenv\s*\(", r"^launch/rank_env\.cpp$",
                "the environment is read in launch/rank_env.cpp only"),
-    "environ": (r"\b(environ|setenv|unsetenv|putenv)\b", r"^launch/(rank_env|worker_env|worker_process)\.cpp$",
-                "the environment of children is made in launch/worker_env.cpp only"),
+    "environ": (r"\b(environ|setenv|unsetenv|putenv)\b",
+                r"^launch/(rank_env|worker_env|worker_process)\.cpp$|^tracking/agent_process\.cpp$",
+                "the environment of ranks is made in launch/worker_env.cpp, the agent gets its parent's"),
     "sleep": (r"\b(sleep_for|sleep_until|u?sleep|nanosleep)\s*\(", r"^$",
               "sleeping is no synchronisation: wait for the event, with a timeout"),
     "printing": (r"\bstd::(cout|cerr|clog)\b|\b(std::)?(f?printf|f?puts|v?printf)\s*\(|\b(fmt|std)::print(ln)?\s*\(",

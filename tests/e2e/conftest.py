@@ -65,13 +65,13 @@ class Job:
 
     def train(self, *overrides, **how):
         """Trains to the end and returns the run's directory."""
-        before = set(self.runs.iterdir()) if self.runs.exists() else set()
+        before = set(self.runs.glob("*/run.json"))
         ended = self.run(*overrides, **how)
         assert ended.code == 0, ended.err
         assert ended.err == ""
-        new = set(self.runs.iterdir()) - before
+        new = set(self.runs.glob("*/run.json")) - before
         assert len(new) == 1, f"expected one new run, got {new}"
-        return new.pop()
+        return new.pop().parent
 
     def query(self, *arguments):
         """What `lockstep runs ARGUMENTS` prints about the runs here."""

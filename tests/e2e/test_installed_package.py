@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import socket
 import subprocess
 
 import pytest
@@ -50,6 +51,25 @@ def test_installed_trainer_trains_with_the_plugin(job, plugin, prefix):
     use_plugin(job, plugin)
     ended = processes.run([prefix / "bin" / "lockstep-trainer", job.file], job.directory, timeout=60)
     assert ended.code == 0, ended.err
+
+
+def test_sink_plugin_is_fed_by_the_agent(job, prefix, tmp_path_factory):
+    plugin = build_example("sink_plugin", prefix, tmp_path_factory.mktemp("sink_plugin")) / "statsd.so"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(10)
+        port = server.getsockname()[1]
+        job.config["tracking"] = {"plugins": [str(plugin)], "sinks": [{"name": "statsd", "port": port}]}
+        job.write()
+        job.train(ranks=2)
+        [run] = job.list()
+        gauges = {}
+        while f"lockstep.{run['id']}.exit" not in gauges:
+            name, value = server.recv(2048).decode().rsplit(":", 1)
+            gauges[name] = value
+    accuracy = gauges[f"lockstep.{run['id']}.eval/accuracy"]
+    assert float(accuracy.removesuffix("|g")) == pytest.approx(run["summary"]["eval/accuracy"], abs=1e-6)
+    assert gauges[f"lockstep.{run['id']}.exit"] == "0|g"
 
 
 def test_plugin_is_in_the_schema(plugin, tmp_path):

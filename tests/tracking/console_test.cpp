@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
-#include "tracking/sink.h"
+#include "tracking/tracking_config.h"
 
 using namespace lockstep;
 
@@ -14,7 +14,7 @@ std::string shown(bool terminal, bool color, int columns = 200) {
   const SinkContext context{
       .console = {.out = &out, .terminal = terminal, .color = color, .columns = columns},
       .length = {.steps = 30, .epochs = 3}};
-  const auto sink = make_sink("console", context);
+  const auto sink = sink_registry().find("console")->make()->build(context);
   sink->run_started(
       {.id = "mnist-1", .name = "mnist", .job_id = "mnist-1", .world_size = 2, .created = 1000},
       {});
@@ -25,8 +25,8 @@ std::string shown(bool terminal, bool color, int columns = 200) {
   sink->scalars({.step = 20, .time = 1020, .epoch = 2, .values = second});
   const std::array<Metric, 2> evaluated = {{{"eval/accuracy", 0.9712}, {"eval/loss", 0.1}}};
   sink->scalars({.step = 20, .time = 1025, .epoch = 2, .values = evaluated});
-  sink->text(TextLevel::Debug, "not shown");
-  sink->text(TextLevel::Warning, "careful");
+  sink->text({.level = TextLevel::Debug, .line = "not shown"});
+  sink->text({.level = TextLevel::Warning, .line = "careful"});
   sink->run_finished({.state = RunState::Failed, .exit_code = 75, .reason = "the disk is full"});
   return out.str();
 }
@@ -64,12 +64,20 @@ TEST_CASE("console: color only where it was allowed") {
 }
 
 TEST_CASE("sinks: an unknown or repeated name is a Config error with what is valid") {
-  CHECK_THROWS_WITH(
-      verify_sinks({"consol"}),
-      Catch::StartsWith("tracking.sinks: unknown sink 'consol'; did you mean 'console'? valid: "));
-  CHECK_THROWS_WITH(verify_sinks({"console", "console"}),
-                    "tracking.sinks: 'console' is listed twice");
-  CHECK_NOTHROW(verify_sinks({}));
+  const auto read = [](const std::string& list) {
+    TrackingConfig config;
+    const auto root = parse_config("sinks: " + list + "\n", "run.yaml");
+    read_fields(root, "tracking", config);
+    return config.sinks.dump();
+  };
+  CHECK_THROWS_WITH(read("[consol]"),
+                    Catch::StartsWith("run.yaml:1: tracking.sinks[0].name: unknown sink 'consol'; "
+                                      "did you mean 'console'? valid: "));
+  CHECK_THROWS_WITH(read("[console, {name: console}]"),
+                    "run.yaml:1: tracking.sinks[1]: sink 'console' is listed twice");
+  CHECK_THROWS_WITH(read("console"), Catch::Contains("expected a list such as [{name: ...}]"));
+  CHECK(read("[]") == Json::array());
+  CHECK(read("[console]") == Json::array({Json{{"name", "console"}}}));
 }
 
 TEST_CASE("sinks: every registered one says what it is") {

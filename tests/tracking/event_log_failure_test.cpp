@@ -137,7 +137,7 @@ TEST_CASE("event log: opened on a full disk it is one clear error and leaves no 
   std::string message;
   try {
     EventLogWriter log(dir / "disk/log");
-    log.text(0, TextLevel::Info, std::string(8192, 'x'));
+    log.text({.line = std::string(8192, 'x')});
     message = log.failure();
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::Environment);

@@ -246,9 +246,9 @@ TEST_CASE("event log: grows over many pieces, and a record may be larger than a 
   const TemporaryDirectory dir;
   {
     EventLogWriter log(dir / "log");
-    log.text(0, TextLevel::Info, std::string(3'000'000, 'a'));
+    log.text({.line = std::string(3'000'000, 'a')});
     for (int step = 0; step < 200'000; ++step) log_loss(log, step, step);
-    log.text(0, TextLevel::Info, std::string(17u << 20, 'b'));
+    log.text({.line = std::string(17u << 20, 'b')});
     CHECK(log.num_dropped() == 1);
     CHECK(log.failure() == "a record of 17825801 bytes is too large");
   }

@@ -174,7 +174,7 @@ TEST_CASE("runs: bad input is one Config error that says what is valid") {
   add_job(lab.path(), "mnist-1", kMain, 1, 1700000000);
   CHECK(lab.error_of({"lsit"}) ==
         "config: lockstep runs: unknown command 'lsit'; did you mean 'list'? valid: list, show, "
-        "export");
+        "compare, export, tag, delete, gc");
   CHECK(lab.error_of({"show", "mnist-2"}).ends_with("did you mean 'mnist-1'?"));
   CHECK(lab.error_of({"show"}) ==
         "config: lockstep runs show: which run? Give its ID, see lockstep runs list");
@@ -182,7 +182,7 @@ TEST_CASE("runs: bad input is one Config error that says what is valid") {
         "config: lockstep runs show: 'more' is one argument too many");
   CHECK(lab.error_of({"list", "--jsn"}) ==
         "config: lockstep runs list: unknown option '--jsn'; did you mean '--json'? valid: --dir, "
-        "--json");
+        "--json, --tag");
   CHECK(lab.error_of({"export", "mnist-1", "-o"}).starts_with("config: lockstep runs export: "));
   CHECK(lab.error_of({"export", "mnist-1", "--format", "xml"}) ==
         "config: lockstep runs export: --format 'xml' is unknown; valid: csv, jsonl");
@@ -196,6 +196,7 @@ TEST_CASE("runs: help names every command") {
   std::ostringstream out;
   CHECK(run_runs_command({"--help"}, out, out) == 0);
   CHECK(run_runs_command({}, out, out) == 0);
-  for (const char* command : {"runs list", "runs show ID", "runs export ID"})
+  for (const char* command : {"runs list", "runs show ID", "runs compare ID", "runs export ID", "runs tag ID",
+                              "runs delete ID", "runs gc"})
     CHECK(out.str().find(command) != std::string::npos);
 }

@@ -37,7 +37,23 @@ inline void write_sample_log(const std::filesystem::path& path) {
   log_loss(log, 2, std::numeric_limits<double>::quiet_NaN());
   const std::array<Metric, 2> values = {{{"eval/loss", 0.5}, {"eval/accuracy", 0.75}}};
   log.scalars({.step = 2, .time = 1.7e9 + 3, .epoch = 1, .values = values});
-  log.text(1.7e9, TextLevel::Warning, "slow");
+  log.text({.time = 1.7e9, .level = TextLevel::Warning, .line = "slow"});
+  const auto at = [](const char* name) {
+    Moment moment;
+    moment.name = name;
+    moment.step = 2;
+    moment.time = 1.7e9;
+    return moment;
+  };
+  log.histogram({.at = at("weights"), .edges = {0, 1, 2}, .counts = {3, 4}});
+  log.image({.at = at("digits"), .width = 1, .height = 2, .caption = "a 7", .png = "png"});
+  log.table({.at = at("confusion"),
+             .columns = {"is", "count"},
+             .rows = Json::array({Json::array({"7", 12}), Json::array({"9", nullptr})})});
+  log.alert({.time = 1.7e9, .title = "nan", .text = "train/loss is NaN", .step = 2});
+  log.artifact({.time = 1.7e9, .name = "model", .type = "model", .version = 3, .digest = "ab"});
+  log.console({.time = 1.7e9, .rank = 1, .is_error = true, .line = "oops"});
+  log.heartbeat(1.7e9);
   log_loss(log, 3, -std::numeric_limits<double>::infinity());
   log.summary({{"best", 0.75}});
   log.end({.state = RunState::Finished});

@@ -15,32 +15,15 @@ using namespace lockstep;
 
 namespace {
 
-struct BrokenConfig {};
-template <class V>
-void fields(V&, BrokenConfig&) {}
-
-int num_calls_to_broken = 0;
-
-// A sink that fails from its second call on.
-class BrokenSink final : public Sink {
- public:
-  using Config = BrokenConfig;
-  BrokenSink(const Config&, const SinkContext&) {}
-  void run_started(const RunInfo&, const Json&) override { ++num_calls_to_broken; }
-  void scalars(const ScalarRow&) override {
-    ++num_calls_to_broken;
-    throw std::runtime_error("the server is gone");
-  }
-  void text(TextLevel, std::string_view) override { ++num_calls_to_broken; }
-  void run_finished(const RunEnd&) override { ++num_calls_to_broken; }
+// A terminal that fails.
+class BrokenBuffer final : public std::streambuf {
+  int overflow(int) override { throw std::runtime_error("the terminal is gone"); }
 };
-REGISTER_SINK("broken", BrokenSink, "fails, for a test");
 
 TrackerOptions options_for(const std::filesystem::path& run_dir, int rank = 0) {
   return {
       .run_dir = run_dir,
       .process = {.id = "job-1", .name = "mnist", .job_id = "job-1", .rank = rank, .world_size = 2},
-      .config = {.sinks = {}},
       .run_config = {{"a", 1}}};
 }
 
@@ -108,30 +91,32 @@ TEST_CASE("tracker: a resumed run replaces what was logged after the step it con
   CHECK(log.rows.back().values[0].second == 2);
 }
 
-TEST_CASE("tracker: a sink that throws gets no more calls, and is named once at the end") {
+TEST_CASE("tracker: a console that fails is left alone, and named once at the end") {
   const TemporaryDirectory dir;
-  std::ostringstream console;
+  BrokenBuffer buffer;
+  std::ostream terminal(&buffer);
+  terminal.exceptions(std::ios::badbit);
   auto options = options_for(dir.path());
-  options.config.sinks = {"broken", "console"};
-  options.console.out = &console;
-  num_calls_to_broken = 0;
+  options.console.out = &terminal;
   auto tracker = open_tracker(options);
   for (int step = 1; step <= 5; ++step) log_loss(tracker, step, 1);
   const auto report = tracker.finish({.state = RunState::Finished});
-  CHECK(num_calls_to_broken == 2);
-  CHECK(report.problem == "broken: the server is gone");
+  CHECK(report.problem == "console: the terminal is gone");
   CHECK(report.num_dropped == 0);
-  CHECK(console.str().find("warning: tracking: broken: the server is gone\n") != std::string::npos);
   CHECK(read_event_log(event_log_path(dir.path(), 0)).rows.size() == 5);
 }
 
-TEST_CASE("tracker: a sink that was not finished by the deadline is named") {
+TEST_CASE(
+    "tracker: an agent that cannot be started is told at the end, and no reason not to train") {
   const TemporaryDirectory dir;
   auto options = options_for(dir.path());
-  options.config.sinks = {"console"};
+  options.agent_program = dir / "no-such-program";
   auto tracker = open_tracker(options);
-  CHECK(tracker.finish({}, std::chrono::milliseconds(0)).problem ==
-        "sink console was not finished within 0 ms");
+  log_loss(tracker, 1, 2.5);
+  CHECK(tracker.finish({.state = RunState::Finished}).problem ==
+        "tracking agent: cannot start the tracking agent '" + (dir / "no-such-program").string() +
+            "': No such file or directory");
+  CHECK(read_event_log(event_log_path(dir.path(), 0)).rows.size() == 1);
 }
 
 TEST_CASE("tracker: records that were dropped are counted and told at the end") {
@@ -149,9 +134,6 @@ TEST_CASE("tracker: records that were dropped are counted and told at the end") 
 TEST_CASE("tracker: bad input is an error on opening, also on ranks that do not log") {
   const TemporaryDirectory dir;
   auto options = options_for(dir.path(), 1);
-  options.config.sinks = {"tensorbord"};
-  CHECK_THROWS_WITH(open_tracker(options), Catch::Contains("unknown sink 'tensorbord'"));
-  options = options_for(dir.path(), 1);
   options.config.ranks = {.kind = RankSelection::Kind::List, .ranks = {5}};
   CHECK_THROWS_WITH(open_tracker(options),
                     "tracking.ranks: there is no rank 5: the job has 2 (0 to 1)");

@@ -62,13 +62,20 @@ class ConsoleSink final : public Sink {
     progress(position(row) + measurements(row) + time_left(row));
   }
 
-  void text(TextLevel level, std::string_view line) override {
+  void text(const TextLine& text) override {
+    const auto& [time, level, line] = text;
     if (level == TextLevel::Debug) return;
     const char* color = level == TextLevel::Error     ? kRed
                         : level == TextLevel::Warning ? kYellow
                                                       : nullptr;
-    keep(level == TextLevel::Info ? std::string(line)
+    keep(level == TextLevel::Info ? line
                                   : fmt::format("{}: {}", paint(color, level_name(level)), line));
+  }
+
+  void alert(const Alert& alert) override {
+    text({.time = alert.time,
+          .level = alert.level,
+          .line = alert.text.empty() ? alert.title : alert.title + ": " + alert.text});
   }
 
   void run_finished(const RunEnd& end) override {

@@ -1,0 +1,65 @@
+// A sink as a plugin: metrics as gauges to a StatsD server, one UDP packet each.
+//   tracking: {plugins: [statsd.so], sinks: [console, {name: statsd, port: 8125}]}
+// UDP may lose a packet and nobody is told; a sink that must not would wait for answers in flush().
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+
+#include <lockstep/core/error.h>
+#include <lockstep/core/file_descriptor.h>
+#include <lockstep/tracking/sink.h>
+
+namespace {
+
+struct StatsdConfig {
+  std::string host = "127.0.0.1";
+  int64_t port = 8125;
+};
+template <class V>
+void fields(V& v, StatsdConfig& c) {
+  v("host", c.host, "numeric address of the server");
+  v("port", c.port, "its UDP port", lockstep::at_least(1), lockstep::at_most(65535));
+}
+
+class StatsdSink final : public lockstep::Sink {
+ public:
+  using Config = StatsdConfig;
+  StatsdSink(const Config& config, const lockstep::SinkContext&)
+      : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in server{};
+    server.sin_family = AF_INET;
+    server.sin_port = htons(static_cast<uint16_t>(config.port));
+    if (::inet_pton(AF_INET, config.host.c_str(), &server.sin_addr) != 1)
+      throw lockstep::config_error("statsd: host '" + config.host + "' is no numeric address");
+    if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&server), sizeof(server)) != 0)
+      throw lockstep::errno_error("statsd: no route to " + config.host);
+  }
+
+  void run_started(const lockstep::RunInfo& info, const lockstep::Json&) override {
+    prefix_ = "lockstep." + info.id + ".";
+  }
+
+  void scalars(const lockstep::ScalarRow& row) override {
+    for (const auto& metric : row.values)
+      send(prefix_ + std::string(metric.name) + ":" + std::to_string(metric.value) + "|g");
+  }
+
+  void run_finished(const lockstep::RunEnd& end) override {
+    send(prefix_ + "exit:" + std::to_string(end.exit_code) + "|g");
+  }
+
+ private:
+  void send(const std::string& packet) {
+    static_cast<void>(::send(socket_.get(), packet.data(), packet.size(), MSG_DONTWAIT));
+  }
+
+  lockstep::FileDescriptor socket_;
+  std::string prefix_;
+};
+
+REGISTER_SINK("statsd", StatsdSink, "gauges to a StatsD server over UDP");
+
+}  // namespace

@@ -1,0 +1,273 @@
+"""Every run is kept and sent where its user looks: rank policies, sinks, agents and ranks that die."""
+
+import csv
+import json
+import os
+import pathlib
+import signal
+import time
+
+import pytest
+import yaml
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import processes
+from processes import LOCKSTEP
+
+
+def wait_until(what, condition, timeout=30):
+    """Polls until `condition()` is true and returns what it returned."""
+    latest = time.monotonic() + timeout
+    while time.monotonic() < latest:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not happen within {timeout} s")
+
+
+def sync(job, *arguments, code=0):
+    ended = processes.run([LOCKSTEP, "sync", *arguments, "--dir", job.runs], job.directory, timeout=60)
+    assert ended.code == code, ended.err
+    return ended
+
+
+def agents_of(run_dir):
+    """Process ids of the tracking agents of a run."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"track" in words and str(run_dir).encode() in words:
+                found.append(int(entry.name))
+    return found
+
+
+def jsonl_records(run_dir, entry):
+    lines = (run_dir / "sinks" / "jsonl" / entry / "records.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def logged(job, entry):
+    """{(metric, step): value} of what the event log of an entry holds, without system metrics."""
+    rows = [row for row in job.export(entry) if not row["metric"].startswith("system/")]
+    values = {(row["metric"], row["step"]): row["value"] for row in rows}
+    assert len(values) == len(rows), "a step is there twice"
+    return values
+
+
+def of_jsonl(run_dir, entry):
+    values = {}
+    for record in jsonl_records(run_dir, entry):
+        if record["type"] != "scalars":
+            continue
+        for name, value in record["values"].items():
+            if not name.startswith("system/"):
+                assert (name, record["step"]) not in values, "a step is there twice"
+                values[name, record["step"]] = value
+    return values
+
+
+def of_csv(run_dir, entry):
+    values = {}
+    with open(run_dir / "sinks" / "csv" / entry / "metrics.csv", newline="") as file:
+        for row in csv.DictReader(file):
+            if not row["metric"].startswith("system/"):
+                values[row["metric"], int(row["step"])] = float(row["value"])
+    return values
+
+
+def of_tensorboard(run_dir, entry):
+    events = EventAccumulator(str(run_dir / "tensorboard" / entry), size_guidance={"scalars": 0})
+    events.Reload()
+    values = {}
+    for tag in events.Tags()["scalars"]:
+        if not tag.startswith(("system/", "summary/")):
+            for event in events.Scalars(tag):
+                values[tag, event.step] = event.value
+    return values
+
+
+def use_file_sinks(job, ranks="main", **tracking):
+    job.config["tracking"] = {"ranks": ranks, "sinks": ["console", "csv", "jsonl", "tensorboard"], "system_every": "1 s",
+                              **tracking}
+    job.config["train"]["log_every"] = "3 steps"
+    job.write()
+
+
+POLICIES = {
+    "main": ("main", {0}),
+    "node": ("node", {0}),
+    "all": ("all", {0, 1, 2, 3}),
+    "list": ([1, 3], {1, 3}),
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_each_policy_arrives_complete_and_once_in_every_sink(job, policy):
+    ranks, logging = POLICIES[policy]
+    use_file_sinks(job, ranks)
+    run_dir = job.train(ranks=4)
+    entries = {run["rank"]: run for run in job.list()}
+    assert set(entries) == logging
+    for rank, run in entries.items():
+        assert run["state"] == "finished"
+        assert run["name"] == ("e2e" if policy == "main" else f"e2e-rank-{rank}")
+        assert run["group"] == (None if policy == "main" else run_dir.name)
+        expected = logged(job, run["id"])
+        assert {name for name, _ in expected} >= {"train/loss", "eval/accuracy"}
+        assert of_jsonl(run_dir, run["id"]) == expected
+        assert of_csv(run_dir, run["id"]) == expected
+        assert of_tensorboard(run_dir, run["id"]) == pytest.approx(expected, rel=1e-6)
+    # The system metrics of the node come with its lowest logging rank, and count all ranks' processes.
+    with_system = [rank for rank, run in entries.items() if "system/memory.percent" in run["summary"]]
+    assert with_system == [min(logging)]
+    samples = [record for record in jsonl_records(run_dir, entries[min(logging)]["id"])
+               if "system/processes.count" in record.get("values", {})]
+    assert max(record["values"]["system/processes.count"] for record in samples) >= 4
+    assert not agents_of(run_dir)
+
+
+def test_shared_run_has_every_rank_in_one_entry(job):
+    use_file_sinks(job, "all", shared=True)
+    run_dir = job.train(ranks=2)
+    assert [path.name for path in (run_dir / "sinks" / "jsonl").iterdir()] == [run_dir.name]
+    names = {name for name, _ in of_jsonl(run_dir, run_dir.name)}
+    assert {"train/loss/rank-0", "train/loss/rank-1"} <= names
+
+
+def test_sync_sends_to_a_sink_that_the_run_did_not_have_and_never_twice(job):
+    run_dir = job.train(ranks=2)
+    assert not (run_dir / "sinks" / "jsonl").exists()
+    for _ in range(3):
+        assert "jsonl: complete" in sync(job, run_dir.name, "--sink", "jsonl").out
+        assert of_jsonl(run_dir, run_dir.name) == logged(job, run_dir.name)
+    records = jsonl_records(run_dir, run_dir.name)
+    assert [record["type"] for record in records].count("end") == 1
+    target = job.directory / "out.csv"
+    sync(job, run_dir, "--sink", f"{{name: csv, path: {target}}}")
+    assert target.exists()
+
+
+def test_run_without_an_agent_is_completed_by_sync(job):
+    use_file_sinks(job, agent=False)
+    run_dir = job.train()
+    assert not (run_dir / "sinks").exists()
+    sync(job, run_dir.name)
+    expected = logged(job, run_dir.name)
+    assert of_jsonl(run_dir, run_dir.name) == expected
+    assert of_csv(run_dir, run_dir.name) == expected
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_agent_that_dies_or_stops_costs_nothing(job, how):
+    """A killed agent is started again; a stopped one is left behind after finish_timeout. Nothing is lost or twice."""
+    use_file_sinks(job, finish_timeout="2 s")
+    job.config["train"]["epochs"] = 40
+    job.write()
+    started = job.start(ranks=2)
+    [agent] = wait_until("the agent's start", lambda: job.runs.exists() and any(job.runs.iterdir()) and
+                         agents_of(next(job.runs.iterdir())))
+    run_dir = next(job.runs.iterdir())
+    wait_until("a delivery", lambda: (run_dir / "sinks/jsonl" / run_dir.name / "position.json").exists())
+    os.kill(agent, how)
+    ended = processes.finish(started, 60)
+    assert ended.code == 0, ended.err
+    if how == signal.SIGSTOP:
+        os.kill(agent, signal.SIGKILL)
+        wait_until("the agent's end", lambda: not agents_of(run_dir))
+        sync(job, run_dir.name)
+    expected = logged(job, run_dir.name)
+    assert of_jsonl(run_dir, run_dir.name) == expected
+    assert of_csv(run_dir, run_dir.name) == expected
+
+
+def test_killed_rank_is_told_to_every_sink(job):
+    use_file_sinks(job, "all")
+    job.config["train"]["epochs"] = 1000
+    job.write()
+    started = job.start(ranks=2)
+    run_dir = wait_until("the run", lambda: next(iter(job.runs.glob("*/events/rank-00001.lsev")), None)).parent.parent
+    victim = wait_until("rank 1", lambda: next((row["pid"] for run in job.list() for row in
+                        json.loads(job.query("show", run["id"], "--json"))["ranks"] if row["rank"] == 1), None))
+    wait_until("a delivery", lambda: (run_dir / f"sinks/jsonl/{run_dir.name}-rank-1/position.json").exists())
+    os.kill(victim, signal.SIGKILL)
+    ended = processes.finish(started, 60)
+    assert ended.code != 0
+    for rank in (0, 1):
+        end = [record for record in jsonl_records(run_dir, f"{run_dir.name}-rank-{rank}") if record["type"] == "end"]
+        assert len(end) == 1
+        assert (end[0]["state"], end[0]["signal"], end[0]["rank"]) == ("failed", 9, 1)
+    assert not agents_of(run_dir)
+
+
+def test_trainer_killed_without_a_launcher_is_seen_by_its_agent(job):
+    use_file_sinks(job)
+    job.config["train"]["epochs"] = 1000
+    job.write()
+    started = job.start()
+    run_dir = wait_until("the run", lambda: next(iter(job.runs.glob("*/sinks/jsonl/*/position.json")), None)).parents[3]
+    started.kill()
+    processes.finish(started, 20)
+    wait_until("the agent's end", lambda: not agents_of(run_dir))
+    [run] = job.list()
+    assert run["state"] == "killed"
+    end = [record for record in jsonl_records(run_dir, run["id"]) if record["type"] == "end"]
+    assert [record["state"] for record in end] == ["killed"]
+    assert of_jsonl(run_dir, run["id"]) == logged(job, run["id"])
+
+
+def test_resumed_run_has_each_step_once(job):
+    use_file_sinks(job)
+    job.config["train"]["epochs"] = 2
+    job.write()
+    run_dir = job.train("train.max_steps=21")
+    ended = job.run(options=["--resume", run_dir.name])
+    assert ended.code == 0, ended.err
+    expected = logged(job, run_dir.name)
+    assert max(step for _, step in expected) == 42
+    assert of_jsonl(run_dir, run_dir.name) == expected
+    assert of_csv(run_dir, run_dir.name) == expected
+    assert of_tensorboard(run_dir, run_dir.name) == pytest.approx(expected, rel=1e-6)
+
+
+def test_alert_reaches_the_sinks(job):
+    use_file_sinks(job, alerts={"conditions": ["eval/accuracy < 2"]})
+    run_dir = job.train()
+    alerts = [record for record in jsonl_records(run_dir, run_dir.name) if record["type"] == "alert"]
+    assert len(alerts) == 1 and "eval/accuracy" in json.dumps(alerts[0])
+
+
+def test_checkpoint_is_published_as_an_artifact_after_the_barrier(job):
+    use_file_sinks(job, checkpoints="all")
+    job.config["train"]["epochs"] = 2
+    job.write()
+    run_dir = job.train(ranks=2)
+    uses = [record for record in jsonl_records(run_dir, run_dir.name) if record["type"] == "artifact"]
+    assert [(use["name"], use["version"]) for use in uses] == [("e2e-model", 1), ("e2e-model", 2)]
+    got = job.directory / "got"
+    ended = processes.run([LOCKSTEP, "artifacts", "get", "e2e-model:best", "-o", got, "--dir", job.runs], job.directory,
+                          timeout=20)
+    assert ended.code == 0, ended.err
+    shown = processes.run([LOCKSTEP, "artifacts", "show", "e2e-model:best", "--json", "--dir", job.runs], job.directory,
+                          timeout=20)
+    artifact = json.loads(shown.out)
+    assert artifact["made_by"] == run_dir.name
+    step = artifact["metadata"]["step"]
+    assert (got / "model.safetensors").read_bytes() == (run_dir / f"checkpoints/{step}/model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("sinks, words", [
+    ("[tensorbord]", ["unknown sink 'tensorbord'", "did you mean 'tensorboard'?"]),
+    ("[{name: csv, pth: x}]", ["tracking.sinks[0].pth", "path"]),
+    ("[csv, csv]", ["'csv' is listed twice"]),
+    ("csv", ["tracking.sinks", "expected a list"]),
+])
+def test_bad_sinks_are_one_clear_line(job, sinks, words):
+    ended = job.run(f"tracking.sinks={sinks}")
+    assert ended.code == 78
+    assert all(word in ended.err for word in words), ended.err
+    assert not job.runs.exists()

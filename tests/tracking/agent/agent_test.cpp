@@ -1,0 +1,191 @@
+#include "tracking/agent/agent.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <future>
+
+#include "tests/tracking/agent/recorder_sink.h"
+#include "tests/tracking/sample_log.h"
+#include "tests/tracking/temporary_directory.h"
+#include "tracking/agent/agent_status.h"
+#include "tracking/agent/sync.h"
+#include "tracking/event_log_reader.h"
+#include "tracking/run_directory.h"
+#include "tracking/run_list.h"
+
+using namespace lockstep;
+using namespace std::chrono_literals;
+
+namespace {
+
+TrackingConfig recorder_config() {
+  TrackingConfig config;
+  config.sinks = SinkList(sink_registry(), {"console", "recorder"});
+  config.ranks = {.kind = RankSelection::Kind::All};
+  config.upload_timeout = {3s};
+  return config;
+}
+
+AgentOptions options_for(const std::filesystem::path& run, int expected_logs, int starter_fd = -1) {
+  return {.run_dir = run,
+          .expected_logs = expected_logs,
+          .starter_fd = starter_fd,
+          .config = recorder_config(),
+          .environment = [](const std::string&) { return std::nullopt; }};
+}
+
+// A job of several ranks whose logs are closed, finished or without an end.
+std::filesystem::path make_job(const TemporaryDirectory& dir, int world_size,
+                               bool finished = true, const std::string& id = "job") {
+  Recorder::shared().reset();
+  const auto run = dir / id;
+  create_run_directory(run, sample_info(id, 0, world_size), Json::object());
+  for (int rank = 0; rank < world_size; ++rank) {
+    EventLogWriter log(event_log_path(run, rank));
+    auto info = sample_info(id + "-rank-" + std::to_string(rank), rank, world_size);
+    info.job_id = id;
+    log.identity(info);
+    log.config({{"lr", 0.1}});
+    log_loss(log, 1, rank);
+    if (finished) log.end({.state = RunState::Finished});
+  }
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "agent: every entry of a finished job is delivered, with its end and the node's metrics") {
+  const TemporaryDirectory dir;
+  const auto run = make_job(dir, 3);
+  const auto report = run_agent(options_for(run, 3));
+  CHECK(report.complete);
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto entry = Recorder::shared().entry("job-rank-" + std::to_string(rank));
+    CHECK(entry.num_ends == 1);
+    CHECK(entry.end.state == RunState::Finished);
+    CHECK(entry.delivered.at(0) == "1 train/loss " + std::to_string(double(rank)));
+    const bool has_system = std::ranges::any_of(entry.delivered, [](const auto& text) {
+      return text.find(" system/") != std::string::npos;
+    });
+    CHECK(has_system == (rank == 0));
+  }
+  CHECK(read_sink_status(run, 0).at(0).complete);
+}
+
+TEST_CASE("agent: waits for the process that started it, and for the logs to be closed") {
+  const TemporaryDirectory dir;
+  const auto run = make_job(dir, 1);
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  std::optional<EventLogWriter> log(std::in_place, event_log_path(run, 0));
+  auto info = sample_info("job-rank-0");
+  info.job_id = "job";
+  log->identity(info);
+  log->config({});
+  auto agent =
+      std::async(std::launch::async, [&] { return run_agent(options_for(run, 1, ends[0])); });
+  log_loss(*log, 2, 7);
+  CHECK(agent.wait_for(500ms) == std::future_status::timeout);
+  ::close(ends[1]);
+  CHECK(agent.wait_for(500ms) == std::future_status::timeout);  // the log has a writer still
+  log_loss(*log, 3, 8);
+  log->end({.state = RunState::Finished});
+  log->close();
+  REQUIRE(agent.wait_for(10s) == std::future_status::ready);
+  CHECK(agent.get().complete);
+  const auto delivered = Recorder::shared().entry("job-rank-0").delivered;
+  CHECK(std::ranges::count(delivered, "2 train/loss 7.000000") == 1);
+  CHECK(std::ranges::count(delivered, "3 train/loss 8.000000") == 1);
+  ::close(ends[0]);
+}
+
+TEST_CASE("agent: a log whose writer is gone without a word makes the run killed") {
+  const TemporaryDirectory dir;
+  const auto run = make_job(dir, 1, false);
+  run_agent(options_for(run, 1));
+  const auto end = read_run_end(run);
+  REQUIRE(end);
+  CHECK(end->state == RunState::Killed);
+  CHECK(end->rank == 0);
+  CHECK(end->exit_code == 137);
+  CHECK(end->reason.find("without a word") != std::string::npos);
+  CHECK(Recorder::shared().entry("job-rank-0").end.state == RunState::Killed);
+}
+
+TEST_CASE("agent: what the launcher wrote about the end holds") {
+  const TemporaryDirectory dir;
+  const auto run = make_job(dir, 2, false);
+  write_run_end(run, {.state = RunState::Failed, .exit_code = 137, .signal = 9, .rank = 1});
+  run_agent(options_for(run, 2));
+  const auto end = Recorder::shared().entry("job-rank-0").end;
+  CHECK(end.state == RunState::Failed);
+  CHECK(end.signal == 9);
+  CHECK(end.rank == 1);
+}
+
+TEST_CASE("agent: a sink that refuses is told with the reason, and sync completes it later") {
+  const TemporaryDirectory dir;
+  const auto run = make_job(dir, 2, true, "refused");
+  Recorder::shared().on_flush = [] { throw config_error("the server refuses the token"); };
+  const auto report = run_agent(options_for(run, 2));
+  CHECK_FALSE(report.complete);
+  REQUIRE(report.sinks.size() == 1);
+  CHECK(report.sinks[0].gave_up);
+  CHECK(describe_incomplete(read_sink_status(run, 0)).find("the server refuses the token") !=
+        std::string::npos);
+}
+
+TEST_CASE("agent: a sink that is down is tried until the upload timeout, and sync completes it") {
+  const TemporaryDirectory dir;
+  const auto run = make_job(dir, 2, true, "down");
+  {
+    auto options = options_for(run, 2);
+    options.config.upload_timeout = {1s};
+    Recorder::shared().on_flush = [] { throw environment_error("connection refused"); };
+    const auto begin = std::chrono::steady_clock::now();
+    CHECK_FALSE(run_agent(options).complete);
+    CHECK(std::chrono::steady_clock::now() - begin < 5s);
+  }
+}
+
+TEST_CASE("sync: sends a run again and again without doubles, and a sink that is added later") {
+  const TemporaryDirectory dir;
+  const auto run = make_job(dir, 2);
+  SyncOptions options{.run_dir = run,
+                      .config = recorder_config(),
+                      .environment = [](const std::string&) { return std::nullopt; },
+                      .timeout = 10s,
+                      .on_progress = {}};
+  for (int i = 0; i < 3; ++i) {
+    const auto sinks = sync_run(options);
+    REQUIRE(sinks.size() == 1);
+    CHECK(sinks[0].complete);
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto entry = Recorder::shared().entry("job-rank-" + std::to_string(rank));
+    CHECK(entry.delivered.size() == 1);
+    CHECK(entry.num_ends == 1);
+  }
+}
+
+TEST_CASE("sync: a run that goes on is left to its agent") {
+  const TemporaryDirectory dir;
+  const auto run = make_job(dir, 1, false);
+  const EventLogWriter log(event_log_path(run, 0));
+  CHECK_THROWS_WITH(sync_run({.run_dir = run, .config = recorder_config()}),
+                    Catch::Contains("is still running"));
+}
+
+TEST_CASE("runs: system metrics of the agent are shown with the first rank of its node") {
+  const TemporaryDirectory dir;
+  const auto run = make_job(dir, 2);
+  run_agent(options_for(run, 2));
+  const auto records = list_job(run);
+  REQUIRE(records.size() == 2);
+  CHECK(records[0].metrics.contains("system/memory.percent"));
+  CHECK_FALSE(records[1].metrics.contains("system/memory.percent"));
+}

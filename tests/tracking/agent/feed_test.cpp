@@ -1,0 +1,190 @@
+#include "tracking/agent/feed.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/tracking/agent/recorder_sink.h"
+#include "tests/tracking/sample_log.h"
+#include "tests/tracking/temporary_directory.h"
+#include "tracking/run_directory.h"
+
+using namespace lockstep;
+
+namespace lockstep {
+REGISTER_SINK("recorder", RecorderSink, "keeps records in memory, for a test");
+}
+
+namespace {
+
+const RunEnd kFinished = {.state = RunState::Finished};
+
+// A run directory with the open log of one rank, and a feed of the recorder sink.
+struct OneRank {
+  OneRank() {
+    Recorder::shared().reset();
+    std::filesystem::create_directories(run / "events");
+    log.emplace(event_log_path(run, 0));
+    log->identity(sample_info("job"));
+    log->config({{"lr", 0.1}});
+  }
+
+  std::unique_ptr<Feed> feed(std::vector<std::filesystem::path> others = {}) const {
+    return std::make_unique<Feed>(
+        Feed::SinkPart(sink_registry(), "recorder"),
+        EntryPlan{.run_dir = run, .id = "job", .log = event_log_path(run, 0), .others = others},
+        [](const std::string&) { return std::nullopt; });
+  }
+
+  static std::vector<std::string> delivered() { return Recorder::shared().entry("job").delivered; }
+
+  TemporaryDirectory dir;
+  std::filesystem::path run = dir / "job";
+  std::optional<EventLogWriter> log;
+};
+
+std::string loss(int64_t step) { return std::to_string(step) + " train/loss 1.000000"; }
+
+std::vector<std::string> losses(int64_t first, int64_t last) {
+  std::vector<std::string> texts;
+  for (auto step = first; step <= last; ++step) texts.push_back(loss(step));
+  return texts;
+}
+
+}  // namespace
+
+TEST_CASE("feed: a run's records and its end arrive once, and again nothing") {
+  OneRank rank;
+  for (int step = 1; step <= 3; ++step) log_loss(*rank.log, step, 1);
+  auto feed = rank.feed();
+  CHECK(feed->pump(std::nullopt) == FeedState::Waiting);
+  log_loss(*rank.log, 4, 1);
+  rank.log->end(kFinished);
+  rank.log->close();
+  CHECK(feed->pump(kFinished) == FeedState::Done);
+  CHECK(rank.delivered() == losses(1, 4));
+  CHECK(Recorder::shared().entry("job").num_ends == 1);
+
+  feed = nullptr;
+  feed = rank.feed();
+  CHECK(feed->pump(kFinished) == FeedState::Done);
+  CHECK(rank.delivered() == losses(1, 4));
+  CHECK(Recorder::shared().entry("job").num_starts == 1);
+}
+
+TEST_CASE("feed: a sink that fails at any record gets everything once in the end") {
+  OneRank rank;
+  for (int step = 1; step <= 20; ++step) log_loss(*rank.log, step, 1);
+  auto feed = rank.feed();
+  for (int fails_at = 1; fails_at <= 20; ++fails_at) {
+    Recorder::shared().on_row = [&](int64_t step) {
+      if (step == fails_at) throw environment_error("the server is gone");
+    };
+    CHECK_THROWS_WITH(feed->pump(std::nullopt), "the server is gone");
+  }
+  Recorder::shared().on_row = nullptr;
+  CHECK(feed->pump(kFinished) == FeedState::Done);
+  CHECK(rank.delivered() == losses(1, 20));
+}
+
+TEST_CASE("feed: a feeder that dies behind any flush leaves nothing out and nothing twice") {
+  OneRank rank;
+  for (int step = 1; step <= 30; ++step) {
+    log_loss(*rank.log, step, 1);
+    auto feed = rank.feed();  // a new process
+    if (step % 3 == 0)
+      feed->pump(kFinished);  // flushes
+    else
+      feed->pump(std::nullopt);  // reads, and is gone before the flush
+  }
+  rank.feed()->pump(kFinished);
+  CHECK(rank.delivered() == losses(1, 30));
+}
+
+TEST_CASE("feed: a second feeder of the same entry waits") {
+  OneRank rank;
+  log_loss(*rank.log, 1, 1);
+  auto first = rank.feed(), second = rank.feed();
+  first->pump(std::nullopt);
+  CHECK(second->pump(kFinished) == FeedState::Waiting);
+  first = nullptr;
+  CHECK(second->pump(kFinished) == FeedState::Done);
+  CHECK(rank.delivered() == losses(1, 1));
+}
+
+TEST_CASE("feed: a resumed run begins a new sink object with the state of the old one") {
+  OneRank rank;
+  for (int step = 1; step <= 3; ++step) log_loss(*rank.log, step, 1);
+  auto feed = rank.feed();
+  feed->pump(std::nullopt);
+  feed->pump(kFinished);
+  rank.log->close();
+  rank.log.emplace(event_log_path(rank.run, 0));
+  rank.log->identity(sample_info("job"));
+  rank.log->config({{"lr", 0.1}});
+  rank.log->rewind(2);
+  log_loss(*rank.log, 3, 1);
+  CHECK(feed->pump(kFinished) == FeedState::More);  // the new process comes with a new sink
+  CHECK(feed->pump(kFinished) == FeedState::Done);
+  const auto entry = Recorder::shared().entry("job");
+  CHECK(entry.num_starts == 2);
+  CHECK(entry.num_ends == 2);
+  CHECK(entry.delivered ==
+        std::vector<std::string>{loss(1), loss(2), loss(3), "rewind 2", loss(3)});
+}
+
+TEST_CASE("feed: fed late, a resumed run has each step once") {
+  OneRank rank;
+  for (int step = 1; step <= 5; ++step) log_loss(*rank.log, step, 2);
+  rank.log->rewind(2);
+  for (int step = 3; step <= 4; ++step) log_loss(*rank.log, step, 1);
+  rank.feed()->pump(kFinished);
+  CHECK(rank.delivered() == std::vector<std::string>{"1 train/loss 2.000000",
+                                                     "2 train/loss 2.000000", "rewind 2", loss(3),
+                                                     loss(4)});
+}
+
+TEST_CASE(
+    "feed: system metrics of the node come with the entry, those of other nodes say whose they "
+    "are") {
+  OneRank rank;
+  for (const int node : {0, 1}) {
+    EventLogWriter log(node_log_path(rank.run, node));
+    auto info = sample_info("node");
+    info.node_rank = node;
+    log.identity(info);
+    const std::array<Metric, 1> values = {{{"system/cpu_percent", 50.0}}};
+    log.scalars({.step = 0, .time = 1, .values = values});
+  }
+  rank.feed({node_log_path(rank.run, 0), node_log_path(rank.run, 1)})->pump(kFinished);
+  CHECK(rank.delivered() == std::vector<std::string>{"0 system/cpu_percent 50.000000",
+                                                     "0 system/node-1/cpu_percent 50.000000"});
+}
+
+TEST_CASE("feed: in a shared run every metric has its rank") {
+  OneRank rank;
+  log_loss(*rank.log, 1, 1);
+  {
+    EventLogWriter other(event_log_path(rank.run, 3));
+    auto info = sample_info("job-rank-3", 3, 4);
+    other.identity(info);
+    other.config({});
+    log_loss(other, 1, 1);
+  }
+  Feed feed(Feed::SinkPart(sink_registry(), "recorder"),
+            EntryPlan{.run_dir = rank.run,
+                      .id = "job",
+                      .log = event_log_path(rank.run, 0),
+                      .others = {event_log_path(rank.run, 3)},
+                      .labels = true},
+            [](const std::string&) { return std::nullopt; });
+  CHECK(feed.pump(kFinished) == FeedState::Done);
+  CHECK(rank.delivered() ==
+        std::vector<std::string>{"1 train/loss/rank-0 1.000000", "1 train/loss/rank-3 1.000000"});
+}
+
+TEST_CASE("feed: a damaged position is named with what to do") {
+  OneRank rank;
+  rank.feed()->pump(kFinished);
+  write_file_durably(rank.run / "sinks/recorder/job/position.json", "{\"positions\": 3");
+  CHECK_THROWS_WITH(rank.feed()->pump(kFinished),
+                    Catch::Contains("position.json is damaged: remove"));
+}

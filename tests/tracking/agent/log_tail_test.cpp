@@ -1,0 +1,154 @@
+#include "tracking/agent/log_tail.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/tracking/sample_log.h"
+#include "tests/tracking/temporary_directory.h"
+
+using namespace lockstep;
+
+namespace {
+
+std::vector<int64_t> steps_of(LogTail& tail) {
+  std::vector<int64_t> steps;
+  while (const auto record = tail.next())
+    if (const auto* row = std::get_if<LoggedRow>(&*record)) steps.push_back(row->step);
+  return steps;
+}
+
+size_t count_records(LogTail& tail) {
+  size_t count = 0;
+  while (tail.next()) ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("log tail: every kind of record comes as it was written") {
+  const TemporaryDirectory dir;
+  write_sample_log(dir / "log");
+  LogTail tail(dir / "log");
+  std::vector<Record> records;
+  while (auto record = tail.next()) records.push_back(std::move(*record));
+  const auto find = [&]<class T>(const T*) -> T {
+    for (const auto& record : records)
+      if (const auto* found = std::get_if<T>(&record)) return *found;
+    FAIL("not there");
+    return {};
+  };
+  CHECK(tail.identity()->id == "mnist-1");
+  CHECK(tail.config()["optimizer"]["lr"] == 0.1);
+  CHECK(find(static_cast<TextLine*>(nullptr)).line == "slow");
+  const auto histogram = find(static_cast<Histogram*>(nullptr));
+  CHECK(histogram.at.name == "weights");
+  CHECK(histogram.edges == std::vector<double>{0, 1, 2});
+  CHECK(histogram.counts == std::vector<double>{3, 4});
+  const auto image = find(static_cast<Image*>(nullptr));
+  CHECK(image.width == 1);
+  CHECK(image.height == 2);
+  CHECK(image.png == "png");
+  CHECK(image.caption == "a 7");
+  const auto table = find(static_cast<Table*>(nullptr));
+  CHECK(table.columns == std::vector<std::string>{"is", "count"});
+  CHECK(table.rows[0][1] == 12);
+  CHECK(table.rows[1][1].is_null());
+  const auto alert = find(static_cast<Alert*>(nullptr));
+  CHECK(alert.title == "nan");
+  CHECK(alert.step == 2);
+  CHECK(alert.level == TextLevel::Warning);
+  const auto artifact = find(static_cast<ArtifactUse*>(nullptr));
+  CHECK(artifact.version == 3);
+  CHECK(artifact.made);
+  const auto line = find(static_cast<ConsoleLine*>(nullptr));
+  CHECK(line.rank == 1);
+  CHECK(line.is_error);
+  CHECK(line.line == "oops");
+  CHECK(find(static_cast<Heartbeat*>(nullptr)).time == 1.7e9);
+  CHECK(find(static_cast<RunEnd*>(nullptr)).state == RunState::Finished);
+}
+
+TEST_CASE("log tail: follows a log that does not exist yet and grows") {
+  const TemporaryDirectory dir;
+  LogTail tail(dir / "log");
+  CHECK_FALSE(tail.next());
+  EventLogWriter log(dir / "log");
+  CHECK_FALSE(tail.next());
+  log.identity(sample_info());
+  for (int step = 1; step <= 3; ++step) {
+    log_loss(log, step, 1);
+    CHECK(steps_of(tail) == std::vector<int64_t>{step});
+  }
+  log.close();
+  CHECK_FALSE(tail.next());
+  CHECK(tail.backlog() == 0);
+}
+
+TEST_CASE("log tail: begins again behind any record, with the names declared before it") {
+  const TemporaryDirectory dir;
+  write_sample_log(dir / "log");
+  LogTail whole(dir / "log");
+  std::vector<uint64_t> offsets = {0};
+  while (whole.next()) offsets.push_back(whole.offset());
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    LogTail tail(dir / "log", offsets[i]);
+    CHECK(count_records(tail) == offsets.size() - 1 - i);
+    CHECK(tail.keys() == whole.keys());
+    CHECK(tail.identity()->id == "mnist-1");
+  }
+}
+
+TEST_CASE(
+    "log tail: a log cut anywhere ends at the frame before the cut, and goes on when it is whole") {
+  const TemporaryDirectory dir;
+  write_sample_log(dir / "whole");
+  const auto bytes = read_file(dir / "whole");
+  LogTail whole(dir / "whole");
+  std::vector<uint64_t> ends;
+  while (whole.next()) ends.push_back(whole.offset());
+  for (size_t cut = 0; cut < bytes.size(); ++cut) {
+    write_file_durably(dir / "log", bytes.substr(0, cut));
+    LogTail tail(dir / "log");
+    const auto expected = std::ranges::count_if(ends, [&](uint64_t end) { return end <= cut; });
+    REQUIRE(count_records(tail) == static_cast<size_t>(expected));
+  }
+}
+
+TEST_CASE("log tail: values that a rewind takes back are passed over where it is known in time") {
+  const TemporaryDirectory dir;
+  EventLogWriter log(dir / "log");
+  log.identity(sample_info());
+  for (int step = 1; step <= 5; ++step) log_loss(log, step, 1);
+  LogTail live(dir / "log");
+  CHECK(steps_of(live) == std::vector<int64_t>{1, 2, 3, 4, 5});
+  log.rewind(3);
+  log_loss(log, 4, 2);
+  log_loss(log, 5, 2);
+  CHECK(steps_of(live) == std::vector<int64_t>{4, 5});
+  LogTail late(dir / "log");
+  CHECK(steps_of(late) == std::vector<int64_t>{1, 2, 3, 4, 5});
+  log.rewind(4);
+  log_loss(log, 5, 3);
+  LogTail later(dir / "log");
+  CHECK(steps_of(later) == std::vector<int64_t>{1, 2, 3, 4, 5});
+}
+
+TEST_CASE("log tail: records larger than what is read at once") {
+  const TemporaryDirectory dir;
+  EventLogWriter log(dir / "log");
+  LogTail tail(dir / "log");
+  for (const size_t size : {300'000u, 10u, 5'000'000u, 256u << 10, 0u}) {
+    log.text({.line = std::string(size, 'x')});
+    log.text({.line = "y"});
+    const auto first = tail.next();
+    REQUIRE(first);
+    CHECK(std::get<TextLine>(*first).line.size() == size);
+    CHECK(std::get<TextLine>(*tail.next()).line == "y");
+  }
+}
+
+TEST_CASE("log tail: another kind of file is refused") {
+  const TemporaryDirectory dir;
+  write_file_durably(dir / "log", "something else altogether");
+  LogTail tail(dir / "log");
+  CHECK_THROWS_WITH(tail.next(), Catch::Contains("is no event log of version 1"));
+}

@@ -1,0 +1,95 @@
+// A sink that keeps what it was given in memory, as a server would, and fails on demand.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "tracking/sink.h"
+
+namespace lockstep {
+
+struct RecordedEntry {
+  int num_starts = 0, num_ends = 0;
+  std::vector<std::string> delivered;  // flushed, in order
+  RunInfo info;
+  RunEnd end;
+};
+
+// What all recorder sinks of the process share.
+struct Recorder {
+  std::mutex mutex;
+  std::map<std::string, RecordedEntry> entries;  // by entry id
+  std::function<void(int64_t step)> on_row;      // may throw, in place of a failing server
+  std::function<void()> on_flush;
+
+  static Recorder& shared() {
+    static Recorder* const recorder = new Recorder;  // a sink that hangs may outlive main()
+    return *recorder;
+  }
+  void reset() {
+    const std::lock_guard lock(mutex);
+    entries.clear();
+    on_row = nullptr;
+    on_flush = nullptr;
+  }
+  RecordedEntry entry(const std::string& id) {
+    const std::lock_guard lock(mutex);
+    return entries[id];
+  }
+};
+
+struct RecorderConfig {};
+template <class V>
+void fields(V&, RecorderConfig&) {}
+
+class RecorderSink final : public Sink {
+ public:
+  using Config = RecorderConfig;
+  RecorderSink(const Config&, const SinkContext& context)
+      : committed_(context.state.is_null() ? 0 : context.state.get<size_t>()) {}
+
+  void run_started(const RunInfo& info, const Json&) override {
+    id_ = info.id;
+    const std::lock_guard lock(Recorder::shared().mutex);
+    auto& entry = Recorder::shared().entries[id_];
+    entry.info = info;
+    ++entry.num_starts;
+    entry.delivered.resize(committed_);  // as a file that is cut to the length noted
+  }
+  void scalars(const ScalarRow& row) override {
+    if (Recorder::shared().on_row) Recorder::shared().on_row(row.step);
+    for (const auto& metric : row.values)
+      give(std::to_string(row.step) + " " + std::string(metric.name) + " " +
+           std::to_string(metric.value));
+  }
+  void text(const TextLine& text) override { give("text " + text.line); }
+  void alert(const Alert& alert) override { give("alert " + alert.title); }
+  void rewind(int64_t step) override { give("rewind " + std::to_string(step)); }
+  Json flush() override {
+    if (Recorder::shared().on_flush) Recorder::shared().on_flush();
+    const std::lock_guard lock(Recorder::shared().mutex);
+    auto& entry = Recorder::shared().entries[id_];
+    entry.delivered.insert(entry.delivered.end(), given_.begin(), given_.end());
+    given_.clear();
+    committed_ = entry.delivered.size();
+    return committed_;
+  }
+  void run_finished(const RunEnd& end) override {
+    const std::lock_guard lock(Recorder::shared().mutex);
+    ++Recorder::shared().entries[id_].num_ends;
+    Recorder::shared().entries[id_].end = end;
+  }
+
+ private:
+  void give(std::string text) { given_.push_back(std::move(text)); }
+
+  std::string id_;
+  size_t committed_;
+  std::vector<std::string> given_;
+};
+
+}  // namespace lockstep

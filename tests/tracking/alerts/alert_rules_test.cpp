@@ -1,0 +1,294 @@
+#include "tracking/alerts/alert_rules.h"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <limits>
+
+using namespace lockstep;
+
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNoon = 1'800'000'000;
+
+using Titles = std::vector<std::string>;
+
+// Rules, with the clock and the ranks that they are told.
+class Watched {
+ public:
+  explicit Watched(AlertConfig config = {}) : rules_(config) { tick(0); }
+
+  Titles log(const std::string& metric, double value, int64_t step = 1, int rank = 0) {
+    const Metric values[] = {{metric, value}};
+    return keep(rules_.scalars({.step = step, .time = now, .values = values}, rank));
+  }
+  // The clock goes on by `seconds`, and there is a tick.
+  Titles tick(double seconds) {
+    now += seconds;
+    return keep(rules_.tick(now, ranks));
+  }
+  // So many ticks, a second from each other.
+  Titles ticks(int count) {
+    Titles titles;
+    for (int i = 0; i < count; ++i)
+      for (auto& title : tick(1)) titles.push_back(std::move(title));
+    return titles;
+  }
+
+  double now = kNoon;
+  std::vector<RankState> ranks;
+  Alert last;
+
+ private:
+  Titles keep(const std::vector<Alert>& alerts) {
+    Titles titles;
+    for (const auto& alert : alerts) titles.push_back(alert.title);
+    if (!alerts.empty()) last = alerts.back();
+    return titles;
+  }
+
+  AlertRules rules_;
+};
+
+AlertConfig with_condition(const std::string& text) {
+  AlertConfig config;
+  config.conditions = {std::get<AlertCondition>(parse_condition(text))};
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("alerts: a NaN or infinite metric of training or evaluation") {
+  Watched run;
+  CHECK(run.log("train/loss", 1) == Titles{});
+  CHECK(run.log("train/loss", kNan, 7, 3) == Titles{"train/loss is not a finite number"});
+  CHECK(run.last.text == "train/loss is nan at step 7 (rank 3)");
+  CHECK(run.last.level == TextLevel::Error);
+  CHECK(run.last.step == 7);
+  CHECK(run.last.time == kNoon);
+  CHECK(run.log("eval/accuracy", -kInfinity) == Titles{"eval/accuracy is not a finite number"});
+  CHECK(run.last.text == "eval/accuracy is -inf at step 1 (rank 0)");
+  CHECK(run.log("system/load", kNan) == Titles{});
+  CHECK(run.log("other", kNan) == Titles{});
+
+  AlertConfig off;
+  off.nan = false;
+  CHECK(Watched(off).log("train/loss", kNan) == Titles{});
+}
+
+TEST_CASE("alerts: a cause is told once, and again only when it was gone for a while") {
+  Watched run;
+  const Titles told = {"train/loss is not a finite number"};
+  CHECK(run.log("train/loss", kNan) == told);
+  for (int minute = 0; minute < 60; ++minute) {  // it lasts
+    CHECK(run.ticks(60) == Titles{});
+    CHECK(run.log("train/loss", kNan, minute) == Titles{});
+    CHECK(run.log("train/loss", kNan, minute, 1) == Titles{});  // on all ranks
+  }
+  run.log("train/loss", 1);
+  run.ticks(300);
+  CHECK(run.log("train/loss", kNan) == Titles{});  // gone for 5 minutes only
+  run.ticks(599);
+  CHECK(run.log("train/loss", kNan) == Titles{});
+  run.ticks(600);
+  CHECK(run.log("train/loss", kNan) == told);
+}
+
+TEST_CASE("alerts: clocks that jump neither repeat an alert nor hold one back") {
+  Watched run;
+  run.ranks = {{.rank = 0, .alive = true}};
+  CHECK(run.log("train/loss", kNan).size() == 1);
+  CHECK(run.tick(86'400) == Titles{});  // a day ahead
+  CHECK(run.log("train/loss", kNan) == Titles{});
+  CHECK(run.tick(-1e9) == Titles{});  // and far back
+  CHECK(run.log("train/loss", kNan) == Titles{});
+  run.ticks(600);
+  CHECK(run.log("train/loss", kNan).size() == 1);
+}
+
+TEST_CASE("alerts: a loss that jumps over its running median") {
+  Watched run;
+  int64_t step = 0;
+  for (int i = 0; i < 19; ++i) CHECK(run.log("train/loss", 2, ++step) == Titles{});
+  CHECK(run.log("train/loss", 100, ++step) == Titles{});  // too few to know
+  CHECK(run.log("train/loss", 19.9, ++step) == Titles{});
+  CHECK(run.log("train/loss", 21, 5) == Titles{"train/loss jumped"});  // an earlier step
+  CHECK(run.last.text ==
+        "train/loss is 21 at step 5 (rank 0), 10.5 times the median of its last values, 2");
+  CHECK(run.last.step == 5);
+  CHECK(run.log("train/loss", 22, ++step) == Titles{});  // told already
+}
+
+TEST_CASE("alerts: the median follows the loss, per rank, and knows no sign") {
+  AlertConfig config;
+  config.loss_spike = 3;
+  Watched run(config);
+  for (int i = 0; i < 1000; ++i) CHECK(run.log("train/loss", 1 + i * 0.01, i) == Titles{});
+  CHECK(run.log("train/loss", 31, 1001) == Titles{});  // the last 100 are about 10.5
+  for (int i = 0; i < 100; ++i) run.log("train/loss", 1, i, 1);
+  CHECK(run.log("train/loss", 3.5, 100, 1) == Titles{"train/loss jumped"});
+
+  Watched negative(config);
+  for (int i = 0; i < 50; ++i) CHECK(negative.log("train/loss", -5, i) == Titles{});
+  CHECK(negative.log("train/loss", 100) == Titles{});
+  CHECK(negative.log("train/loss", kInfinity) == Titles{"train/loss is not a finite number"});
+
+  config.loss_spike = 0;
+  Watched off(config);
+  for (int i = 0; i < 50; ++i) off.log("train/loss", 1, i);
+  CHECK(off.log("train/loss", 1e9) == Titles{});
+}
+
+TEST_CASE("alerts: a rank that lives and logs nothing") {
+  AlertConfig config;
+  config.stall = Duration{std::chrono::seconds(60)};
+  Watched run(config);
+  run.ranks = {{.rank = 0, .alive = true}, {.rank = 5, .alive = true}};
+  for (int i = 0; i < 59; ++i) {
+    CHECK(run.tick(1) == Titles{});
+    run.log("train/loss", 1, i, 0);
+    run.log("system/cpu_percent", 1, i, 5);  // the node's, not the rank's
+  }
+  CHECK(run.tick(1) == Titles{"Rank 5 has stalled"});
+  CHECK(run.last.text == "Rank 5 lives, but has logged nothing for 60 s");
+  CHECK_FALSE(run.last.step.has_value());
+  CHECK(run.ticks(30) == Titles{});
+  run.log("train/loss", 1, 1, 5);
+  CHECK(run.ticks(28) == Titles{});
+}
+
+TEST_CASE("alerts: no stall is seen in clocks that jump, nor in ranks that ended") {
+  AlertConfig config;
+  config.stall = Duration{std::chrono::seconds(60)};
+  Watched run(config);
+  run.ranks = {{.rank = 0, .alive = true}};
+  CHECK(run.tick(1e6) == Titles{});  // counts as 30 s
+  CHECK(run.tick(-1e6) == Titles{});
+  CHECK(run.ticks(29) == Titles{});
+  CHECK(run.tick(1) == Titles{"Rank 0 has stalled"});
+
+  Watched ended(config);
+  ended.ranks = {{.rank = 0, .alive = false, .ended = true},
+                 {.rank = 1, .alive = true, .ended = true}};
+  CHECK(ended.ticks(200) == Titles{});
+  config.stall.reset();
+  Watched off(config);
+  off.ranks = {{.rank = 0, .alive = true}};
+  CHECK(off.ticks(2000) == Titles{});
+}
+
+TEST_CASE("alerts: a rank that is slower than the others") {
+  Watched run;
+  for (int rank = 0; rank < 4; ++rank) run.ranks.push_back({.rank = rank, .alive = true});
+  const auto step = [&](double of_rank_2) {
+    const double seconds[] = {0.1, 0.1, of_rank_2, 0.1};
+    for (int rank = 0; rank < 4; ++rank) run.log("rank/step_time_s", seconds[rank], 1, rank);
+  };
+  for (int i = 0; i < 4; ++i) step(9);
+  CHECK(run.tick(1) == Titles{});  // too few to know
+  for (int i = 0; i < 20; ++i) step(0.14);
+  CHECK(run.tick(1) == Titles{});
+  for (int i = 0; i < 20; ++i) step(0.16);
+  CHECK(run.tick(1) == Titles{"Rank 2 is slow"});
+  CHECK(run.last.text == "Rank 2 takes 0.16 s per step, 1.6 times the median of 4 ranks, 0.1 s");
+  CHECK(run.tick(1) == Titles{});
+
+  Watched two;
+  two.ranks = {{.rank = 0, .alive = true}, {.rank = 1, .alive = true}};
+  for (int i = 0; i < 5; ++i) {
+    two.log("rank/step_time_s", 0.1, i, 0);
+    two.log("rank/step_time_s", 0.2, i, 1);
+  }
+  CHECK(two.tick(1) == Titles{"Rank 1 is slow"});
+
+  Watched alone;  // the other one has ended
+  alone.ranks = {{.rank = 0, .alive = false, .ended = true}, {.rank = 1, .alive = true}};
+  for (int i = 0; i < 5; ++i) {
+    alone.log("rank/step_time_s", 0.1, i, 0);
+    alone.log("rank/step_time_s", 0.9, i, 1);
+  }
+  CHECK(alone.tick(1) == Titles{});
+}
+
+TEST_CASE("alerts: a rank that is gone without an end") {
+  Watched run;
+  run.ranks = {{.rank = 0, .alive = true}, {.rank = 1, .alive = false, .ended = true}};
+  CHECK(run.tick(1) == Titles{});
+  run.ranks[0] = {.rank = 0, .alive = false, .note = "killed by the out-of-memory killer"};
+  CHECK(run.tick(1) == Titles{"Rank 0 is lost"});
+  CHECK(run.last.text ==
+        "The process of rank 0 is gone and did not say how it ended: killed by the out-of-memory "
+        "killer");
+  CHECK(run.ticks(1000) == Titles{});
+  run.ranks[0].alive = true;  // started again
+  CHECK(run.ticks(590) == Titles{});
+  run.ranks[0].alive = false;
+  CHECK(run.ticks(2) == Titles{});
+
+  AlertConfig config;
+  config.lost_rank = false;
+  Watched off(config);
+  off.ranks = {{.rank = 0}};
+  CHECK(off.ticks(5) == Titles{});
+}
+
+TEST_CASE("alerts: a disk that is almost full, on each node") {
+  Watched run;
+  CHECK(run.log("system/disk.percent", 95) == Titles{});
+  CHECK(run.log("system/disk.percent", 95.1, 4) == Titles{"The disk of rank 0 is almost full"});
+  CHECK(run.last.text == "95.1 % of the disk of the run directory are used (limit: 95 %)");
+  CHECK(run.log("system/disk.percent", 96, 5) == Titles{});
+  CHECK(run.log("system/disk.percent", 96, 5, 8) == Titles{"The disk of rank 8 is almost full"});
+  AlertConfig off;
+  off.disk_percent = 100;
+  CHECK(Watched(off).log("system/disk.percent", 100.5) == Titles{});
+}
+
+TEST_CASE("alerts: own conditions look at values from a step on") {
+  Watched run(with_condition("eval/accuracy < 0.5 after 1000 steps"));
+  CHECK(run.log("eval/accuracy", 0.1, 999) == Titles{});
+  CHECK(run.log("eval/accuracy", 0.6, 1000) == Titles{});
+  CHECK(run.log("eval/accuracy", 0.4, 1500) == Titles{"eval/accuracy < 0.5 after 1000 steps"});
+  CHECK(run.last.text ==
+        "eval/accuracy is 0.4 at step 1500 (rank 0); asked for: eval/accuracy < 0.5 after 1000 "
+        "steps");
+  CHECK(run.last.level == TextLevel::Warning);
+  CHECK(run.log("eval/accuracy", 0.3, 2000) == Titles{});
+  CHECK(run.log("eval/other", 0.3, 2000) == Titles{});
+}
+
+TEST_CASE("alerts: own conditions count values in a row, of each rank") {
+  Watched run(with_condition("train/loss > 5 for 3 values"));
+  CHECK(run.log("train/loss", 6, 1) == Titles{});
+  CHECK(run.log("train/loss", 6, 2) == Titles{});
+  CHECK(run.log("train/loss", 6, 2, 1) == Titles{});  // of another rank
+  CHECK(run.log("train/loss", 5, 3) == Titles{});
+  CHECK(run.log("train/loss", 6, 9) == Titles{});
+  CHECK(run.log("train/loss", 6, 4) == Titles{});  // steps need not grow
+  CHECK(run.log("train/loss", 6, 5) == Titles{"train/loss > 5 for 3 values"});
+}
+
+TEST_CASE("alerts: own conditions on metrics of nodes are told for each, others once") {
+  Watched run(with_condition("system/gpu.*.temperature_celsius > 90"));
+  CHECK(run.log("system/gpu.0.temperature_celsius", 91) ==
+        Titles{"system/gpu.*.temperature_celsius > 90 (rank 0)"});
+  CHECK(run.log("system/gpu.1.temperature_celsius", 95).size() == 1);
+  CHECK(run.log("system/gpu.1.temperature_celsius", 95, 1, 8) ==
+        Titles{"system/gpu.*.temperature_celsius > 90 (rank 8)"});
+  CHECK(run.log("system/gpu.1.temperature_celsius", 96, 1, 8) == Titles{});
+
+  Watched other(with_condition("train/loss > 5"));
+  CHECK(other.log("train/loss", 6, 1, 0).size() == 1);
+  CHECK(other.log("train/loss", 6, 1, 1) == Titles{});
+}
+
+TEST_CASE("alerts: thousands of causes are bounded, and make room when they are gone") {
+  Watched run;
+  size_t told = 0;
+  for (int i = 0; i < 5000; ++i) told += run.log(fmt::format("train/{}", i), kNan).size();
+  CHECK(told == 1000);
+  run.ticks(600);
+  CHECK(run.log("train/4000", kNan).size() == 1);
+}

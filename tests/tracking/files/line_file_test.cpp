@@ -1,0 +1,115 @@
+#include "tracking/line_file.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/durable_file.h"
+#include "tests/tracking/temporary_directory.h"
+
+using namespace lockstep;
+
+namespace {
+
+// Records are "<digit>\n", of that step.
+std::string digits_up_to(std::string_view text, int64_t step) {
+  std::string kept;
+  for (size_t i = 0; i < text.size(); i += 2)
+    if (text[i] - '0' <= step) kept += text.substr(i, 2);
+  return kept;
+}
+
+struct Lines {
+  TemporaryDirectory directory;
+  LineFile::Places places{directory / "lines", directory / "note"};
+
+  LineFile open(const Json& state) const { return {places, state, digits_up_to}; }
+  std::string content() const { return read_file(places.file); }
+};
+
+// What is given behind the last state, each time again.
+void give(LineFile& file) {
+  file.append("5\n2\n");
+  file.rewind(3);
+  file.append("4\n");
+}
+
+constexpr auto kExpected = "1\n2\n3\n2\n4\n";
+
+struct Interrupted : Lines {
+  Interrupted() {
+    auto file = open(nullptr);
+    file.append("1\n2\n3\n4\n");
+    state = file.flush();
+  }
+  // A new object with the old state, which gets everything again.
+  void go_on() {
+    {
+      auto file = open(state);
+      give(file);
+      state = file.flush();
+    }
+    CHECK(content() == kExpected);
+    CHECK(state == Json({{"length", 10}, {"rewinds", 1}}));
+    CHECK(open(state).flush() == state);
+    CHECK(content() == kExpected);
+  }
+  Json state;
+};
+
+}  // namespace
+
+TEST_CASE("line file: a rewind takes back what was flushed and what was not") {
+  Interrupted run;
+  run.go_on();
+}
+
+TEST_CASE("line file: killed when the kept part had replaced the file") {
+  Interrupted run;
+  write_file_durably(run.places.file, "1\n2\n3\n");
+  run.go_on();
+}
+
+TEST_CASE("line file: killed when the note was written, and while new records were") {
+  for (const auto* content : {"1\n2\n3\n", "1\n2\n3\n2", "1\n2\n3\n2\n4\n"}) {
+    Interrupted run;
+    {
+      auto file = run.open(run.state);
+      give(file);
+      file.flush();
+    }
+    write_file_durably(run.places.file, content);
+    run.go_on();
+  }
+}
+
+TEST_CASE("line file: a flush between what comes again, and then a kill") {
+  Interrupted run;
+  {
+    auto file = run.open(run.state);
+    give(file);
+    file.flush();  // its state is lost
+  }
+  {
+    auto file = run.open(run.state);
+    file.append("5\n2\n");
+    run.state = file.flush();
+    file.rewind(3);
+  }
+  CHECK(run.content() == "1\n2\n3\n5\n2\n");
+  auto file = run.open(run.state);
+  CHECK(run.content() == "1\n2\n3\n5\n2\n");
+  file.rewind(3);
+  file.append("4\n");
+  file.flush();
+  CHECK(run.content() == kExpected);
+}
+
+TEST_CASE("line file: without a state it begins anew, whatever is there") {
+  Lines lines;
+  write_file_durably(lines.places.file, "9\n9\n");
+  write_file_durably(lines.places.note, R"({"rewinds": 0, "length": 2})");
+  auto file = lines.open(nullptr);
+  CHECK(file.is_empty());
+  file.append("1\n");
+  file.flush();
+  CHECK(lines.content() == "1\n");
+}

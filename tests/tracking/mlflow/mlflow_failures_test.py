@@ -1,0 +1,191 @@
+"""The mlflow sink in front of a server that fails: clear errors in bounded time, and completion without duplicates."""
+import socket
+import ssl
+import subprocess
+import time
+
+import pytest
+
+from fault_proxy import DROP_AFTER, DROP_BEFORE, HANG, PASS, FaultProxy, first
+from mlflow_server import artifact, history, mlflow_server, pairs, run_tagged, runs_of
+from sink_calls import JOB, Entry, Process, SinkError, info, time_of
+
+TOKEN = "s3cret-t0ken"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as url:
+        yield url
+
+
+@pytest.fixture
+def process():
+    with Process() as made:
+        yield made
+
+
+@pytest.fixture
+def proxy(server):
+    with FaultProxy(server) as made:
+        yield made
+
+
+def entry_of(process, url, run_dir, entry=None, repeats=0, **environment):
+    return Entry(process, "mlflow", run_dir, entry or info(),
+                 config={"tracking_uri": url, "experiment": run_dir.name, "timeout": "1 s"},
+                 environment={"MLFLOW_HTTP_REQUEST_MAX_RETRIES": str(repeats), **environment})
+
+
+def until_it_works(call):
+    """As the agent: again after an Environment error, which the caller counts."""
+    for failures in range(20):
+        try:
+            call()
+            return failures
+        except SinkError as error:
+            assert error.kind == "environment", error
+    raise AssertionError("no end of failures")
+
+
+def milliseconds(step):
+    return round(time_of(step) * 1000)
+
+
+CALLS = ["experiments/", "runs/create", "runs/search", "runs/log-batch", "runs/update", "mlflow-artifacts"]
+FAULTS = [(part, fault) for part in CALLS for fault in (500, DROP_BEFORE, DROP_AFTER)] + [
+    ("runs/log-batch", 429), ("runs/create", HANG), ("runs/log-batch", HANG), ("mlflow-artifacts", HANG)]
+
+
+@pytest.mark.parametrize("part, fault", FAULTS)
+def test_everything_is_there_once_in_the_end(process, server, proxy, tmp_path, part, fault):
+    one = entry_of(process, proxy.url, tmp_path, info(0, 1))
+    proxy.rule = first(2, fault, part)
+    began = time.monotonic()
+
+    def again():
+        one.call("close")
+        one.open()
+        for call, more in one.since:
+            one.call(call, **more)
+        one.flush()
+
+    failures = until_it_works(again)
+    one.since = [("scalars", {"step": 1, "time": time_of(1), "values": [["loss", 0.5], ["acc", "nan"]]}),
+                 ("text", {"time": time_of(1), "level": "info", "line": "hello"}),
+                 ("finish", {"end": {"state": "finished", "exit": 0, "reason": ""}})]
+    failures += until_it_works(again)
+    assert failures == 2
+    assert time.monotonic() - began < 20
+
+    assert len(runs_of(server, tmp_path.name)) == 2
+    run = run_tagged(server, tmp_path.name, run_id=f"{JOB}-rank-0")
+    parent = run_tagged(server, tmp_path.name, role="group")
+    assert pairs(run, "tags")["mlflow.parentRunId"] == parent["info"]["run_id"]
+    assert (run["info"]["status"], parent["info"]["status"]) == ("FINISHED", "FINISHED")
+    assert history(server, run, "loss") == [(1, milliseconds(1), 0.5)]
+    assert history(server, run, "acc") == [(1, milliseconds(1), "NaN")]
+    assert artifact(server, run, "logs/console.txt") == b"hello\n"
+
+
+def test_requests_that_can_be_repeated_are_at_once(process, server, proxy, tmp_path):
+    one = entry_of(process, proxy.url, tmp_path, repeats=2).open()
+    proxy.rule = first(2, 502, "log-batch")
+    one.scalars(1, loss=0.5)
+    one.flush()
+    faults = [fault for _, path, fault in proxy.log if "log-batch" in path]
+    assert faults[-4:] == [502, 502, PASS, PASS]  # params, then metrics
+    assert history(server, run_tagged(server, tmp_path.name, run_id=JOB), "loss") == [(1, milliseconds(1), 0.5)]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_refused_credentials_are_told_without_them(process, proxy, tmp_path, status):
+    proxy.rule = lambda *_: status
+    for secrets in ({"MLFLOW_TRACKING_TOKEN": TOKEN}, {"MLFLOW_TRACKING_USERNAME": "ada", "MLFLOW_TRACKING_PASSWORD": TOKEN}):
+        with pytest.raises(SinkError) as caught:
+            entry_of(process, proxy.url, tmp_path, **secrets).open()
+        assert caught.value.kind == "config"
+        assert caught.value.text.startswith(f"MLflow at {proxy.url} refuses us ({status}): check MLFLOW_TRACKING_TOKEN")
+        assert TOKEN not in caught.value.text and "\n" not in caught.value.text
+    with pytest.raises(SinkError) as caught:
+        one = entry_of(process, proxy.url, tmp_path)
+        one.config.pop("tracking_uri")
+        one.environment["MLFLOW_TRACKING_URI"] = proxy.url.replace("http://", f"http://ada:{TOKEN}@")
+        one.open()
+    assert caught.value.kind == "config" and TOKEN not in caught.value.text
+    assert len(proxy.log) == 3  # a refusal is not asked for twice
+
+
+def test_a_server_that_is_down(process, tmp_path):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        with pytest.raises(SinkError) as caught:
+            entry_of(process, url, tmp_path).open()
+    assert (caught.value.kind, caught.value.text) == ("environment", f"MLflow at {url} does not answer: cannot connect")
+
+
+def test_a_server_that_hangs_is_left_in_time(process, proxy, tmp_path):
+    proxy.rule = lambda *_: HANG
+    began = time.monotonic()
+    with pytest.raises(SinkError) as caught:
+        entry_of(process, proxy.url, tmp_path, repeats=5).open()
+    assert (caught.value.kind, caught.value.text) == ("environment", f"MLflow at {proxy.url} does not answer: no answer in time")
+    assert 0.9 < time.monotonic() - began < 4
+
+
+@pytest.mark.parametrize("status", [302, 404])
+def test_something_that_is_no_mlflow_server(process, proxy, tmp_path, status):
+    proxy.rule = lambda *_: status
+    proxy.error = b"<html>"
+    with pytest.raises(SinkError) as caught:
+        entry_of(process, proxy.url, tmp_path).open()
+    assert caught.value.kind == "config"
+    assert caught.value.text == f"MLflow at {proxy.url}: no MLflow server answers there (status {status})"
+
+
+def test_a_metric_that_a_stricter_server_refuses(process, server, proxy, tmp_path):
+    one = entry_of(process, proxy.url, tmp_path).open()
+    proxy.rule = lambda path, body: 400 if "log-batch" in path and b'"bad:' in body else PASS
+    for step in range(600):
+        one.scalars(step, **{"good": float(step), **({"bad:one": 1.0} if step == 333 else {})})
+    one.row(600, [("bad:two", 2.0)])
+    one.flush()
+    run = run_tagged(server, tmp_path.name, run_id=JOB)
+    assert history(server, run, "good") == [(i, milliseconds(i), float(i)) for i in range(600)]
+    assert {metric["key"] for metric in run["data"]["metrics"]} == {"good"}
+    assert pairs(run, "tags")["lockstep.rejected"] == "2 records, the last one of bad:two"
+    assert len([1 for _, path, _ in proxy.log if "log-batch" in path]) < 50  # found by halving
+
+
+def test_an_artifact_that_is_too_large_for_a_proxy(process, server, proxy, tmp_path):
+    one = entry_of(process, proxy.url, tmp_path).open()
+    proxy.rule = lambda path, body: 413 if "mlflow-artifacts" in path and len(body) > 1000 else PASS
+    for name, size in (("small", 10), ("large", 2000)):
+        one.give("table", time=time_of(1), step=1, name=name, columns=["a"], rows=[["x" * size]])
+    one.finish()
+    one.flush()
+    run = run_tagged(server, tmp_path.name, run_id=JOB)
+    assert run["info"]["status"] == "FINISHED"
+    assert pairs(run, "tags")["lockstep.artifacts_note"] == "tables/large.json was not uploaded: the server answered 413"
+    assert b'"x' in artifact(server, run, "tables/small.json")
+
+
+def test_tls_takes_a_certificate_that_is_trusted(process, server, tmp_path):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=127.0.0.1", "-addext",
+                    "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with FaultProxy(server, tls=context) as proxy:
+        with pytest.raises(SinkError) as caught:
+            entry_of(process, proxy.url, tmp_path, MLFLOW_TRACKING_TOKEN=TOKEN).open()
+        assert (caught.value.kind, caught.value.text) == ("config", f"MLflow at {proxy.url}: its certificate is not trusted")
+        assert not proxy.log
+        for trust in ({"MLFLOW_TRACKING_SERVER_CERT_PATH": str(certificate)}, {"MLFLOW_TRACKING_INSECURE_TLS": "true"}):
+            one = entry_of(process, proxy.url, tmp_path, **trust).open()
+            one.scalars(1, loss=0.5)
+            one.flush()
+            one.call("close")
+    run = run_tagged(server, tmp_path.name, run_id=JOB)
+    assert history(server, run, "loss") == [(1, milliseconds(1), 0.5)]

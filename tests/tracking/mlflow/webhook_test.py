@@ -1,0 +1,167 @@
+"""Messages of the webhook sink, as a receiver gets them."""
+import http.server
+import json
+import socket
+import threading
+
+import pytest
+
+from sink_calls import CREATED, JOB, Entry, Process, SinkError, info, time_of
+
+SECRET = "T0000-s3cret"
+
+
+class Receiver:
+    """Keeps what it gets in `got`; `answers`: the statuses to give before it begins to take messages."""
+
+    def __init__(self):
+        self.got, self.answers = [], []
+        receiver = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                status = receiver.answers.pop(0) if receiver.answers else 200
+                receiver.got.append((self.path, self.headers["Content-Type"], status, body))
+                self.send_response(status)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.host = f"http://127.0.0.1:{self.http.server_address[1]}"
+        self.url = f"{self.host}/services/{SECRET}?key={SECRET}"
+
+    def __enter__(self):
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.05,))
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.http.shutdown()
+        self.thread.join(timeout=10)
+        self.http.server_close()
+
+
+@pytest.fixture
+def receiver():
+    with Receiver() as made:
+        yield made
+
+
+@pytest.fixture
+def process():
+    with Process() as made:
+        yield made
+
+
+def entry_of(process, receiver, run_dir, **config):
+    return Entry(process, "webhook", run_dir, info(1, 2), config=config, environment={"LOCKSTEP_WEBHOOK_URL": receiver.url})
+
+
+def alert(one, title, step=None):
+    more = {} if step is None else {"step": step}
+    one.give("alert", time=time_of(2), level="error", title=title, text="the loss is nan\nat once", **more)
+
+
+RUN = {"id": f"{JOB}-rank-1", "name": "mnist-rank-1", "job_id": JOB, "group": JOB, "rank": 1, "host": "node-a"}
+
+
+def test_an_alert(process, receiver, tmp_path):
+    one = entry_of(process, receiver, tmp_path).open()
+    one.scalars(1, loss=1.0)
+    alert(one, "diverged", step=2)
+    one.flush()
+    one.finish()  # which was not asked for
+    one.flush()
+    assert receiver.got == [(f"/services/{SECRET}?key={SECRET}", "application/json", 200, {
+        "text": "mnist-rank-1: error: diverged\nthe loss is nan\nat once (step 2)", "id": f"{JOB}-rank-1/1",
+        "event": "alert", "run": RUN, "level": "error", "title": "diverged", "message": "the loss is nan\nat once",
+        "step": 2, "time": CREATED + 0.5})]
+
+
+def test_the_end(process, receiver, tmp_path):
+    one = entry_of(process, receiver, tmp_path, events=["end"]).open()
+    alert(one, "diverged")  # which was not asked for
+    one.finish("failed", 70, "rank 1 fell over")
+    one.flush()
+    assert [body for *_, body in receiver.got] == [{
+        "text": "mnist-rank-1: failed: rank 1 fell over", "id": f"{JOB}-rank-1/1", "event": "end", "run": RUN,
+        "state": "failed", "exit": 70, "reason": "rank 1 fell over"}]
+
+
+def test_what_was_taken_is_not_sent_again(process, receiver, tmp_path):
+    one = entry_of(process, receiver, tmp_path, events=["alerts", "end"]).open()
+    for title in ("a", "b", "c"):
+        alert(one, title)
+    receiver.answers = [200, 500]
+    with pytest.raises(SinkError) as caught:
+        one.flush()
+    assert (caught.value.kind, caught.value.text) == ("environment", f"webhook at {receiver.host} refuses a message (500)")
+    one.crash()
+    one.flush()
+    alert(one, "d")
+    one.call("flush")  # and its state is lost
+    one.crash()
+    one.finish()
+    one.flush()
+    sent = [(status, body["id"].rpartition("/")[2], body.get("title")) for *_, status, body in receiver.got]
+    assert sent == [(200, "1", "a"), (500, "2", "b"), (200, "2", "b"), (200, "3", "c"), (200, "4", "d"), (200, "5", None)]
+
+
+@pytest.mark.parametrize("status, kind", [(429, "environment"), (503, "environment"), (403, "config"), (404, "config"),
+                                          (302, "config")])
+def test_a_refusal_is_told_without_the_address(process, receiver, tmp_path, status, kind):
+    one = entry_of(process, receiver, tmp_path).open()
+    alert(one, "a")
+    receiver.answers = [status]
+    with pytest.raises(SinkError) as caught:
+        one.flush()
+    assert (caught.value.kind, caught.value.text) == (kind, f"webhook at {receiver.host} refuses a message ({status})")
+    left = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any(SECRET in text for text in left)
+
+
+def test_no_address_is_a_config_error(process, receiver, tmp_path):
+    one = entry_of(process, receiver, tmp_path)
+    one.environment = {}
+    with pytest.raises(SinkError) as caught:
+        one.open()
+    assert caught.value.kind == "config" and "LOCKSTEP_WEBHOOK_URL" in caught.value.text
+    one.environment = {"LOCKSTEP_WEBHOOK_URL": f"hooks.example.com/{SECRET}"}
+    with pytest.raises(SinkError) as caught:
+        one.open()
+    assert caught.value.kind == "config" and SECRET not in caught.value.text
+
+
+def test_a_receiver_that_is_down(process, receiver, tmp_path):
+    one = entry_of(process, receiver, tmp_path).open()
+    receiver.http.server_close()
+    alert(one, "a")
+    with pytest.raises(SinkError) as caught:
+        one.flush()
+    assert (caught.value.kind, caught.value.text) == ("environment", f"webhook at {receiver.host} does not answer: cannot connect")
+
+
+def test_a_receiver_that_closes_while_it_is_sent_to(process, tmp_path):
+    """The process lives on, although writing to a closed connection raises SIGPIPE."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+
+        def close_early():
+            connection, _ = server.accept()
+            connection.recv(100)
+            connection.close()
+
+        closer = threading.Thread(target=close_early)
+        closer.start()
+        one = Entry(process, "webhook", tmp_path, info(), environment={"LOCKSTEP_WEBHOOK_URL": url}).open()
+        one.give("alert", time=time_of(1), level="error", title="large", text="x" * 20_000_000)
+        with pytest.raises(SinkError) as caught:
+            one.flush()
+        closer.join(timeout=10)
+    assert caught.value.kind == "environment" and "broke off" in caught.value.text
+    one.call("close")

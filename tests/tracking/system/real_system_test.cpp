@@ -1,0 +1,142 @@
+// On the machine that runs the tests.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "tests/tracking/system/made_system.h"
+#include "tracking/system/system_sampler.h"
+
+using namespace lockstep;
+
+namespace {
+
+// Processes that wait until this object is gone.
+class Children {
+ public:
+  explicit Children(int count) {
+    for (int i = 0; i < count; ++i) add();
+  }
+  ~Children() {
+    while (!pids_.empty()) end_one();
+  }
+  Children(Children&&) = delete;
+
+  void add() {
+    const auto pid = ::fork();
+    if (pid == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+    pids_.push_back(pid);
+  }
+  void end_one() {
+    ::kill(pids_.back(), SIGKILL);
+    ::waitpid(pids_.back(), nullptr, 0);
+    pids_.pop_back();
+  }
+
+ private:
+  std::vector<pid_t> pids_;
+};
+
+SystemSamplerOptions real_options() {
+  SystemSamplerOptions options;
+  options.disk = "/";
+  options.processes = [] { return std::vector<int64_t>{::getpid()}; };
+  options.with_pss = true;
+  options.nvml = "";
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("system: the real one is plausible") {
+  SystemSampler sampler(real_options());
+  sampler.sample();
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<char> memory(64u << 20, 'x');
+  std::atomic<uint64_t> work = 0;
+  while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(200)) ++work;
+  const auto values = by_name(sampler.sample());
+
+  CHECK(values.at("system/cpu_percent") > 0);
+  CHECK(values.at("system/cpu_percent") <= 100);
+  CHECK(values.at("system/memory.used_bytes") > 64e6);
+  CHECK(values.at("system/memory.used_bytes") <= values.at("system/memory.total_bytes"));
+  CHECK(values.at("system/disk.percent") > 0);
+  CHECK(values.at("system/processes.count") == 1);
+  CHECK(values.at("system/processes.rss_bytes") > static_cast<double>(memory.size()));
+  CHECK(values.at("system/processes.pss_bytes") > static_cast<double>(memory.size()));
+  CHECK(values.at("system/processes.cpu_percent") > 5);
+  CHECK(values.at("system/processes.cpu_percent") < 500);
+  CHECK(values.at("system/processes.open_fds") >= 3);
+  CHECK(values.at("system/network.receive_bytes_per_s") >= 0);
+  CHECK(values.at("system/disk.write_bytes_per_s") >= 0);
+  CHECK(sampler.oom_kills() == 0);
+}
+
+TEST_CASE("system: processes that come and go are followed, and those of others never counted") {
+  Children strangers(3);  // of this process too, which is not the run's
+  std::vector<int64_t> roots = {::getpid()};
+  SystemSampler all(real_options());
+  const auto count = [](SystemSampler& sampler) {
+    return by_name(sampler.sample()).at("system/processes.count");
+  };
+  CHECK(count(all) == 4);
+  CHECK(count(all) == 4);
+  Children more(5);
+  CHECK(count(all) == 9);
+  more.end_one();
+  CHECK(count(all) == 8);
+  more.add();
+  CHECK(count(all) == 9);
+}
+
+TEST_CASE("system: a process that becomes a root later is found, though it was seen before") {
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe(ends.data()) == 0);
+  const auto other = ::fork();
+  if (other == 0) {
+    ::close(ends[1]);
+    char end = 0;
+    while (::read(ends[0], &end, 1) > 0) {
+    }
+    ::_exit(0);
+  }
+  std::vector<int64_t> roots = {2'000'000'000};
+  auto options = real_options();
+  options.processes = [&] { return roots; };
+  SystemSampler sampler(options);
+  CHECK(by_name(sampler.sample()).at("system/processes.count") == 0);
+  CHECK(by_name(sampler.sample()).at("system/processes.count") == 0);
+  roots = {other};
+  CHECK(by_name(sampler.sample()).at("system/processes.count") == 1);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  ::waitpid(other, nullptr, 0);
+}
+
+TEST_CASE("system: sampling goes on while processes vanish under it") {
+  SystemSampler sampler(real_options());
+  std::atomic<bool> stop = false;
+  std::thread forker([&] {
+    while (!stop) {
+      const auto pid = ::fork();
+      if (pid == 0) ::_exit(0);
+      ::waitpid(pid, nullptr, 0);
+    }
+  });
+  double most = 0;
+  for (int i = 0; i < 200; ++i)
+    most = std::max(most, by_name(sampler.sample()).at("system/processes.count"));
+  stop = true;
+  forker.join();
+  CHECK(most >= 1);
+  CHECK(most <= 2);
+}

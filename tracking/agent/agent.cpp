@@ -1,0 +1,289 @@
+#include "tracking/agent/agent.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "core/durable_file.h"
+#include "core/error.h"
+#include "tracking/agent/agent_status.h"
+#include "tracking/agent/node_recorder.h"
+#include "tracking/agent/node_watch.h"
+#include "tracking/agent/run_entries.h"
+#include "tracking/alerts/alert_rules.h"
+#include "tracking/event_log_reader.h"
+#include "tracking/run_directory.h"
+#include "tracking/system/system_sampler.h"
+#include "tracking/unix_time.h"
+
+namespace lockstep {
+namespace {
+
+using AgentClock = std::chrono::steady_clock;
+constexpr auto kAgentTick = std::chrono::milliseconds(200);
+constexpr auto kLogsAppearWithin = std::chrono::seconds(30);
+constexpr auto kLauncherTellsWithin = std::chrono::seconds(10);
+constexpr auto kEndSettlesWithin = std::chrono::milliseconds(600);
+constexpr double kClocksAgreeWithin = 5;  // seconds
+constexpr auto kHeartbeatEvery = std::chrono::seconds(10);
+
+class Agent {
+ public:
+  explicit Agent(const AgentOptions& options);
+  AgentReport run();
+
+ private:
+  void tick();
+  void wait();
+  void feed_entries();
+  bool is_over() const;
+  std::vector<int64_t> process_ids() const;
+  void record_sample();
+  void raise(const std::vector<Alert>& alerts);
+  void watch_ranks();
+  RunEnd wait_for_end();
+  RunEnd silent_end(const WatchedLog& log);
+  AgentReport deliver(const RunEnd& end);
+  RunEnd end_of(const EntryPlan& plan, const RunEnd& end) const;
+  std::vector<SinkStatus> statuses() const;
+  void note_status(bool always);
+
+  const AgentOptions options_;
+  const AgentClock::time_point started_ = AgentClock::now();
+  bool starter_lives_;
+  NodeRecorder recorder_;
+  NodeWatch watch_;
+  SystemSampler sampler_;
+  AlertRules rules_;
+  const double born_ = unix_now();  // rows of before are history, no news
+  AgentClock::time_point next_sample_, next_heartbeat_, next_status_;
+  bool feeds_ = false;
+  std::vector<EntryPlan> entries_;
+  std::vector<std::unique_ptr<SinkThread>> sinks_;
+};
+
+Agent::Agent(const AgentOptions& options)
+    : options_(options),
+      starter_lives_(options.starter_fd >= 0),
+      recorder_(options.run_dir, options.node_rank),
+      watch_(options.run_dir, options.node_rank),
+      sampler_({.disk = options.run_dir, .processes = [this] { return process_ids(); }}),
+      rules_(options.config.alerts),
+      next_sample_(started_),
+      next_heartbeat_(started_ + kHeartbeatEvery) {
+  for (const auto& part : options.config.sinks.parts())
+    if (part.name() != kConsoleSink)
+      sinks_.push_back(std::make_unique<SinkThread>(part, options.environment));
+}
+
+AgentReport Agent::run() {
+  while (true) {
+    tick();
+    if (is_over()) break;
+    wait();
+  }
+  const auto end = wait_for_end();
+  record_sample();
+  recorder_.close();
+  feed_entries();
+  return deliver(end);
+}
+
+std::vector<int64_t> Agent::process_ids() const {
+  return options_.pids.empty() ? watch_.process_ids() : options_.pids;
+}
+
+void Agent::raise(const std::vector<Alert>& alerts) {
+  for (const auto& alert : alerts) recorder_.alert(alert);
+}
+
+void Agent::record_sample() {
+  const auto values = sampler_.sample();
+  recorder_.sample(values);
+  std::vector<Metric> metrics;
+  for (const auto& [name, value] : values) metrics.push_back({name, value});
+  const auto first = watch_.logs().begin();
+  const int rank = first != watch_.logs().end() ? first->second->rank() : 0;
+  raise(rules_.scalars({.time = unix_now(), .values = metrics}, rank));
+}
+
+// What the ranks logged since the last look, and who is silent or gone.
+void Agent::watch_ranks() {
+  watch_.poll([this](const LoggedRow& row, const WatchedLog& log) {
+    if (row.time < born_ - kClocksAgreeWithin) return;
+    std::vector<Metric> metrics;
+    for (const auto& [key, value] : row.values) metrics.push_back({log.tail.keys()[key], value});
+    raise(rules_.scalars(
+        {.step = row.step, .time = row.time, .epoch = row.epoch, .values = metrics}, log.rank()));
+  });
+  std::vector<RankState> states;
+  for (const auto& [path, log] : watch_.logs())
+    states.push_back({.rank = log->rank(),
+                      .alive = log->has_writer,
+                      .ended = log->end.has_value(),
+                      .note = sampler_.oom_kills() > 0 ? "the kernel ran out of memory" : ""});
+  raise(rules_.tick(unix_now(), states));
+}
+
+void Agent::tick() {
+  watch_ranks();
+  const auto now = AgentClock::now();
+  const bool all_there = static_cast<int>(watch_.logs().size()) >= options_.expected_logs;
+  if (all_there || now - started_ > kLogsAppearWithin) feed_entries();
+  if (now >= next_sample_) {
+    record_sample();
+    next_sample_ = now + options_.config.system_every.value;
+  }
+  if (now >= next_heartbeat_) {
+    recorder_.heartbeat();
+    next_heartbeat_ = now + kHeartbeatEvery;
+  }
+  note_status(false);
+}
+
+// Until the next tick, or until the starter ends: then at once.
+void Agent::wait() {
+  pollfd starter{.fd = starter_lives_ ? options_.starter_fd : -1, .events = POLLIN};
+  const auto count = ::poll(&starter, 1, static_cast<int>(kAgentTick.count()));
+  if (count > 0) starter_lives_ = false;
+}
+
+// Which logs an entry has is decided once, so they should all be there.
+void Agent::feed_entries() {
+  if (feeds_ || watch_.logs().empty()) return;
+  feeds_ = true;
+  entries_ = plan_entries(options_.run_dir, options_.config, options_.node_rank);
+  for (auto& sink : sinks_)
+    for (const auto& entry : entries_) sink->add(entry);
+}
+
+bool Agent::is_over() const {
+  if (starter_lives_) return false;
+  if (watch_.logs().empty())
+    return AgentClock::now() - started_ > kAgentTick || options_.starter_fd >= 0;
+  return watch_.all_closed();
+}
+
+// A launcher that sees a rank die knows more than its log; it writes end.json once all ranks are
+// gone. Where nobody does, this agent is the last that knows anything.
+RunEnd Agent::wait_for_end() {
+  watch_ranks();
+  if (watch_.all_finished()) return {.state = RunState::Finished};
+  const auto begin = AgentClock::now();
+  auto seen_at = begin;
+  std::optional<RunEnd> seen;
+  while (AgentClock::now() - begin < kLauncherTellsWithin) {
+    const auto end = read_run_end(options_.run_dir);
+    if (end && seen && to_json(*end) == to_json(*seen)) {
+      if (AgentClock::now() - seen_at >= kEndSettlesWithin) return *end;
+    } else {
+      seen = end;
+      seen_at = AgentClock::now();
+    }
+    ::poll(nullptr, 0, static_cast<int>(kAgentTick.count()));
+  }
+  RunEnd end{.state = RunState::Lost};
+  if (const auto* silent = watch_.first_silent()) {
+    end = silent_end(*silent);
+    write_run_end(options_.run_dir, end);
+  } else if (!watch_.logs().empty()) {
+    end = *watch_.logs().begin()->second->end;
+  }
+  return end;
+}
+
+RunEnd Agent::silent_end(const WatchedLog& log) {
+  const bool out_of_memory = sampler_.oom_kills() > 0;
+  return {.state = RunState::Killed,
+          .exit_code = 137,
+          .signal = out_of_memory ? std::optional(9) : std::nullopt,
+          .rank = log.rank(),
+          .reason = out_of_memory ? "killed by the kernel: out of memory"
+                                  : "the process ended without a word: SIGKILL or a crash"};
+}
+
+// The end of one entry: a job that failed failed as a whole, a job that finished did so rank by
+// rank.
+RunEnd Agent::end_of(const EntryPlan& plan, const RunEnd& end) const {
+  const auto it = watch_.logs().find(plan.log);
+  const bool own = end.state == RunState::Finished && it != watch_.logs().end() && it->second->end;
+  return own ? *it->second->end : end;
+}
+
+AgentReport Agent::deliver(const RunEnd& end) {
+  for (auto& sink : sinks_)
+    for (const auto& entry : entries_) sink->set_end(entry.id, end_of(entry, end));
+  const auto latest = AgentClock::now() + options_.config.upload_timeout.value;
+  AgentReport report;
+  while (true) {
+    report.sinks = statuses();
+    report.complete = std::ranges::all_of(report.sinks, &SinkStatus::complete);
+    const bool at_rest = std::ranges::all_of(
+        report.sinks, [](const SinkStatus& sink) { return sink.complete || sink.gave_up; });
+    if (at_rest || AgentClock::now() >= latest) break;
+    note_status(false);
+    ::poll(nullptr, 0, 20);
+  }
+  note_status(true);
+  if (!report.complete)
+    for (auto& sink : sinks_) static_cast<void>(sink.release());  // may hang: see the header
+  return report;
+}
+
+std::vector<SinkStatus> Agent::statuses() const {
+  std::vector<SinkStatus> statuses;
+  for (const auto& sink : sinks_) statuses.push_back(sink->status());
+  return statuses;
+}
+
+void Agent::note_status(bool always) {
+  if (!always && AgentClock::now() < next_status_) return;
+  next_status_ = AgentClock::now() + std::chrono::seconds(2);
+  const auto sinks = statuses();
+  if (!sinks.empty()) write_sink_status(options_.run_dir, options_.node_rank, sinks);
+}
+
+std::filesystem::path agent_lock_path(const std::filesystem::path& run_dir, int node_rank) {
+  return sinks_path(run_dir) / fmt::format("agent-{:05}.lock", node_rank);
+}
+
+// One agent per node and job. A run that is started again may find the agent of before still
+// delivering; its own then takes over when that is done.
+std::optional<FileDescriptor> take_turn(const AgentOptions& options) {
+  make_directories(sinks_path(options.run_dir));
+  const auto path = agent_lock_path(options.run_dir, options.node_rank);
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!file.is_open()) throw errno_error(fmt::format("cannot open {}", path.string()));
+  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      throw errno_error(fmt::format("cannot lock {}", path.string()));
+    pollfd starter{.fd = options.starter_fd, .events = POLLIN};
+    const auto gone = ::poll(&starter, 1, static_cast<int>(kAgentTick.count()));
+    if (gone > 0 || options.starter_fd < 0) return std::nullopt;
+  }
+  return file;
+}
+
+}  // namespace
+
+AgentReport run_agent(const AgentOptions& options) {
+  const auto turn = take_turn(options);
+  if (!turn) return {};
+  return Agent(options).run();
+}
+
+bool wait_for_agent(const std::filesystem::path& run_dir, int node_rank,
+                    std::chrono::milliseconds timeout) {
+  const auto latest = AgentClock::now() + timeout;
+  while (has_writer(agent_lock_path(run_dir, node_rank))) {
+    if (AgentClock::now() >= latest) return false;
+    ::poll(nullptr, 0, 50);
+  }
+  return true;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+// The tracking agent of one node: reads the event logs of the node's ranks while they are written,
+// feeds the sinks, samples the system, and writes down the end of a run whose process could not. It
+// is a process of its own (`lockstep track`), so nothing that it does or suffers reaches the
+// training; started again it goes on where it was.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tracking/agent/sink_thread.h"
+#include "tracking/tracking_config.h"
+
+namespace lockstep {
+
+struct AgentOptions {
+  std::filesystem::path run_dir;  // of the job; exists
+  int node_rank = 0;
+  int expected_logs = 0;      // how many ranks of the node log
+  std::vector<int64_t> pids;  // of the node's ranks, also of those that do not log
+  // End of file there means: the process that started the agent ends, or is gone. -1: none; the
+  // agent then ends with the logs' writers.
+  int starter_fd = -1;
+  TrackingConfig config;
+  Environment environment;
+};
+
+struct AgentReport {
+  bool complete = true;  // every sink has everything
+  std::vector<SinkStatus> sinks;
+};
+
+// Works until the run is over and the sinks have everything, or gave up, or
+// config.upload_timeout has passed. Returns at once (complete, no sinks) when another agent of the
+// node has the job and its starter is gone. After a report that is not complete the process must
+// end without static destruction (std::_Exit): a sink may hang in a call.
+// Throws Environment: the run directory cannot be read or written.
+AgentReport run_agent(const AgentOptions& options);
+
+// Waits until no agent of the node works on the job. Returns whether that came within `timeout`.
+bool wait_for_agent(const std::filesystem::path& run_dir, int node_rank,
+                    std::chrono::milliseconds timeout);
+
+}  // namespace lockstep

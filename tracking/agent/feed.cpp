@@ -1,0 +1,242 @@
+#include "tracking/agent/feed.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "core/durable_file.h"
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+using FeedClock = std::chrono::steady_clock;
+constexpr auto kFlushEvery = std::chrono::seconds(1);
+constexpr int kRecordsPerTurn = 20'000;
+
+// Hands a record to the sink's call for it. What no sink is told is passed over.
+struct Dispatch {
+  Sink& sink;
+  void operator()(const TextLine& text) { sink.text(text); }
+  void operator()(const ConsoleLine& line) { sink.console(line); }
+  void operator()(const Histogram& histogram) { sink.histogram(histogram); }
+  void operator()(const Image& image) { sink.image(image); }
+  void operator()(const Table& table) { sink.table(table); }
+  void operator()(const Alert& alert) { sink.alert(alert); }
+  void operator()(const ArtifactUse& artifact) { sink.artifact(artifact); }
+  void operator()(const SummaryRecord& summary) { sink.summary(summary.values); }
+  void operator()(const RewindRecord& rewind) { sink.rewind(rewind.step); }
+  template <class Other>
+  void operator()(const Other&) {}
+};
+
+std::optional<Moment> moment_of(const Record& record) {
+  if (const auto* value = std::get_if<Histogram>(&record)) return value->at;
+  if (const auto* value = std::get_if<Image>(&record)) return value->at;
+  if (const auto* value = std::get_if<Table>(&record)) return value->at;
+  return std::nullopt;
+}
+
+void set_name(Record& record, const std::string& name) {
+  if (auto* value = std::get_if<Histogram>(&record)) value->at.name = name;
+  if (auto* value = std::get_if<Image>(&record)) value->at.name = name;
+  if (auto* value = std::get_if<Table>(&record)) value->at.name = name;
+}
+
+}  // namespace
+
+Feed::Feed(const SinkPart& part, EntryPlan plan, Environment environment)
+    : part_(part),
+      plan_(std::move(plan)),
+      environment_(std::move(environment)),
+      dir_(plan_.run_dir / "sinks" / part_.name() / plan_.id) {}
+
+Feed::~Feed() = default;
+
+// Two feeders would write the same things twice.
+bool Feed::lock() {
+  if (lock_.is_open()) return true;
+  make_directories(dir_);
+  FileDescriptor file(::open((dir_ / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!file.is_open()) throw errno_error(fmt::format("cannot open {}", (dir_ / "lock").string()));
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK || errno == EINTR) return false;
+    throw errno_error(fmt::format("cannot lock {}", (dir_ / "lock").string()));
+  }
+  lock_ = std::move(file);
+  return true;
+}
+
+void Feed::load() {
+  const auto path = dir_ / "position.json";
+  std::error_code ignored;
+  stored_ = Json::object();
+  if (std::filesystem::exists(path, ignored)) {
+    stored_ = Json::parse(read_file(path), nullptr, false);
+    const bool whole = stored_.is_object() && stored_.contains("positions") &&
+                       stored_["positions"].is_object() && stored_.contains("state");
+    if (!whole)
+      throw config_error(
+          fmt::format("{} is damaged: remove the directory {} to send this run to the sink anew",
+                      path.string(), dir_.string()));
+  }
+  sources_.clear();
+  const auto add = [&](const std::filesystem::path& log, bool is_own) {
+    const auto name = log.filename().string();
+    uint64_t offset = 0;
+    if (stored_.contains("positions") && stored_["positions"].contains(name) &&
+        stored_["positions"][name].is_number_unsigned())
+      offset = stored_["positions"][name].get<uint64_t>();
+    sources_.push_back(std::make_unique<Source>(Source{LogTail(log, offset), is_own}));
+  };
+  add(plan_.log, true);
+  for (const auto& log : plan_.others) add(log, false);
+  loaded_ = true;
+}
+
+// Makes the sink as soon as the log says who the run is. False when it does not yet.
+bool Feed::prepare() {
+  if (sink_) return true;
+  auto& own = *sources_.front();
+  while (!own.tail.identity() || own.tail.config().is_null()) {
+    const auto record = own.tail.next();
+    if (!record) return false;
+    // What stands before the config is not for sinks.
+  }
+  start_sink();
+  return true;
+}
+
+void Feed::start_sink() {
+  auto& own = *sources_.front();
+  auto info = *own.tail.identity();
+  if (plan_.labels) info.id = plan_.id;
+  sink_ = part_.build({.run_dir = plan_.run_dir,
+                       .dir = dir_,
+                       .environment = environment_,
+                       .state = stored_.contains("state") ? stored_["state"] : Json(nullptr)});
+  sink_->run_started(info, own.tail.config());
+  pending_ = true;
+  run_is_over_ = false;
+  flushed_at_ = FeedClock::now();
+}
+
+// Metrics of several ranks, or system metrics of several nodes, in one entry.
+bool Feed::has_labels(const Source& source) const {
+  const auto& own = sources_.front()->tail.identity();
+  const auto& other = source.tail.identity();
+  return other && (plan_.labels || (own && other->node_rank != own->node_rank));
+}
+
+std::string Feed::label(const std::string& name, const Source& source) const {
+  constexpr std::string_view kSystem = "system/";
+  const auto& info = *source.tail.identity();
+  if (!name.starts_with(kSystem))
+    return plan_.labels ? fmt::format("{}/rank-{}", name, info.rank) : name;
+  if (info.node_rank == sources_.front()->tail.identity()->node_rank) return name;
+  return fmt::format("{}node-{}/{}", kSystem, info.node_rank, name.substr(kSystem.size()));
+}
+
+void Feed::deliver_row(const LoggedRow& row, const Source& source) {
+  const auto& keys = source.tail.keys();
+  std::vector<std::string> names;
+  std::vector<Metric> metrics;
+  metrics.reserve(row.values.size());
+  if (has_labels(source))
+    for (const auto& [key, value] : row.values) names.push_back(label(keys[key], source));
+  for (size_t i = 0; i < row.values.size(); ++i) {
+    const auto& [key, value] = row.values[i];
+    metrics.push_back({names.empty() ? keys[key] : names[i], value});
+  }
+  sink_->scalars({.step = row.step, .time = row.time, .epoch = row.epoch, .values = metrics});
+}
+
+void Feed::deliver(const Record& record, Source& source) {
+  if (const auto* row = std::get_if<LoggedRow>(&record)) return deliver_row(*row, source);
+  if (std::holds_alternative<RewindRecord>(record) && !source.is_own) return;
+  if (const auto at = moment_of(record); at && has_labels(source)) {
+    auto labelled = record;
+    set_name(labelled, label(at->name, source));
+    return std::visit(Dispatch{*sink_}, labelled);
+  }
+  std::visit(Dispatch{*sink_}, record);
+}
+
+// False when the log has no more for now. Ends early where the run goes on in a new process, which
+// a new sink object is told.
+bool Feed::take(Source& source, int limit) {
+  for (int i = 0; i < limit; ++i) {
+    const auto record = source.tail.next();
+    if (!record) return false;
+    pending_ = true;
+    if (source.is_own && std::holds_alternative<ConfigRecord>(*record)) {
+      flush(std::nullopt);
+      drop_sink();
+      load();
+      start_sink();
+      return true;
+    }
+    deliver(*record, source);
+  }
+  return true;
+}
+
+void Feed::flush(const std::optional<RunEnd>& finished) {
+  auto state = sink_->flush();
+  auto positions = Json::object();
+  for (const auto& source : sources_)
+    positions[source->tail.path().filename().string()] = source->tail.offset();
+  stored_ = {{"positions", positions},
+             {"state", std::move(state)},
+             {"finished", finished ? to_json(*finished) : Json(nullptr)}};
+  write_file_durably(dir_ / "position.json",
+                     stored_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  pending_ = false;
+  flushed_at_ = FeedClock::now();
+}
+
+void Feed::drop_sink() {
+  sink_.reset();
+  loaded_ = false;
+}
+
+bool Feed::is_complete(const RunEnd& end) const {
+  if (!stored_.contains("finished") || stored_["finished"] != to_json(end)) return false;
+  return std::ranges::all_of(sources_, [](const auto& source) {
+    return !LogTail(source->tail.path(), source->tail.offset()).next();
+  });
+}
+
+FeedState Feed::pump(const std::optional<RunEnd>& end) {
+  if (!lock()) return FeedState::Waiting;
+  try {
+    if (!loaded_) load();
+    if (!sink_ && end && is_complete(*end)) return FeedState::Done;
+    if (!prepare()) return end ? FeedState::Done : FeedState::Waiting;  // a log without a run
+    bool more = false;
+    for (size_t i = 0; i < sources_.size(); ++i) more |= take(*sources_[i], kRecordsPerTurn);
+    const bool ends = end && !more;
+    if (ends && !run_is_over_) {
+      sink_->run_finished(*end);
+      run_is_over_ = true;
+      pending_ = true;
+    }
+    if (pending_ && (ends || more || FeedClock::now() - flushed_at_ >= kFlushEvery))
+      flush(ends ? end : std::nullopt);
+    return ends ? FeedState::Done : more ? FeedState::More : FeedState::Waiting;
+  } catch (...) {
+    drop_sink();
+    throw;
+  }
+}
+
+uint64_t Feed::backlog() const {
+  uint64_t bytes = 0;
+  for (const auto& source : sources_) bytes += source->tail.backlog();
+  return bytes;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,84 @@
+// Feeds one sink with the records of one entry in the list of runs, from its event logs, each
+// record once: what the sink has taken, and what it needs to go on, is kept in
+// <run>/sinks/<sink>/<entry>/position.json.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/file_descriptor.h"
+#include "tracking/agent/log_tail.h"
+#include "tracking/tracking_config.h"
+
+namespace lockstep {
+
+// Which logs make up an entry.
+struct EntryPlan {
+  std::filesystem::path run_dir;
+  std::string id;                             // of the entry, and of its directory
+  std::filesystem::path log;                  // whose identity and config the entry has
+  std::vector<std::filesystem::path> others;  // of its node (system metrics), or of other ranks
+  bool labels = false;  // metrics of ranks carry "/rank-N": several write into one
+};
+
+enum class FeedState {
+  Waiting,  // everything written so far was given to the sink
+  More,     // there is more to do at once
+  Done,     // everything is delivered, the end of the run included
+};
+
+class Feed {
+ public:
+  using SinkPart = SinkList::PartOf;
+
+  Feed(const SinkPart& part, EntryPlan plan, Environment environment);
+  ~Feed();
+
+  // Gives what is new to the sink, and flushes when that is due. `end`: how the run ended, once
+  // nothing more will be written to the logs. Throws what the sink throws; the next call begins
+  // again behind the last flush.
+  FeedState pump(const std::optional<RunEnd>& end);
+
+  // Bytes of the logs that are not yet delivered.
+  uint64_t backlog() const;
+  const EntryPlan& plan() const { return plan_; }
+
+ private:
+  struct Source {
+    LogTail tail;
+    bool is_own;  // whose identity counts
+  };
+
+  bool lock();
+  void load();
+  bool is_complete(const RunEnd& end) const;
+  bool prepare();
+  void start_sink();
+  bool take(Source& source, int limit);
+  void deliver(const Record& record, Source& source);
+  void deliver_row(const LoggedRow& row, const Source& source);
+  bool has_labels(const Source& source) const;
+  std::string label(const std::string& name, const Source& source) const;
+  void flush(const std::optional<RunEnd>& finished);
+  void drop_sink();
+
+  SinkPart part_;
+  EntryPlan plan_;
+  Environment environment_;
+  std::filesystem::path dir_;
+  FileDescriptor lock_;  // one feeder at a time: the agent, or `lockstep sync`
+  Json stored_;          // position.json
+  bool loaded_ = false;
+  std::vector<std::unique_ptr<Source>> sources_;
+  std::shared_ptr<Sink> sink_;
+  bool pending_ = false;  // given, but not flushed
+  bool run_is_over_ = false;
+  std::chrono::steady_clock::time_point flushed_at_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,169 @@
+#include "tracking/agent/log_tail.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kTailPiece = 256u << 10;
+
+uint64_t size_of_open_file(int fd) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
+}
+
+// The step to which a record belongs, if a rewind can take it back.
+struct StepOf {
+  std::optional<int64_t> operator()(const LoggedRow& row) const { return row.step; }
+  std::optional<int64_t> operator()(const Histogram& value) const { return value.at.step; }
+  std::optional<int64_t> operator()(const Image& value) const { return value.at.step; }
+  std::optional<int64_t> operator()(const Table& value) const { return value.at.step; }
+  template <class Other>
+  std::optional<int64_t> operator()(const Other&) const {
+    return std::nullopt;
+  }
+};
+
+}  // namespace
+
+LogTail::LogTail(std::filesystem::path path, uint64_t offset)
+    : path_(std::move(path)), offset_(kEventLogHeaderBytes) {
+  while (offset_ < offset) {
+    const auto record = read();
+    if (!record) break;
+    note(*record);
+  }
+}
+
+bool LogTail::open() {
+  if (file_.is_open()) return true;
+  FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open() && errno != ENOENT)
+    throw errno_error(fmt::format("cannot read {}", path_.string()));
+  char header[kEventLogHeaderBytes] = {};
+  if (!file.is_open() ||
+      ::pread(file.get(), header, sizeof(header), 0) < static_cast<ssize_t>(sizeof(header)))
+    return false;
+  const std::string_view magic(header, kEventLogMagic.size());
+  uint32_t version = 0;
+  std::memcpy(&version, header + kEventLogMagic.size(), sizeof(version));
+  if (magic.find_first_not_of('\0') == std::string_view::npos) return false;  // in the making
+  if (magic != kEventLogMagic || version != kEventLogVersion)
+    throw config_error(
+        fmt::format("{} is no event log of version {}", path_.string(), kEventLogVersion));
+  file_ = std::move(file);
+  return true;
+}
+
+uint64_t LogTail::backlog() const {
+  if (!file_.is_open()) return 0;
+  const auto size = size_of_open_file(file_.get());
+  return size > offset_ ? size - offset_ : 0;
+}
+
+// Makes the buffer hold `wanted` bytes from offset_ on. False when the file does not have them yet.
+bool LogTail::fill(size_t wanted) {
+  if (offset_ < buffer_begin_ || offset_ > buffer_begin_ + buffer_.size()) {
+    buffer_.clear();
+    buffer_begin_ = offset_;
+  }
+  buffer_.erase(0, offset_ - buffer_begin_);
+  buffer_begin_ = offset_;
+  while (buffer_.size() < wanted) {
+    const auto have = buffer_.size();
+    buffer_.resize(std::max(wanted, have + kTailPiece));
+    const auto count = ::pread(file_.get(), buffer_.data() + have, buffer_.size() - have,
+                               static_cast<off_t>(offset_ + have));
+    if (count < 0 && errno != EINTR)
+      throw errno_error(fmt::format("cannot read {}", path_.string()));
+    buffer_.resize(have + static_cast<size_t>(std::max<ssize_t>(count, 0)));
+    if (count == 0) return false;
+  }
+  return true;
+}
+
+// What is in the buffer may be zeros that have become a frame since, so a frame that is not whole
+// there is looked at once more in the file.
+std::optional<Frame> LogTail::frame() {
+  for (const bool fresh : {false, true}) {
+    const auto begin = static_cast<size_t>(offset_ - buffer_begin_);
+    if (fresh) {
+      buffer_.clear();
+      buffer_begin_ = offset_;
+      uint32_t length = 0;
+      if (!fill(kFrameHeadBytes)) return std::nullopt;
+      std::memcpy(&length, buffer_.data(), sizeof(length));
+      if (length == 0 || length > kMaxFrameLength || !fill(kFrameHeadBytes + length))
+        return std::nullopt;
+    } else if (offset_ < buffer_begin_ || begin >= buffer_.size()) {
+      continue;
+    }
+    FrameCursor cursor(buffer_, fresh ? 0 : begin);
+    if (auto frame = cursor.next()) {
+      offset_ = buffer_begin_ + cursor.offset();
+      return frame;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Record> LogTail::read() {
+  if (!open()) return std::nullopt;
+  const auto before = offset_;
+  const auto found = frame();
+  if (!found) return std::nullopt;
+  auto record = decode_record(*found, keys_.size());
+  if (!record) offset_ = before;  // damage: the log ends here
+  return record;
+}
+
+void LogTail::note(const Record& record) {
+  if (const auto* key = std::get_if<KeyRecord>(&record)) keys_.push_back(key->name);
+  if (const auto* info = std::get_if<RunInfo>(&record)) {
+    const auto created = identity_ ? identity_->created : info->created;
+    identity_ = *info;
+    identity_->created = created;
+  }
+  if (const auto* config = std::get_if<ConfigRecord>(&record)) config_ = config->config;
+}
+
+// Walks from where it last stopped to the present end of the log, once per catching up.
+void LogTail::look_for_rewinds() {
+  LogTail ahead(path_);
+  ahead.offset_ = std::max(offset_, looked_to_);
+  if (!ahead.open()) return;
+  while (const auto found = ahead.frame()) {
+    if (found->type != static_cast<uint8_t>(FrameType::Rewind)) continue;
+    if (const auto record = decode_record(*found, 0))
+      rewinds_.push_back({ahead.offset_, std::get<RewindRecord>(*record).step});
+  }
+  looked_to_ = ahead.offset_;
+}
+
+bool LogTail::is_taken_back(const Record& record) const {
+  const auto step = std::visit(StepOf{}, record);
+  return step && std::ranges::any_of(rewinds_, [&](const Rewind& rewind) {
+           return offset_<rewind.offset&& * step> rewind.step;
+         });
+}
+
+std::optional<Record> LogTail::next() {
+  while (true) {
+    if (offset_ >= looked_to_) look_for_rewinds();
+    auto record = read();
+    if (!record) return std::nullopt;
+    note(*record);
+    std::erase_if(rewinds_, [&](const Rewind& rewind) { return rewind.offset < offset_; });
+    if (!is_taken_back(*record)) return record;
+  }
+}
+
+}  // namespace lockstep

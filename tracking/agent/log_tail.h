@@ -1,0 +1,66 @@
+// Reads an event log record by record while it is written, from any record on, with bounded memory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/file_descriptor.h"
+#include "tracking/record_codec.h"
+
+namespace lockstep {
+
+// Thread: one thread at a time. The writer is not disturbed.
+class LogTail {
+ public:
+  // Begins behind `offset` bytes, as offset() of an earlier tail was; 0: at the beginning. The file
+  // need not exist yet. Records before `offset` are read at once for what holds from there on:
+  // names, identity, config.
+  explicit LogTail(std::filesystem::path path, uint64_t offset = 0);
+
+  // The next record, or nullopt when no whole one has been written yet (or ever will be: a damaged
+  // log ends before the damage). Values that a rewind further on takes back are passed over, as far
+  // as the log had been written when the tail last caught up. Throws Environment when the file
+  // cannot be read.
+  std::optional<Record> next();
+
+  // Behind the last record that next() returned.
+  uint64_t offset() const { return offset_; }
+  // Bytes that are written and not read yet, zeros behind them included.
+  uint64_t backlog() const;
+
+  const std::filesystem::path& path() const { return path_; }
+  const std::vector<std::string>& keys() const { return keys_; }
+  // As of the last record returned.
+  const std::optional<RunInfo>& identity() const { return identity_; }
+  const Json& config() const { return config_; }
+
+ private:
+  struct Rewind {
+    uint64_t offset;  // behind its record
+    int64_t step;
+  };
+
+  bool open();
+  std::optional<Record> read();
+  std::optional<Frame> frame();
+  bool fill(size_t wanted);
+  void note(const Record& record);
+  void look_for_rewinds();
+  bool is_taken_back(const Record& record) const;
+
+  std::filesystem::path path_;
+  FileDescriptor file_;
+  uint64_t offset_;
+  std::string buffer_;  // the bytes of the file from buffer_begin_ on
+  uint64_t buffer_begin_ = 0;
+  uint64_t looked_to_ = 0;  // rewinds before this offset are known
+  std::vector<Rewind> rewinds_;
+  std::vector<std::string> keys_;
+  std::optional<RunInfo> identity_;
+  Json config_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+#include "tracking/agent/node_recorder.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "tracking/agent/log_tail.h"
+#include "tracking/run_directory.h"
+#include "tracking/unix_time.h"
+
+namespace lockstep {
+namespace {
+
+RunInfo describe_node(const std::filesystem::path& run_dir, int node_rank) {
+  char host[256] = {};
+  ::gethostname(host, sizeof(host) - 1);
+  const auto job = run_dir.filename().string();
+  return {.id = fmt::format("{}-node-{}", job, node_rank),
+          .name = fmt::format("node {}", node_rank),
+          .job_type = "agent",
+          .job_id = job,
+          .node_rank = node_rank,
+          .host = host,
+          .pid = ::getpid(),
+          .created = unix_now()};
+}
+
+}  // namespace
+
+NodeRecorder::NodeRecorder(const std::filesystem::path& run_dir, int node_rank)
+    : log_(node_log_path(run_dir, node_rank)) {
+  LogTail before(node_log_path(run_dir, node_rank));
+  while (const auto record = before.next())
+    if (const auto* row = std::get_if<LoggedRow>(&*record)) num_samples_ = row->step + 1;
+  log_.identity(describe_node(run_dir, node_rank));
+}
+
+void NodeRecorder::sample(const std::vector<std::pair<std::string, double>>& values) {
+  std::vector<Metric> metrics;
+  for (const auto& [name, value] : values) metrics.push_back({name, value});
+  log_.scalars({.step = num_samples_++, .time = unix_now(), .values = metrics});
+}
+
+void NodeRecorder::heartbeat() { log_.heartbeat(unix_now()); }
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// The event log of a node's agent: system metrics, heartbeats, alerts, console lines of its ranks.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tracking/event_log_writer.h"
+
+namespace lockstep {
+
+class NodeRecorder {
+ public:
+  // Creates or continues <run_dir>/events/node-NNNNN.lsev. Throws Environment.
+  NodeRecorder(const std::filesystem::path& run_dir, int node_rank);
+
+  // One row of system metrics; steps count the rows of the log.
+  void sample(const std::vector<std::pair<std::string, double>>& values);
+  void alert(const Alert& alert) { log_.alert(alert); }
+  void console(const ConsoleLine& line) { log_.console(line); }
+  void heartbeat();
+  void close() { log_.close(); }
+
+ private:
+  EventLogWriter log_;
+  int64_t num_samples_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,53 @@
+#include "tracking/agent/node_watch.h"
+
+#include <algorithm>
+
+#include "tracking/agent/run_entries.h"
+#include "tracking/event_log_reader.h"
+#include "tracking/run_directory.h"
+
+namespace lockstep {
+
+void NodeWatch::poll(const OnRow& on_row) {
+  if (rank_logs(run_dir_).size() > logs_.size())
+    for (const auto& path : logs_of_node(run_dir_, node_rank_))
+      if (!logs_.contains(path)) logs_[path] = std::make_unique<WatchedLog>(path);
+  for (auto& [path, log] : logs_) {
+    log->has_writer = has_writer(path);  // first: when there is none, what is read next is final
+    read(*log, on_row);
+  }
+}
+
+void NodeWatch::read(WatchedLog& log, const OnRow& on_row) {
+  while (const auto record = log.tail.next()) {
+    if (std::holds_alternative<RunInfo>(*record)) log.end.reset();
+    if (const auto* end = std::get_if<RunEnd>(&*record)) log.end = *end;
+    if (const auto* row = std::get_if<LoggedRow>(&*record)) on_row(*row, log);
+  }
+}
+
+std::vector<int64_t> NodeWatch::process_ids() const {
+  std::vector<int64_t> ids;
+  for (const auto& [path, log] : logs_)
+    if (log->has_writer && log->tail.identity()) ids.push_back(log->tail.identity()->pid);
+  return ids;
+}
+
+bool NodeWatch::all_closed() const {
+  return std::ranges::none_of(logs_, [](const auto& item) { return item.second->has_writer; });
+}
+
+bool NodeWatch::all_finished() const {
+  return std::ranges::all_of(logs_, [](const auto& item) {
+    const auto& log = *item.second;
+    return log.end && log.end->state == RunState::Finished && !log.has_writer;
+  });
+}
+
+const WatchedLog* NodeWatch::first_silent() const {
+  for (const auto& [path, log] : logs_)
+    if (!log->has_writer && !log->end) return log.get();
+  return nullptr;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+#include "tracking/agent/run_entries.h"
+
+#include <algorithm>
+#include <set>
+
+#include "tracking/run_directory.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct RankLog {
+  fs::path path;
+  RunInfo info;
+};
+
+std::vector<RankLog> identified_logs(const fs::path& run_dir) {
+  std::vector<RankLog> logs;
+  for (const auto& path : rank_logs(run_dir)) {
+    LogTail tail(path);
+    while (!tail.identity() && tail.next()) {
+    }
+    if (tail.identity()) logs.push_back({path, *tail.identity()});
+  }
+  return logs;
+}
+
+bool is_wanted(const RunInfo& info, std::optional<int> node_rank) {
+  return !node_rank || info.node_rank == *node_rank;
+}
+
+EntryPlan shared_entry(const fs::path& run_dir, const std::vector<RankLog>& logs) {
+  EntryPlan plan{
+      .run_dir = run_dir, .id = logs[0].info.job_id, .log = logs[0].path, .labels = true};
+  for (size_t i = 1; i < logs.size(); ++i) plan.others.push_back(logs[i].path);
+  for (const auto& log : node_logs(run_dir)) plan.others.push_back(log);
+  return plan;
+}
+
+}  // namespace
+
+std::vector<fs::path> logs_of_node(const fs::path& run_dir, std::optional<int> node_rank) {
+  std::vector<fs::path> paths;
+  for (const auto& log : identified_logs(run_dir))
+    if (is_wanted(log.info, node_rank)) paths.push_back(log.path);
+  return paths;
+}
+
+std::vector<EntryPlan> plan_entries(const fs::path& run_dir, const TrackingConfig& config,
+                                    std::optional<int> node_rank) {
+  const auto logs = identified_logs(run_dir);
+  if (logs.empty()) return {};
+  if (config.shared) {
+    if (!is_wanted(logs[0].info, node_rank)) return {};
+    return {shared_entry(run_dir, logs)};
+  }
+  const bool takes_all_nodes =
+      config.ranks.kind == RankSelection::Kind::Main && config.system_nodes == "all";
+  std::vector<EntryPlan> plans;
+  std::set<int> nodes;
+  for (const auto& log : logs) {
+    EntryPlan plan{.run_dir = run_dir, .id = log.info.id, .log = log.path};
+    const bool is_first_of_node = nodes.insert(log.info.node_rank).second;
+    if (takes_all_nodes)
+      plan.others = node_logs(run_dir);
+    else if (is_first_of_node)
+      plan.others = {node_log_path(run_dir, log.info.node_rank)};
+    if (is_wanted(log.info, node_rank)) plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+}  // namespace lockstep

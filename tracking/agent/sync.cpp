@@ -1,0 +1,75 @@
+#include "tracking/agent/sync.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/plugin.h"
+#include "tracking/agent/run_entries.h"
+#include "tracking/run_list.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kSyncTickMs = 200;
+
+bool at_rest(const SinkStatus& sink) { return sink.complete || sink.gave_up; }
+
+// How each entry ended, by its id.
+std::map<std::string, RunEnd> ends_of(const std::filesystem::path& run_dir) {
+  std::map<std::string, RunEnd> ends;
+  const auto name = run_dir.filename().string();
+  for (const auto& record : list_job(run_dir)) {
+    if (record.end.state == RunState::Running)
+      throw environment_error(fmt::format(
+          "{} is still running: its tracking agent feeds the sinks; sync when it is over", name));
+    ends[record.info.id] = record.end;
+    ends.emplace(record.info.job_id, record.end);
+  }
+  if (ends.empty()) throw config_error(fmt::format("{} holds no run", run_dir.string()));
+  return ends;
+}
+
+}  // namespace
+
+TrackingConfig read_tracking_config(const std::filesystem::path& run_dir) {
+  const auto root = read_config_file(run_dir / "config.yaml");
+  TrackingConfig config;
+  const auto* section = root.find("tracking");
+  if (!section || section->kind != ConfigNode::Kind::Map) return config;
+  if (const auto* plugins = section->find("plugins"))
+    for (const auto& path : ConfigValue<std::vector<std::string>>::read(*plugins, "plugins"))
+      load_plugin(path, "");
+  read_fields(*section, "tracking", config);
+  return config;
+}
+
+std::vector<SinkStatus> sync_run(const SyncOptions& options) {
+  const auto ends = ends_of(options.run_dir);
+  std::vector<std::unique_ptr<SinkThread>> sinks;
+  for (const auto& part : options.config.sinks.parts()) {
+    if (part.name() == kConsoleSink) continue;
+    sinks.push_back(std::make_unique<SinkThread>(part, options.environment));
+    for (const auto& plan : plan_entries(options.run_dir, options.config, std::nullopt)) {
+      sinks.back()->add(plan);
+      if (const auto end = ends.find(plan.id); end != ends.end())
+        sinks.back()->set_end(plan.id, end->second);
+    }
+  }
+  const auto latest = std::chrono::steady_clock::now() + options.timeout;
+  std::vector<SinkStatus> statuses;
+  while (true) {
+    statuses.clear();
+    for (const auto& sink : sinks) statuses.push_back(sink->status());
+    if (std::ranges::all_of(statuses, at_rest) || std::chrono::steady_clock::now() >= latest) break;
+    if (options.on_progress) options.on_progress(statuses);
+    ::poll(nullptr, 0, kSyncTickMs);
+  }
+  if (!std::ranges::all_of(statuses, &SinkStatus::complete))
+    for (auto& sink : sinks) static_cast<void>(sink.release());  // may hang: see the header
+  return statuses;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+// Feeds sinks with a run that is over: after a crash, without a network at the time, or a sink that
+// was added later.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "tracking/agent/sink_thread.h"
+
+namespace lockstep {
+
+// The `tracking:` section of a recorded run, from its config.yaml; its plugins are loaded. Throws
+// Config when that cannot be read.
+TrackingConfig read_tracking_config(const std::filesystem::path& run_dir);
+
+struct SyncOptions {
+  std::filesystem::path run_dir;
+  TrackingConfig config;  // with the sinks to feed; the console is passed over
+  Environment environment;
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  // Called about five times a second, from the calling thread.
+  std::function<void(const std::vector<SinkStatus>&)> on_progress;
+};
+
+// Works until every sink has everything, gave up, or `timeout` has passed. What a sink has already
+// is not sent again. When the result is not complete the process must end without static
+// destruction (std::_Exit): a sink may hang in a call. Throws Environment: the run goes on still
+// (its agent feeds the sinks); Config: there is nothing recorded.
+std::vector<SinkStatus> sync_run(const SyncOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,174 @@
+#include "tracking/alerts/alert_condition.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "core/nearest_name.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kConditionBlanks = " \t\r\n";
+constexpr std::string_view kComparisonCharacters = "<>=!";
+constexpr int64_t kMostAlertSteps = 1'000'000'000'000, kMostAlertValues = 1'000'000;
+
+using Comparison = AlertCondition::Comparison;
+constexpr std::array<std::pair<std::string_view, Comparison>, 6> kComparisons = {
+    {{"<", Comparison::Less},
+     {"<=", Comparison::LessOrEqual},
+     {">", Comparison::Greater},
+     {">=", Comparison::GreaterOrEqual},
+     {"==", Comparison::Equal},
+     {"!=", Comparison::NotEqual}}};
+
+// Reads a condition from left to right. The steps return false at the first mistake.
+class ConditionParser {
+ public:
+  explicit ConditionParser(std::string_view text) : text_(text) { condition_.text = text; }
+
+  std::variant<AlertCondition, ConditionMistake> parse() {
+    if (read_metric() && read_comparison() && read_limit() && read_additions()) return condition_;
+    return mistake_;
+  }
+
+ private:
+  bool fail(size_t at, std::string expected) {
+    mistake_ = {.column = at + 1, .expected = std::move(expected)};
+    return false;
+  }
+
+  void skip_blanks() {
+    at_ = std::min(text_.find_first_not_of(kConditionBlanks, at_), text_.size());
+  }
+
+  std::string_view read_until(std::string_view ends) {
+    skip_blanks();
+    begin_ = at_;
+    at_ = std::min(text_.find_first_of(ends, at_), text_.size());
+    return text_.substr(begin_, at_ - begin_);
+  }
+  std::string_view read_word() { return read_until(kConditionBlanks); }
+
+  bool read_metric() {
+    condition_.metric = read_until(" \t\r\n<>=!");
+    return !condition_.metric.empty() || fail(begin_, "a metric such as 'train/loss'");
+  }
+
+  bool read_comparison() {
+    skip_blanks();
+    begin_ = at_;
+    at_ = std::min(text_.find_first_not_of(kComparisonCharacters, at_), text_.size());
+    for (const auto& [name, comparison] : kComparisons) {
+      condition_.comparison = comparison;
+      if (text_.substr(begin_, at_ - begin_) == name) return true;
+    }
+    return fail(begin_, "one of < <= > >= == !=");
+  }
+
+  bool read_limit() {
+    const auto word = read_word();
+    const auto* end = word.data() + word.size();
+    const auto result = std::from_chars(word.data(), end, condition_.limit);
+    if (result.ec == std::errc{} && result.ptr == end && std::isfinite(condition_.limit))
+      return true;
+    return fail(begin_, "a number");
+  }
+
+  bool read_additions() {
+    bool after = false, values = false;
+    for (auto word = read_word(); !word.empty(); word = read_word()) {
+      if (word == "after" && !std::exchange(after, true)) {
+        if (!read_count(condition_.after_steps, kMostAlertSteps, "step")) return false;
+      } else if (word == "for" && !std::exchange(values, true)) {
+        if (!read_count(condition_.for_values, kMostAlertValues, "value")) return false;
+      } else {
+        return fail(begin_, expected_addition(word, after, values));
+      }
+    }
+    return true;
+  }
+
+  static std::string expected_addition(std::string_view word, bool after, bool values) {
+    std::string expected = "the end";
+    if (!values) expected = "'for N values' or " + expected;
+    if (!after) expected = "'after N steps', " + expected;
+    const auto meant = nearest_name(std::string(word.substr(0, 20)), {"after", "for"});
+    const bool is_new = meant && !(*meant == "after" ? after : values);
+    return is_new ? fmt::format("{} (did you mean '{}'?)", expected, *meant) : expected;
+  }
+
+  // "1000 steps"
+  bool read_count(int64_t& count, int64_t most, std::string_view unit) {
+    const auto word = read_word();
+    const auto* end = word.data() + word.size();
+    const auto result = std::from_chars(word.data(), end, count);
+    if (result.ec != std::errc{} || result.ptr != end || count < 1 || count > most)
+      return fail(begin_, fmt::format("a whole number of {}s, 1 to {}", unit, most));
+    const auto given = read_word();
+    if (given == unit || given == fmt::format("{}s", unit)) return true;
+    return fail(begin_, fmt::format("'{}s'", unit));
+  }
+
+  std::string_view text_;
+  size_t at_ = 0, begin_ = 0;  // where reading goes on; where the last word began
+  AlertCondition condition_;
+  ConditionMistake mistake_;
+};
+
+}  // namespace
+
+std::variant<AlertCondition, ConditionMistake> parse_condition(std::string_view text) {
+  return ConditionParser(text).parse();
+}
+
+// The usual walk with one place to come back to: behind the last '*'.
+bool AlertCondition::matches(std::string_view name) const {
+  size_t i = 0, j = 0, star = std::string::npos, retry = 0;
+  while (i < name.size()) {
+    if (j < metric.size() && metric[j] == '*') {
+      star = j++;
+      retry = i;
+    } else if (j < metric.size() && metric[j] == name[i]) {
+      ++i, ++j;
+    } else if (star != std::string::npos && name[retry] != '/') {
+      i = ++retry;
+      j = star + 1;
+    } else {
+      return false;
+    }
+  }
+  while (j < metric.size() && metric[j] == '*') ++j;
+  return j == metric.size();
+}
+
+bool AlertCondition::holds(double value) const {
+  if (std::isnan(value)) return false;
+  switch (comparison) {
+    case Comparison::Less: return value < limit;
+    case Comparison::LessOrEqual: return value <= limit;
+    case Comparison::Greater: return value > limit;
+    case Comparison::GreaterOrEqual: return value >= limit;
+    case Comparison::Equal: return value == limit;
+    case Comparison::NotEqual: return value != limit;
+  }
+  return false;
+}
+
+AlertCondition ConfigValue<AlertCondition>::read(const ConfigNode& node, const std::string& path) {
+  if (node.kind != ConfigNode::Kind::Scalar)
+    throw bad_value(node, path, "a condition such as 'train/loss > 5 for 3 values'");
+  const auto parsed = parse_condition(node.scalar);
+  if (const auto* condition = std::get_if<AlertCondition>(&parsed)) return *condition;
+  const auto& mistake = std::get<ConditionMistake>(parsed);
+  const auto rest = std::string_view(node.scalar).substr(mistake.column - 1);
+  throw config_error(fmt::format("{}: {}: column {} of the condition: expected {}, got {}",
+                                 node.origin, path, mistake.column, mistake.expected,
+                                 rest.empty() ? "its end" : "'" + printable(rest) + "'"));
+}
+
+}  // namespace lockstep

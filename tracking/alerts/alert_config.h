@@ -1,0 +1,46 @@
+// The `tracking.alerts:` section of a run file: what the user wants to be told about.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "core/config_fields.h"
+#include "core/period.h"
+#include "tracking/alerts/alert_condition.h"
+
+namespace lockstep {
+
+struct AlertConfig {
+  bool nan = true;
+  double loss_spike = 10;
+  std::optional<Duration> stall = Duration{std::chrono::minutes(10)};
+  double slow_rank = 1.5;
+  bool lost_rank = true;
+  double disk_percent = 95;
+  std::vector<AlertCondition> conditions;
+  Duration repeat_after{std::chrono::minutes(10)};
+};
+
+template <class V>
+void fields(V& v, AlertConfig& c) {
+  v("nan", c.nan, "a metric under train/ or eval/ is NaN or infinite");
+  v("loss_spike", c.loss_spike,
+    "train/loss is above this many times the median of its last 100 values; 0 = off, else above 1",
+    at_least(0));
+  v("stall", c.stall, "a rank that lives has logged nothing for this long; null = off");
+  v("slow_rank", c.slow_rank,
+    "a rank's mean rank/step_time_s is above this many times the median of the ranks; 0 = off, "
+    "else above 1",
+    at_least(0));
+  v("lost_rank", c.lost_rank, "a rank's process is gone and did not say how it ended");
+  v("disk_percent", c.disk_percent,
+    "the disk of the run directory (system/disk.percent) is fuller than this; 100 = off",
+    at_least(0), at_most(100));
+  v("conditions", c.conditions,
+    "own ones, such as 'eval/accuracy < 0.5 after 1000 steps' or 'train/loss > 5 for 3 values'");
+  v("repeat_after", c.repeat_after,
+    "a cause that was reported is reported again only when it was gone for this long");
+}
+
+}  // namespace lockstep

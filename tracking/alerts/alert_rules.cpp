@@ -1,0 +1,190 @@
+#include "tracking/alerts/alert_rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kLongestTick_s = 30;
+constexpr size_t kFewestLosses = 20, kFewestStepTimes = 5;
+constexpr size_t kMostWatchedRanks = 100'000, kMostRowsOfValues = 10'000;
+constexpr size_t kLongestMetricName = 200;  // in a text
+
+double seconds_of(const Duration& duration) {
+  return std::chrono::duration<double>(duration.value).count();
+}
+
+void verify_factor(const char* key, double factor) {
+  if (factor > 0 && factor <= 1)
+    throw config_error(fmt::format(
+        "tracking.alerts.{}: expected a factor above 1, or 0 for none, got {}", key, factor));
+}
+
+// Metrics that each node or rank has of its own: the same trouble elsewhere is another one.
+bool is_per_rank(std::string_view name) {
+  return name.starts_with("system/") || name.starts_with("rank/");
+}
+
+}  // namespace
+
+AlertRules::AlertRules(const AlertConfig& config)
+    : config_(config), causes_(seconds_of(config.repeat_after)) {
+  verify_factor("loss_spike", config_.loss_spike);
+  verify_factor("slow_rank", config_.slow_rank);
+}
+
+AlertRules::History* AlertRules::history(int rank) {
+  const auto known = histories_.find(rank);
+  if (known != histories_.end()) return &known->second;
+  if (histories_.size() >= kMostWatchedRanks) return nullptr;
+  return &histories_[rank];
+}
+
+void AlertRules::report(const std::string& cause, Alert alert) {
+  if (causes_.is_news(cause)) news_.push_back(std::move(alert));
+}
+
+std::vector<Alert> AlertRules::scalars(const ScalarRow& row, int rank) {
+  news_.clear();
+  for (const auto& metric : row.values) {
+    look_at(metric, row, rank);
+    look_at_conditions(metric, row, rank);
+  }
+  return std::exchange(news_, {});
+}
+
+void AlertRules::look_at(const Metric& metric, const ScalarRow& row, int rank) {
+  const bool of_system = metric.name.starts_with("system/");
+  const bool of_training = metric.name.starts_with("train/") || metric.name.starts_with("eval/");
+  auto* past = of_system ? nullptr : history(rank);
+  if (past) past->logged = true;
+  if (past && metric.name == "rank/step_time_s" && std::isfinite(metric.value))
+    past->step_times.add(metric.value);
+  if (config_.nan && of_training && !std::isfinite(metric.value)) {
+    const auto name = printable(metric.name, kLongestMetricName);
+    report(
+        "nan " + std::string(metric.name),
+        {.time = row.time,
+         .level = TextLevel::Error,
+         .title = name + " is not a finite number",
+         .text = fmt::format("{} is {} at step {} (rank {})", name, metric.value, row.step, rank),
+         .step = row.step});
+  }
+  if (metric.name == "train/loss") look_for_spike(metric.value, row, rank);
+  if (metric.name == "system/disk.percent" && config_.disk_percent < 100 &&
+      metric.value > config_.disk_percent)
+    report(
+        fmt::format("disk {}", rank),
+        {.time = row.time,
+         .title = fmt::format("The disk of rank {} is almost full", rank),
+         .text = fmt::format("{:.1f} % of the disk of the run directory are used (limit: {:g} %)",
+                             metric.value, config_.disk_percent),
+         .step = row.step});
+}
+
+void AlertRules::look_for_spike(double loss, const ScalarRow& row, int rank) {
+  auto* past = history(rank);
+  if (!past || !std::isfinite(loss)) return;  // the rule for NaN is another one
+  const auto enough = past->losses.size() >= kFewestLosses;
+  const auto median = enough ? past->losses.median() : 0;
+  past->losses.add(loss);
+  if (config_.loss_spike <= 0 || median <= 0 || loss <= config_.loss_spike * median) return;
+  report("spike",
+         {.time = row.time,
+          .title = "train/loss jumped",
+          .text = fmt::format("train/loss is {:.6g} at step {} (rank {}), {:.3g} times the "
+                              "median of its last values, {:.6g}",
+                              loss, row.step, rank, loss / median, median),
+          .step = row.step});
+}
+
+void AlertRules::look_at_conditions(const Metric& metric, const ScalarRow& row, int rank) {
+  for (size_t i = 0; i < config_.conditions.size(); ++i) {
+    const auto& condition = config_.conditions[i];
+    if (!condition.matches(metric.name) || row.step < condition.after_steps) continue;
+    const std::tuple key(i, std::string(metric.name), rank);
+    if (!condition.holds(metric.value)) {
+      in_a_row_.erase(key);
+      continue;
+    }
+    int64_t count = 1;
+    if (condition.for_values > 1) {
+      if (in_a_row_.size() >= kMostRowsOfValues && !in_a_row_.contains(key)) continue;
+      count = std::min(++in_a_row_[key], condition.for_values);
+    }
+    if (count < condition.for_values) continue;
+    const auto name = printable(metric.name, kLongestMetricName);
+    const auto where = is_per_rank(metric.name) ? fmt::format(" (rank {})", rank) : std::string();
+    report(
+        fmt::format("condition {} {}{}", i, metric.name, where),
+        {.time = row.time,
+         .title = printable(condition.text, kLongestMetricName) + where,
+         .text = fmt::format("{} is {:.6g} at step {} (rank {}); asked for: {}", name, metric.value,
+                             row.step, rank, printable(condition.text, kLongestMetricName)),
+         .step = row.step});
+  }
+}
+
+std::vector<Alert> AlertRules::tick(double now, std::span<const RankState> ranks) {
+  news_.clear();
+  const auto seconds = std::clamp(now - last_tick_.value_or(now), 0.0, kLongestTick_s);
+  last_tick_ = now;
+  causes_.advance(seconds);
+  for (const auto& state : ranks) look_at_rank(state, seconds, now);
+  look_for_slow_ranks(ranks, now);
+  return std::exchange(news_, {});
+}
+
+void AlertRules::look_at_rank(const RankState& state, double seconds, double now) {
+  auto* past = history(state.rank);
+  if (!past) return;
+  const bool works = state.alive && !state.ended;
+  past->idle_s = std::exchange(past->logged, false) || !works ? 0 : past->idle_s + seconds;
+  if (config_.lost_rank && !state.alive && !state.ended)
+    report(fmt::format("lost {}", state.rank),
+           {.time = now,
+            .level = TextLevel::Error,
+            .title = fmt::format("Rank {} is lost", state.rank),
+            .text = fmt::format("The process of rank {} is gone and did not say how it ended{}{}",
+                                state.rank, state.note.empty() ? "" : ": ",
+                                printable(state.note, kLongestMetricName)),
+            .step = std::nullopt});
+  if (works && config_.stall && past->idle_s >= seconds_of(*config_.stall))
+    report(fmt::format("stall {}", state.rank),
+           {.time = now,
+            .title = fmt::format("Rank {} has stalled", state.rank),
+            .text = fmt::format("Rank {} lives, but has logged nothing for {:.0f} s", state.rank,
+                                past->idle_s),
+            .step = std::nullopt});
+}
+
+void AlertRules::look_for_slow_ranks(std::span<const RankState> ranks, double now) {
+  if (config_.slow_rank <= 0) return;
+  std::vector<std::pair<int, double>> means;
+  std::vector<double> values;
+  for (const auto& state : ranks) {
+    const auto* past = state.alive && !state.ended ? history(state.rank) : nullptr;
+    if (!past || past->step_times.size() < kFewestStepTimes) continue;
+    means.emplace_back(state.rank, past->step_times.mean());
+    values.push_back(means.back().second);
+  }
+  if (means.size() < 2) return;
+  const auto median = RecentValues::median_of(values);
+  for (const auto& [rank, mean] : means)
+    if (mean > config_.slow_rank * median)
+      report(fmt::format("slow {}", rank),
+             {.time = now,
+              .title = fmt::format("Rank {} is slow", rank),
+              .text = fmt::format("Rank {} takes {:.4g} s per step, {:.3g} times the median of {} "
+                                  "ranks, {:.4g} s",
+                                  rank, mean, mean / median, means.size(), median),
+              .step = std::nullopt});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+// Writes messages in the wire format of Protocol Buffers, field by field and without their schemas:
+// what TensorBoard and W&B store. Source: https://protobuf.dev/programming-guides/encoding
+//
+// Everything given is written. (In proto3 a scalar field that has its default value may be left
+// out; readers take it either way.) A field number is 1 to 2^29 - 1. A number that comes again is a
+// repeated field. Text must be UTF-8 where the field is a string: readers refuse the whole message
+// otherwise.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+class ProtobufWriter {
+ public:
+  void varint(int field, uint64_t value);  // uint32, uint64, bool, enum
+  void int64(int field, int64_t value);    // int32, int64: a negative number takes ten bytes
+  void sint64(int field, int64_t value);   // sint32, sint64: zigzag
+  void fixed32(int field, uint32_t value);
+  void fixed64(int field, uint64_t value);
+  void float_(int field, float value);            // NaN and infinities are kept
+  void double_(int field, double value);          // NaN and infinities are kept
+  void bytes(int field, std::string_view value);  // string, bytes
+  // Packed doubles; nothing when empty.
+  void doubles(int field, std::span<const double> values);
+  // One entry of a map is the message {1: key, 2: value}.
+  void message(int field, const ProtobufWriter& value);
+
+  // What was written so far; valid until the next call.
+  std::string_view view() const { return out_; }
+  // The same, leaving the writer empty.
+  std::string take();
+
+ private:
+  void tag(int field, uint64_t wire_type);
+  void raw_varint(uint64_t value);
+  template <class T>
+  void little_endian(T value);
+
+  std::string out_;
+};
+
+}  // namespace lockstep

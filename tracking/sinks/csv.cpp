@@ -1,0 +1,96 @@
+// The csv sink: every scalar as one row of a file that a spreadsheet or pandas reads as it is,
+// quoted as in RFC 4180 (with "\n" ending a row).
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "tracking/line_file.h"
+#include "tracking/sink.h"
+#include "tracking/sinks/file_path.h"
+
+namespace lockstep {
+namespace {
+
+struct CsvConfig {
+  std::optional<std::string> path;
+};
+template <class V>
+void fields(V& v, CsvConfig& c) {
+  v("path", c.path,
+    "file to write, {id} in it stands for the id of the entry; default: metrics.csv in the sink's "
+    "directory of the run");
+}
+
+constexpr std::string_view kCsvHeader = "step,epoch,time,metric,value\n";
+
+std::string csv_quoted(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + '"';
+}
+
+std::string csv_number(double value) {
+  return std::isnan(value) ? "nan" : fmt::format("{}", value);  // no "-nan"
+}
+
+// Behind the row that begins at `begin`; line breaks inside quotes do not end it.
+size_t csv_row_end(std::string_view text, size_t begin) {
+  bool quoted = false;
+  for (size_t i = begin; i < text.size(); ++i) {
+    if (text[i] == '"') quoted = !quoted;
+    if (text[i] == '\n' && !quoted) return i + 1;
+  }
+  return text.size();
+}
+
+std::string csv_up_to(std::string_view text, int64_t last_step) {
+  std::string kept;
+  for (size_t begin = 0; begin < text.size();) {
+    const auto end = csv_row_end(text, begin);
+    const auto row = text.substr(begin, end - begin);
+    int64_t step = 0;
+    const auto parsed = std::from_chars(row.data(), row.data() + row.size(), step);
+    const bool is_header = parsed.ec != std::errc();
+    if (is_header || step <= last_step) kept += row;
+    begin = end;
+  }
+  return kept;
+}
+
+class CsvSink final : public Sink {
+ public:
+  using Config = CsvConfig;
+  CsvSink(const Config& config, const SinkContext& context)
+      : config_(config), dir_(context.dir), state_(context.state) {}
+
+  void run_started(const RunInfo& info, const Json&) override {
+    file_.emplace(LineFile::Places{.file = sink_file(config_.path, dir_ / "metrics.csv", info),
+                                   .note = dir_ / "rewind.json"},
+                  state_, csv_up_to);
+    if (file_->is_empty()) file_->append(kCsvHeader);
+  }
+
+  void scalars(const ScalarRow& row) override {
+    const auto moment =
+        fmt::format("{},{},{}", row.step, csv_number(row.epoch), csv_number(row.time));
+    for (const auto& [name, value] : row.values)
+      file_->append(fmt::format("{},{},{}\n", moment, csv_quoted(name), csv_number(value)));
+  }
+
+  void rewind(int64_t step) override { file_->rewind(step); }
+  Json flush() override { return file_->flush(); }
+  void run_finished(const RunEnd&) override {}
+
+ private:
+  Config config_;
+  std::filesystem::path dir_;
+  Json state_;
+  std::optional<LineFile> file_;
+};
+
+REGISTER_SINK("csv", CsvSink, "a row per value, for spreadsheets and pandas");
+
+}  // namespace
+}  // namespace lockstep

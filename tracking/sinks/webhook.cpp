@@ -1,0 +1,146 @@
+// The webhook sink: alerts, and when asked the end of the run, as JSON to an address of the user's.
+// Its "text" is what chat services with Slack's format show.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+
+#include "core/durable_file.h"
+#include "core/error.h"
+#include "core/period.h"
+#include "tracking/http_client.h"
+#include "tracking/sink.h"
+
+namespace lockstep {
+namespace {
+
+struct WebhookConfig {
+  std::optional<std::string> url;
+  std::vector<std::string> events = {"alerts"};
+  Duration timeout{std::chrono::seconds(10)};
+};
+template <class V>
+void fields(V& v, WebhookConfig& c) {
+  v("url", c.url,
+    "address to send to; as it is recorded with the run, one that is secret belongs in the "
+    "environment variable LOCKSTEP_WEBHOOK_URL, which is the default");
+  v("events", c.events, "what is sent: alerts, end", one_of({"alerts", "end"}));
+  v("timeout", c.timeout, "how long to wait for the receiver");
+}
+
+HttpAddress webhook_address(const WebhookConfig& config, const Environment& environment) {
+  const auto url = config.url ? *config.url : environment("LOCKSTEP_WEBHOOK_URL").value_or("");
+  if (url.empty())
+    throw config_error(
+        "webhook: where to? Set url or the environment variable LOCKSTEP_WEBHOOK_URL");
+  return parse_http_address(url, config.url ? "webhook: url" : "LOCKSTEP_WEBHOOK_URL");
+}
+
+bool webhook_sends(const WebhookConfig& config, const char* event) {
+  return std::ranges::find(config.events, event) != config.events.end();
+}
+
+// JSON has no NaN and no infinities.
+Json webhook_time(double time) { return std::isfinite(time) ? Json(time) : Json(nullptr); }
+
+class WebhookSink final : public Sink {
+ public:
+  using Config = WebhookConfig;
+  WebhookSink(const Config& config, const SinkContext& context)
+      : sends_alerts_(webhook_sends(config, "alerts")),
+        sends_end_(webhook_sends(config, "end")),
+        address_(webhook_address(config, context.environment)),
+        name_("webhook at " + address_.origin()),
+        http_(address_, {.name = name_, .timeout = config.timeout.value}),
+        delivered_file_(context.dir / "delivered.json"),
+        count_(context.state.is_object() ? context.state.at("count").get<int64_t>() : 0) {}
+
+  void run_started(const RunInfo& info, const Json&) override {
+    info_ = info;
+    delivered_ = std::max(count_, read_delivered());
+  }
+  void scalars(const ScalarRow&) override {}
+
+  void alert(const Alert& alert) override {
+    if (!sends_alerts_) return;
+    const auto where = alert.step ? fmt::format(" (step {})", *alert.step) : "";
+    auto message =
+        begin("alert", fmt::format("{}: {}: {}\n{}{}", info_.name, level_name(alert.level),
+                                   alert.title, alert.text, where));
+    message.update({{"level", level_name(alert.level)},
+                    {"title", alert.title},
+                    {"message", alert.text},
+                    {"step", alert.step ? Json(*alert.step) : Json(nullptr)},
+                    {"time", webhook_time(alert.time)}});
+    pending_.push_back(std::move(message));
+  }
+
+  void run_finished(const RunEnd& end) override {
+    if (!sends_end_) return;
+    auto message = begin("end", fmt::format("{}: {}{}{}", info_.name, state_name(end.state),
+                                            end.reason.empty() ? "" : ": ", end.reason));
+    message.update(
+        {{"state", state_name(end.state)}, {"exit", end.exit_code}, {"reason", end.reason}});
+    pending_.push_back(std::move(message));
+  }
+
+  Json flush() override {
+    for (; !pending_.empty(); pending_.pop_front()) {
+      ++count_;
+      if (count_ > delivered_) deliver(pending_.front());
+    }
+    return {{"count", count_}};
+  }
+
+ private:
+  // `id`: the same whenever this message is sent.
+  Json begin(const char* event, const std::string& text) {
+    const auto number = count_ + static_cast<int64_t>(pending_.size()) + 1;
+    return {{"text", text},
+            {"id", fmt::format("{}/{}", info_.id, number)},
+            {"event", event},
+            {"run",
+             {{"id", info_.id},
+              {"name", info_.name},
+              {"job_id", info_.job_id},
+              {"group", info_.group ? Json(*info_.group) : Json(nullptr)},
+              {"rank", info_.rank},
+              {"host", info_.host}}}};
+  }
+
+  void deliver(const Json& message) {
+    const auto answer =
+        http_.post("", message.dump(-1, ' ', false, Json::error_handler_t::replace));
+    if (!answer.ok()) {
+      const bool is_passing = answer.status == 408 || answer.status == 429 || answer.status >= 500;
+      const auto problem = fmt::format("{} refuses a message ({})", name_, answer.status);
+      throw is_passing ? environment_error(problem) : config_error(problem);
+    }
+    // Told at once: when a later message fails, this one is not sent again.
+    delivered_ = count_;
+    write_file_durably(delivered_file_, Json{{"count", delivered_}}.dump() + "\n");
+  }
+
+  int64_t read_delivered() const {
+    std::error_code ignored;
+    if (!std::filesystem::exists(delivered_file_, ignored)) return 0;
+    const auto json = Json::parse(read_file(delivered_file_), nullptr, false);
+    return json.is_object() ? json.value("count", int64_t{0}) : 0;
+  }
+
+  const bool sends_alerts_, sends_end_;
+  const HttpAddress address_;
+  const std::string name_;
+  HttpClient http_;
+  const std::filesystem::path delivered_file_;
+  RunInfo info_;
+  int64_t count_ = 0;      // messages that were sent, or would have been again
+  int64_t delivered_ = 0;  // messages that the receiver took, of this object or an earlier one
+  std::deque<Json> pending_;
+};
+
+REGISTER_SINK("webhook", WebhookSink, "alerts as JSON to an address, such as a chat's");
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,19 @@
+// What a sample of the system consists of. The names and their units: docs/system_metrics.md.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+// Metric name, such as "system/memory.percent", and value.
+using SystemValues = std::vector<std::pair<std::string, double>>;
+
+// A value that could not be had is left out.
+inline void add_if_known(SystemValues& values, const char* name, std::optional<double> value) {
+  if (value) values.emplace_back(name, *value);
+}
+
+}  // namespace lockstep

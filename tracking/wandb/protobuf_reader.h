@@ -1,0 +1,33 @@
+// Reads messages in the wire format of Protocol Buffers, field by field, without their schemas: the
+// answers of wandb-core.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace lockstep {
+
+struct ProtobufField {
+  int number = 0;
+  uint64_t value = 0;      // of a varint or a fixed width field, as its bits
+  std::string_view bytes;  // of a string, bytes or message field
+};
+
+class ProtobufReader {
+ public:
+  // A view: `message` outlives the reader and the fields.
+  explicit ProtobufReader(std::string_view message) : rest_(message) {}
+
+  // The next field, or nullopt at the end. Throws Environment when the message is malformed.
+  std::optional<ProtobufField> next();
+
+ private:
+  uint64_t varint();
+  std::string_view take(uint64_t size);
+  uint64_t fixed(size_t size);
+
+  std::string_view rest_;
+};
+
+}  // namespace lockstep

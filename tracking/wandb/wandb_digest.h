@@ -1,0 +1,16 @@
+// Checksums of what is uploaded, in the forms that W&B's server compares.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+// SHA-256 as 64 hexadecimal digits.
+std::string sha256_text(std::string_view content);
+
+// MD5 of a file's content in base64. Throws Environment when it cannot be read.
+std::string md5_base64(const std::filesystem::path& file);
+
+}  // namespace lockstep

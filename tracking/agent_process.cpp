@@ -74,9 +74,9 @@ AgentProcess::~AgentProcess() { has_ended(); }
 
 void AgentProcess::start() {
   --starts_left_;
-  make_directories(logs_path(command_.run_dir));
+  make_directories(sinks_path(command_.run_dir));
   const auto output =
-      (logs_path(command_.run_dir) / fmt::format("track-{:05}.log", command_.node_rank)).string();
+      (sinks_path(command_.run_dir) / fmt::format("agent-{:05}.log", command_.node_rank)).string();
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw errno_error("cannot create a pipe");
   const FileDescriptor read_end(ends[0]);

@@ -25,6 +25,7 @@ class Disk:
 
     def unmount(self):
         if self.mounted:
+            processes.wait_until(lambda: not processes.find(self.path), 15, "nothing uses the disk")
             subprocess.run(["umount", str(self.path)], check=True, timeout=10)
 
 

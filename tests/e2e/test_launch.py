@@ -69,8 +69,8 @@ def test_a_killed_launcher_takes_its_ranks_along(job):
     os.kill(launcher.pid, signal.SIGKILL)
     assert processes.finish(launcher, STOP_S).code == -signal.SIGKILL
     wait_until(lambda: not find(job.directory), STOP_S, "every process is gone")
-    # The log's lock goes a moment after the command line of a dying process.
-    wait_until(lambda: [entry["state"] for entry in job.list()] == ["lost"], STOP_S, "it is lost")
+    # The tracking agent is the last to go, and the only one that saw it.
+    assert [entry["state"] for entry in job.list()] == ["killed"]
     assert_resumable(job)
 
 

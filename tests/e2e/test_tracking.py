@@ -8,7 +8,6 @@ import signal
 import time
 
 import pytest
-import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import processes

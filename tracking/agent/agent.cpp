@@ -26,7 +26,7 @@ namespace {
 using AgentClock = std::chrono::steady_clock;
 constexpr auto kAgentTick = std::chrono::milliseconds(200);
 constexpr auto kLogsAppearWithin = std::chrono::seconds(30);
-constexpr auto kLauncherTellsWithin = std::chrono::seconds(10);
+constexpr auto kLauncherTellsWithin = std::chrono::seconds(3);
 constexpr auto kEndSettlesWithin = std::chrono::milliseconds(600);
 constexpr double kClocksAgreeWithin = 5;  // seconds
 constexpr auto kHeartbeatEvery = std::chrono::seconds(10);

@@ -137,6 +137,7 @@ def test_no_address_is_a_config_error(process, receiver, tmp_path):
 
 def test_a_receiver_that_is_down(process, receiver, tmp_path):
     one = entry_of(process, receiver, tmp_path).open()
+    receiver.http.shutdown()
     receiver.http.server_close()
     alert(one, "a")
     with pytest.raises(SinkError) as caught:

@@ -72,8 +72,11 @@ double last_written(const std::vector<RunRecord>& job) {
   double latest = 0;
   const auto& dir = job.front().dir;
   for (const auto& record : job) latest = std::fmax(latest, record.info.created);
-  auto files = rank_logs(dir);
-  std::ranges::move(node_logs(dir), std::back_inserter(files));
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator it(dir / "events", error), end; !error && it != end;
+       it.increment(error))
+    files.push_back(it->path());  // all segments of all logs
   for (const char* name : {"run.json", "end.json", "checkpoints"}) files.push_back(dir / name);
   for (const auto& file : files) latest = std::fmax(latest, changed_at(file));
   return latest;

@@ -1,5 +1,6 @@
 #include "tracking/event_frame.h"
 
+#include <atomic>
 #include <bit>
 
 #include "core/crc32c.h"
@@ -8,6 +9,17 @@ namespace lockstep {
 
 static_assert(std::endian::native == std::endian::little,
               "event logs are written in the memory order of the machine");
+
+void write_frame(std::byte* target, FrameType type, std::string_view payload) {
+  const auto length = static_cast<uint32_t>(1 + payload.size());
+  auto* body = target + kFrameHeadBytes;
+  body[0] = static_cast<std::byte>(type);
+  if (!payload.empty()) std::memcpy(body + 1, payload.data(), payload.size());
+  const auto checksum = crc32c(body, length);
+  std::memcpy(target + sizeof(length), &checksum, sizeof(checksum));
+  std::atomic_thread_fence(std::memory_order_release);
+  std::memcpy(target, &length, sizeof(length));
+}
 
 std::optional<Frame> FrameCursor::next() {
   if (offset_ > bytes_.size()) return std::nullopt;

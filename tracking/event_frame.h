@@ -4,6 +4,7 @@
 // The space behind the last frame is reserved and zero, so a length of 0 is the end.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -37,12 +38,17 @@ enum class FrameType : uint8_t {
   Artifact = 13,
   Console = 14,    // f64 time, u32 rank, u8 stream (1 stdout, 2 stderr), line
   Heartbeat = 15,  // f64 time: the writer of this log lives
+  Continued = 16,  // u32 number, u64 end of the copies: first in a segment (event_log_segment.h)
 };
 
 struct Frame {
   uint8_t type = 0;  // a FrameType, or one of a later version
   std::string_view payload;
 };
+
+// Puts a frame at `target`, which has room for kFrameHeadBytes + 1 + the payload. The length goes
+// last: a kill before it leaves a frame that does not exist yet.
+void write_frame(std::byte* target, FrameType type, std::string_view payload);
 
 // Walks over frames that lie in memory. Any bytes are safe.
 class FrameCursor {

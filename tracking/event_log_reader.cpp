@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 
 #include "core/durable_file.h"
 #include "core/file_descriptor.h"
+#include "tracking/event_log_segment.h"
 
 namespace lockstep {
 namespace {
@@ -63,6 +65,42 @@ bool check_header(std::string_view bytes, LogContents& log) {
   return false;
 }
 
+// The copies are no news, but what was damaged before them is mended. Rows point into `log.keys`,
+// which therefore never become fewer.
+void take_state(LogState&& state, LogContents& log) {
+  if (state.info) log.info = std::move(state.info);
+  if (!state.config.is_null()) log.config = std::move(state.config);
+  if (state.keys.size() >= log.keys.size()) log.keys = std::move(state.keys);
+}
+
+void decode_segment(std::string_view bytes, LogContents& log) {
+  if (!check_header(bytes, log)) return;
+  size_t good = kEventLogHeaderBytes;
+  if (auto beginning = decode_beginning(bytes)) {
+    take_state(std::move(beginning->state), log);
+    good = beginning->bytes;
+  }
+  FrameCursor cursor(bytes, good);
+  while (const auto frame = cursor.next()) {
+    auto record = decode_record(*frame, log.keys.size());
+    if (!record) break;
+    std::visit(Collector{log}, std::move(*record));
+    good = cursor.offset();
+    ++log.num_frames;
+  }
+  log.good_bytes += good;
+  log.torn |= !all_zero(bytes.substr(good));
+}
+
+// Asked for a segment that is not begun: a writer that was killed while it made it had not come to
+// the magic.
+bool has_magic(const std::filesystem::path& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  std::string magic(kEventLogMagic.size(), '\0');
+  return file.is_open() && ::pread(file.get(), magic.data(), magic.size(), 0) > 0 &&
+         magic == kEventLogMagic;
+}
+
 }  // namespace
 
 const char* level_name(TextLevel level) {
@@ -77,21 +115,24 @@ const char* level_name(TextLevel level) {
 
 LogContents decode_event_log(std::string_view bytes) {
   LogContents log;
-  if (!check_header(bytes, log)) return log;
-  FrameCursor cursor(bytes);
-  log.good_bytes = cursor.offset();
-  while (const auto frame = cursor.next()) {
-    auto record = decode_record(*frame, log.keys.size());
-    if (!record) break;
-    std::visit(Collector{log}, std::move(*record));
-    log.good_bytes = cursor.offset();
-    ++log.num_frames;
-  }
-  log.torn = !all_zero(bytes.substr(log.good_bytes));
+  decode_segment(bytes, log);
   return log;
 }
 
 LogContents read_event_log(const std::filesystem::path& path) {
+  LogContents log;
+  uint32_t number = 0;
+  while (true) {
+    const auto next = next_segment(path, number);  // first: when there is one, this one is final
+    decode_segment(read_file(segment_path(path, number), kLargestLog), log);
+    if (!next || !log.problem.empty()) break;
+    number = next->beginning.number;
+  }
+  log.torn |= has_magic(segment_path(path, number + 1));
+  return log;
+}
+
+LogContents read_log_segment(const std::filesystem::path& path) {
   return decode_event_log(read_file(path, kLargestLog));
 }
 

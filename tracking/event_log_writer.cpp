@@ -9,13 +9,15 @@
 #include <atomic>
 #include <cerrno>
 
-#include "core/crc32c.h"
 #include "core/error.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/message_pack.h"
 
 namespace lockstep {
 namespace {
+
+// Where no segment could be begun, it is tried again after this part of the limit.
+constexpr uint64_t kRetriesPerSegment = 8;
 
 template <class T>
 void put(std::string& payload, const T& value) {
@@ -37,7 +39,7 @@ void lock_for_writing(int fd, const std::filesystem::path& path) {
 }
 
 LogContents read_for_writing(const std::filesystem::path& path) {
-  auto log = read_event_log(path);
+  auto log = read_log_segment(path);
   if (!log.problem.empty())
     throw environment_error(
         fmt::format("cannot continue {}: {}; move it away", path.string(), log.problem));
@@ -46,26 +48,81 @@ LogContents read_for_writing(const std::filesystem::path& path) {
 
 }  // namespace
 
-EventLogWriter::EventLogWriter(const std::filesystem::path& path) {
+EventLogWriter::EventLogWriter(const std::filesystem::path& path, uint64_t max_bytes)
+    : path_(path), max_bytes_(max_bytes), limit_(max_bytes) {
   bool created = true;
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (!file.is_open() && errno == EEXIST) {
+  lock_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!lock_.is_open() && errno == EEXIST) {
     created = false;
-    file = FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    lock_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   }
-  if (!file.is_open()) throw errno_error(fmt::format("cannot open event log {}", path.string()));
-  lock_for_writing(file.get(), path);
-  const auto log = read_for_writing(path);
-  if (::ftruncate(file.get(), static_cast<off_t>(log.good_bytes)))
-    throw errno_error(fmt::format("cannot truncate {}", path.string()));
-  for (const auto& key : log.keys) keys_.emplace(key, num_keys_++);
-  file_.emplace(std::move(file), log.good_bytes, path);
-  if (log.good_bytes == 0) append_header();
+  if (!lock_.is_open()) throw errno_error(fmt::format("cannot open event log {}", path.string()));
+  lock_for_writing(lock_.get(), path);
+  while (const auto next = next_segment(path, segment_)) {
+    segment_ = next->beginning.number;
+    begin_bytes_ = next->beginning.bytes;
+  }
+  continue_segment();
   // Also for a log that is continued: a disk that is full now is found now.
   if (!file_->reserve(kFrameHeadBytes)) {
     if (created) ::unlink(path.c_str());
     throw environment_error(file_->failure());
   }
+}
+
+// What holds in a segment is repeated at its beginning, so the earlier ones need not be read.
+void EventLogWriter::continue_segment() {
+  const auto path = segment_path(path_, segment_);
+  auto log = read_for_writing(path);
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file.is_open()) throw errno_error(fmt::format("cannot open event log {}", path.string()));
+  if (::ftruncate(file.get(), static_cast<off_t>(log.good_bytes)))
+    throw errno_error(fmt::format("cannot truncate {}", path.string()));
+  for (const auto& key : log.keys) keys_.emplace(key, num_keys_++);
+  info_ = std::move(log.info);
+  config_ = std::move(log.config);
+  file_ = std::make_unique<MappedAppend>(std::move(file), log.good_bytes, path);
+  if (log.good_bytes == 0) append_header();
+}
+
+LogState EventLogWriter::state() const {
+  LogState state{.info = info_, .config = config_, .keys = std::vector<std::string>(num_keys_)};
+  for (const auto& [name, id] : keys_) state.keys[id] = name;
+  return state;
+}
+
+bool EventLogWriter::must_begin_segment(size_t frame_bytes) const {
+  return file_->length() + frame_bytes > limit_ && file_->length() > begin_bytes_;
+}
+
+// Readers see the segment by its magic, which is written when the one before is final.
+void EventLogWriter::begin_segment() {
+  if (!file_->failure().empty()) return;  // closed, or the disk was full
+  FileDescriptor file;
+  auto number = segment_;
+  do {
+    file = FileDescriptor(
+        ::open(segment_path(path_, ++number).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  } while (!file.is_open() && errno == EEXIST);
+  const auto path = segment_path(path_, number);
+  const auto beginning = encode_beginning(number, state());
+  auto next = std::make_unique<MappedAppend>(std::move(file), 0, path);
+  auto* target = next->reserve(beginning.size());
+  if (!target) {
+    ::unlink(path.c_str());
+    limit_ = file_->length() + max_bytes_ / kRetriesPerSegment;
+    return;
+  }
+  constexpr auto kMagicBytes = kEventLogMagic.size();
+  std::memcpy(target + kMagicBytes, beginning.data() + kMagicBytes, beginning.size() - kMagicBytes);
+  next->commit(beginning.size());
+  file_->close(true);
+  std::atomic_thread_fence(std::memory_order_release);
+  std::memcpy(target, beginning.data(), kMagicBytes);
+  file_ = std::move(next);
+  segment_ = number;
+  begin_bytes_ = beginning.size();
+  limit_ = max_bytes_;
 }
 
 void EventLogWriter::append_header() {
@@ -76,26 +133,22 @@ void EventLogWriter::append_header() {
   file_->commit(kEventLogHeaderBytes);
 }
 
-// The length goes last: a kill before it leaves a frame that does not exist yet.
-void EventLogWriter::append(FrameType type, std::string_view payload) {
+bool EventLogWriter::append(FrameType type, std::string_view payload) {
   if (payload.size() >= kMaxFrameLength)
     return drop(fmt::format("a record of {} bytes is too large", payload.size()));
-  const auto length = static_cast<uint32_t>(1 + payload.size());
-  auto* target = file_->reserve(kFrameHeadBytes + length);
+  const auto size = kFrameHeadBytes + 1 + payload.size();
+  if (must_begin_segment(size)) begin_segment();
+  auto* target = file_->reserve(size);
   if (!target) return drop(file_->failure());
-  auto* body = target + kFrameHeadBytes;
-  body[0] = static_cast<std::byte>(type);
-  if (!payload.empty()) std::memcpy(body + 1, payload.data(), payload.size());
-  const auto checksum = crc32c(body, length);
-  std::memcpy(target + sizeof(length), &checksum, sizeof(checksum));
-  std::atomic_thread_fence(std::memory_order_release);
-  std::memcpy(target, &length, sizeof(length));
-  file_->commit(kFrameHeadBytes + length);
+  write_frame(target, type, payload);
+  file_->commit(size);
+  return true;
 }
 
-void EventLogWriter::drop(const std::string& why) {
+bool EventLogWriter::drop(const std::string& why) {
   ++num_dropped_;
   if (failure_.empty()) failure_ = why;
+  return false;
 }
 
 std::optional<uint32_t> EventLogWriter::key_of(std::string_view name) {
@@ -108,9 +161,7 @@ std::optional<uint32_t> EventLogWriter::key_of(std::string_view name) {
   std::string payload;
   put(payload, num_keys_);
   payload += name;
-  const auto dropped = num_dropped_;
-  append(FrameType::Key, payload);
-  if (num_dropped_ != dropped) return std::nullopt;
+  if (!append(FrameType::Key, payload)) return std::nullopt;
   keys_.emplace(name, num_keys_);
   return num_keys_++;
 }
@@ -143,16 +194,24 @@ void EventLogWriter::rewind(int64_t step) {
 }
 
 void EventLogWriter::identity(const RunInfo& info) {
-  append(FrameType::Identity, to_message_pack(to_json(info)));
+  if (!append(FrameType::Identity, to_message_pack(to_json(info)))) return;
+  const auto created = info_ ? info_->created : info.created;
+  info_ = info;
+  info_->created = created;
 }
 void EventLogWriter::config(const Json& config) {
-  append(FrameType::Config, to_message_pack(config));
+  if (append(FrameType::Config, to_message_pack(config))) config_ = config;
 }
 void EventLogWriter::summary(const Json& values) {
   append(FrameType::Summary, to_message_pack(values));
 }
 void EventLogWriter::end(const RunEnd& end) {
   append(FrameType::End, to_message_pack(to_json(end)));
+}
+
+void EventLogWriter::close() noexcept {
+  file_->close(true);
+  lock_.close();
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // Writes the event log of one process. What an append returned from is kept even if the process is
 // killed. Thread: the training thread only. An append is a copy into mapped memory: it waits for no
-// disk and no reader.
+// disk and no reader. Only the one that begins a new segment, once per `max_bytes`, syncs the file
+// that it leaves.
 //
 // Failure: opening throws; afterwards nothing does. When the disk is full the log stops there, what
 // comes later is counted by num_dropped(), and failure() says why.
@@ -10,24 +11,33 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "core/config_value.h"
+#include "core/file_descriptor.h"
 #include "tracking/event_frame.h"
+#include "tracking/event_log_segment.h"
 #include "tracking/mapped_append.h"
 #include "tracking/record_codec.h"
 
 namespace lockstep {
 
+// Where a log goes on in a new segment.
+constexpr uint64_t kMaxSegmentBytes = uint64_t{1} << 30;
+
 class EventLogWriter {
  public:
-  // Creates the log, or continues one after cutting a torn tail; metric names keep their ids. Holds
-  // an exclusive lock on the file as long as this object lives (or until close()): that is how
-  // readers know that the run is alive. Throws Environment: cannot be created or locked, another
-  // writer has it, it is no event log, the disk is full.
-  explicit EventLogWriter(const std::filesystem::path& path);
+  // Creates the log, or continues its last segment after cutting a torn tail; metric names keep
+  // their ids. Holds an exclusive lock on `path` as long as this object lives (or until close()),
+  // also while a later segment is written: that is how readers know that the run is alive. A record
+  // that would make a file larger than `max_bytes` begins the next segment; one record fits into
+  // any. Where no segment can be begun, the log goes on in the one it has for a while. Throws
+  // Environment: cannot be created or locked, another writer has it, it is no event log, the disk
+  // is full.
+  explicit EventLogWriter(const std::filesystem::path& path, uint64_t max_bytes = kMaxSegmentBytes);
 
   // First record of every writing process, also of one that continues a log.
   void identity(const RunInfo& info);
@@ -50,19 +60,31 @@ class EventLogWriter {
 
   // Cuts the file to what was written, syncs it to the disk and gives up the lock. Later appends
   // are dropped.
-  void close() noexcept { file_->close(true); }
+  void close() noexcept;
 
   uint64_t num_dropped() const { return num_dropped_; }
   // Why something was dropped; empty when nothing was.
   const std::string& failure() const { return failure_; }
 
  private:
-  void append(FrameType type, std::string_view payload);
+  bool append(FrameType type, std::string_view payload);  // false: dropped
+  void continue_segment();
   void append_header();
+  bool must_begin_segment(size_t frame_bytes) const;
+  void begin_segment();
+  LogState state() const;
   std::optional<uint32_t> key_of(std::string_view name);
-  void drop(const std::string& why);
+  bool drop(const std::string& why);  // false
 
-  std::optional<MappedAppend> file_;
+  std::filesystem::path path_;
+  const uint64_t max_bytes_;
+  uint64_t limit_;       // where this segment is left: max_bytes_, more where that failed
+  FileDescriptor lock_;  // of path_; given up after the last segment is cut
+  uint32_t segment_ = 0;
+  uint64_t begin_bytes_ = kEventLogHeaderBytes;  // of this segment, before its own records
+  std::unique_ptr<MappedAppend> file_;
+  std::optional<RunInfo> info_;
+  Json config_;
   std::map<std::string, uint32_t, std::less<>> keys_;
   uint32_t num_keys_ = 0;  // ids given so far
   std::string payload_;    // reused by scalars()

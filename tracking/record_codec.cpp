@@ -266,6 +266,7 @@ std::optional<Record> decode_record(const Frame& frame, size_t num_keys) {
     case FrameType::Artifact: return decode_artifact(payload);
     case FrameType::Console: return decode_console(payload);
     case FrameType::Heartbeat: return decode_heartbeat(payload);
+    case FrameType::Continued: return std::nullopt;  // stands first, and is no record
   }
   return UnknownRecord{};
 }

@@ -45,12 +45,17 @@ void write_run(const fs::path& run_dir, const RunInfo& job, const Json& config) 
                      json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+// rank-00003.lsev, but not rank-00003.1.lsev, where it goes on.
+bool is_first_segment(const fs::path& path) {
+  return path.extension() == ".lsev" && !path.stem().has_extension();
+}
+
 std::vector<fs::path> event_logs_named(const fs::path& run_dir, const std::string& begin) {
   std::vector<fs::path> logs;
   std::error_code error;
   for (fs::directory_iterator it(run_dir / "events", error), end; !error && it != end;
        it.increment(error))
-    if (it->path().extension() == ".lsev" && it->path().filename().string().starts_with(begin))
+    if (is_first_segment(it->path()) && it->path().filename().string().starts_with(begin))
       logs.push_back(it->path());
   std::ranges::sort(logs);
   return logs;

@@ -2,7 +2,8 @@
 //   run.json          who the job is, written by its main rank
 //   config.yaml       what its configuration resolved to
 //   events/           one event log per logging rank, rank-00003.lsev, and one per node of its
-//                     tracking agent, node-00000.lsev (system metrics, alerts)
+//                     tracking agent, node-00000.lsev (system metrics, alerts); large ones go on in
+//                     rank-00003.1.lsev, ... (tracking/event_log_segment.h)
 //   sinks/            what the agents have delivered (tracking/agent/feed.h)
 //   logs/             output of the ranks (launcher)
 //   checkpoints/      (trainer)
@@ -18,7 +19,7 @@ namespace lockstep {
 
 std::filesystem::path event_log_path(const std::filesystem::path& run_dir, int rank);
 std::filesystem::path node_log_path(const std::filesystem::path& run_dir, int node_rank);
-// Those that exist, in the order of ranks, or of nodes.
+// Those that exist, in the order of ranks, or of nodes; of a log with segments the first.
 std::vector<std::filesystem::path> rank_logs(const std::filesystem::path& run_dir);
 std::vector<std::filesystem::path> node_logs(const std::filesystem::path& run_dir);
 std::filesystem::path sinks_path(const std::filesystem::path& run_dir);

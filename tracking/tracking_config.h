@@ -27,6 +27,7 @@ struct TrackingConfig {
   SinkList sinks{sink_registry(), {kConsoleSink}};
   std::vector<std::string> plugins;
   bool agent = true;
+  bool console = true;
   Duration system_every{std::chrono::seconds(10)};
   std::string system_nodes = "main";
   AlertConfig alerts;
@@ -52,6 +53,7 @@ void fields(V& v, TrackingConfig& c) {
   v("agent", c.agent,
     "start a tracking agent per node: it feeds the sinks and samples system metrics; without it "
     "`lockstep sync` feeds them later");
+  v("console", c.console, "record what ranks print when `lockstep launch` keeps their output");
   v("system_every", c.system_every, "how often the agent samples the node: CPU, memory, GPUs, ...");
   v("system_nodes", c.system_nodes,
     "with `ranks: main`, whose system metrics the run shows: of the main rank's node, or of all",

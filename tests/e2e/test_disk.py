@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+import processes
 from refusals import ALONE_AND_LAUNCHED, TIMEOUT_S, error_lines
 from safetensors_file import checkpoints
 

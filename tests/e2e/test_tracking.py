@@ -259,6 +259,19 @@ def test_checkpoint_is_published_as_an_artifact_after_the_barrier(job):
     assert (got / "model.safetensors").read_bytes() == (run_dir / f"checkpoints/{step}/model.safetensors").read_bytes()
 
 
+def test_what_ranks_print_arrives_with_their_entry(job):
+    use_file_sinks(job, "all")
+    job.config["train"]["epochs"] = 10
+    job.write()
+    run_dir = job.train(ranks=2, options=["--tee", "3"])
+    for rank in (0, 1):
+        lines = [record for record in jsonl_records(run_dir, f"{run_dir.name}-rank-{rank}") if record["type"] == "console"]
+        assert {line["rank"] for line in lines} <= {rank}
+        printed = (run_dir / f"logs/attempt_0/{rank}/stdout.log").read_text().splitlines()
+        assert [line["line"] for line in lines] == printed[: len(lines)]
+        assert bool(lines) == (rank == 0)
+
+
 @pytest.mark.parametrize("sinks, words", [
     ("[tensorbord]", ["unknown sink 'tensorbord'", "did you mean 'tensorboard'?"]),
     ("[{name: csv, pth: x}]", ["tracking.sinks[0].pth", "path"]),

@@ -7,6 +7,7 @@
 #include "tests/fuzz/seeds.h"
 #include "tests/tracking/sample_log.h"
 #include "tracking/event_frame.h"
+#include "tracking/event_log_segment.h"
 
 namespace lockstep {
 namespace {
@@ -40,7 +41,10 @@ std::vector<std::string> fuzz_seeds() {
   const auto log = sample_log();
   FrameCursor cursor(log);
   while (cursor.next()) continue;
-  return {log.substr(0, cursor.offset()), log.substr(0, cursor.offset() + 64), chunks_of(log)};
+  const auto beginning =
+      encode_beginning(1, {.info = sample_info(), .config = {{"lr", 0.1}}, .keys = {"a", "b"}});
+  return {log.substr(0, cursor.offset()), log.substr(0, cursor.offset() + 64), chunks_of(log),
+          beginning, chunks_of(beginning)};
 }
 
 }  // namespace lockstep

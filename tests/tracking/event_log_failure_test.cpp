@@ -93,7 +93,7 @@ class SmallDisk {
 TEST_CASE("event log: kill -9 of the writer loses nothing that was appended") {
   const TemporaryDirectory dir;
   int64_t announce_at = 1;
-  for (int round = 0; round < 20; ++round, announce_at = announce_at * 7 % 60'013) {
+  for (int round = 0; round < 100; ++round, announce_at = announce_at * 7 % 60'013) {
     const auto path = dir / std::to_string(round);
     const auto returned = kill_a_writer(path, announce_at);
     CHECK_FALSE(has_writer(path));

@@ -31,6 +31,14 @@ constexpr auto kEndSettlesWithin = std::chrono::milliseconds(600);
 constexpr double kClocksAgreeWithin = 5;  // seconds
 constexpr auto kHeartbeatEvery = std::chrono::seconds(10);
 
+// Where `lockstep launch` keeps the output of this node's ranks.
+std::filesystem::path launcher_logs(const AgentOptions& options) {
+  const auto logs = logs_path(options.run_dir);
+  const auto of_node = logs / fmt::format("node_{}", options.node_rank);
+  std::error_code ignored;
+  return std::filesystem::exists(of_node, ignored) ? of_node : logs;
+}
+
 class Agent {
  public:
   explicit Agent(const AgentOptions& options);
@@ -45,6 +53,7 @@ class Agent {
   void record_sample();
   void raise(const std::vector<Alert>& alerts);
   void watch_ranks();
+  bool watch_consoles(bool is_final);
   RunEnd wait_for_end();
   RunEnd silent_end(const WatchedLog& log);
   AgentReport deliver(const RunEnd& end);
@@ -57,6 +66,7 @@ class Agent {
   bool starter_lives_;
   NodeRecorder recorder_;
   NodeWatch watch_;
+  ConsoleWatch consoles_;
   SystemSampler sampler_;
   AlertRules rules_;
   const double born_ = unix_now();  // rows of before are history, no news
@@ -71,6 +81,7 @@ Agent::Agent(const AgentOptions& options)
       starter_lives_(options.starter_fd >= 0),
       recorder_(options.run_dir, options.node_rank),
       watch_(options.run_dir, options.node_rank),
+      consoles_(launcher_logs(options), recorder_.console_lines()),
       sampler_({.disk = options.run_dir, .processes = [this] { return process_ids(); }}),
       rules_(options.config.alerts),
       next_sample_(started_),
@@ -88,6 +99,8 @@ AgentReport Agent::run() {
   }
   const auto end = wait_for_end();
   record_sample();
+  while (watch_consoles(true)) {
+  }
   recorder_.close();
   feed_entries();
   return deliver(end);
@@ -129,8 +142,18 @@ void Agent::watch_ranks() {
   raise(rules_.tick(unix_now(), states));
 }
 
+// Returns whether there is more to read at once.
+bool Agent::watch_consoles(bool is_final) {
+  if (!options_.config.console || watch_.logs().empty()) return false;
+  const auto& info = watch_.logs().begin()->second->tail.identity();
+  if (!info) return false;
+  return consoles_.poll(info->rank - info->local_rank, unix_now(), is_final,
+                        [this](const ConsoleLine& line) { recorder_.console(line); });
+}
+
 void Agent::tick() {
   watch_ranks();
+  watch_consoles(false);
   const auto now = AgentClock::now();
   const bool all_there = static_cast<int>(watch_.logs().size()) >= options_.expected_logs;
   if (all_there || now - started_ > kLogsAppearWithin) feed_entries();

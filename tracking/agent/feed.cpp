@@ -15,7 +15,8 @@ namespace {
 
 using FeedClock = std::chrono::steady_clock;
 constexpr auto kFlushEvery = std::chrono::seconds(1);
-constexpr int kRecordsPerTurn = 20'000;
+// Sinks may keep in memory what is not flushed, and there may be many entries.
+constexpr size_t kMostPendingValues = 8'000;
 
 // Hands a record to the sink's call for it. What no sink is told is passed over.
 struct Dispatch {
@@ -31,6 +32,22 @@ struct Dispatch {
   void operator()(const RewindRecord& rewind) { sink.rewind(rewind.step); }
   template <class Other>
   void operator()(const Other&) {}
+};
+
+// What a record takes in memory, in units of a scalar.
+struct CountValues {
+  size_t operator()(const LoggedRow& row) const { return 1 + row.values.size(); }
+  size_t operator()(const Histogram& histogram) const { return 1 + histogram.edges.size(); }
+  size_t operator()(const Image& image) const { return 1 + image.png.size() / 64; }
+  size_t operator()(const Table& table) const {
+    return 1 + table.rows.size() * (1 + table.columns.size());
+  }
+  size_t operator()(const ConsoleLine& line) const { return 1 + line.line.size() / 64; }
+  size_t operator()(const TextLine& text) const { return 1 + text.line.size() / 64; }
+  template <class Other>
+  size_t operator()(const Other&) const {
+    return 1;
+  }
 };
 
 std::optional<Moment> moment_of(const Record& record) {
@@ -154,9 +171,20 @@ void Feed::deliver_row(const LoggedRow& row, const Source& source) {
   sink_->scalars({.step = row.step, .time = row.time, .epoch = row.epoch, .values = metrics});
 }
 
+// The log of a node's agent speaks of all its ranks.
+bool Feed::is_wanted(const Record& record, const Source& source) const {
+  if (source.is_own) return true;
+  if (std::holds_alternative<RewindRecord>(record)) return false;
+  const auto* line = std::get_if<ConsoleLine>(&record);
+  const auto& only = plan_.only_consoles;
+  if (!line) return only.empty();
+  if (!only.empty()) return std::ranges::find(only, line->rank) != only.end();
+  return std::ranges::find(plan_.others_consoles, line->rank) == plan_.others_consoles.end();
+}
+
 void Feed::deliver(const Record& record, Source& source) {
+  if (!is_wanted(record, source)) return;
   if (const auto* row = std::get_if<LoggedRow>(&record)) return deliver_row(*row, source);
-  if (std::holds_alternative<RewindRecord>(record) && !source.is_own) return;
   if (const auto at = moment_of(record); at && has_labels(source)) {
     auto labelled = record;
     set_name(labelled, label(at->name, source));
@@ -167,10 +195,11 @@ void Feed::deliver(const Record& record, Source& source) {
 
 // False when the log has no more for now. Ends early where the run goes on in a new process, which
 // a new sink object is told.
-bool Feed::take(Source& source, int limit) {
-  for (int i = 0; i < limit; ++i) {
+bool Feed::take(Source& source) {
+  while (pending_values_ < kMostPendingValues) {
     const auto record = source.tail.next();
     if (!record) return false;
+    pending_values_ += std::visit(CountValues{}, *record);
     pending_ = true;
     if (source.is_own && std::holds_alternative<ConfigRecord>(*record)) {
       flush(std::nullopt);
@@ -195,11 +224,13 @@ void Feed::flush(const std::optional<RunEnd>& finished) {
   write_file_durably(dir_ / "position.json",
                      stored_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   pending_ = false;
+  pending_values_ = 0;
   flushed_at_ = FeedClock::now();
 }
 
 void Feed::drop_sink() {
   sink_.reset();
+  pending_values_ = 0;
   loaded_ = false;
 }
 
@@ -217,7 +248,7 @@ FeedState Feed::pump(const std::optional<RunEnd>& end) {
     if (!sink_ && end && is_complete(*end)) return FeedState::Done;
     if (!prepare()) return end ? FeedState::Done : FeedState::Waiting;  // a log without a run
     bool more = false;
-    for (size_t i = 0; i < sources_.size(); ++i) more |= take(*sources_[i], kRecordsPerTurn);
+    for (size_t i = 0; i < sources_.size(); ++i) more |= take(*sources_[i]);
     const bool ends = end && !more;
     if (ends && !run_is_over_) {
       sink_->run_finished(*end);

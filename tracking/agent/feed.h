@@ -23,6 +23,9 @@ struct EntryPlan {
   std::string id;                             // of the entry, and of its directory
   std::filesystem::path log;                  // whose identity and config the entry has
   std::vector<std::filesystem::path> others;  // of its node (system metrics), or of other ranks
+  // Of the node's own log: everything but the console lines of these ranks, which have entries of
+  // their own; or, unless it is empty, nothing but the console lines of `only_consoles`.
+  std::vector<int> others_consoles, only_consoles;
   bool labels = false;  // metrics of ranks carry "/rank-N": several write into one
 };
 
@@ -59,9 +62,10 @@ class Feed {
   bool is_complete(const RunEnd& end) const;
   bool prepare();
   void start_sink();
-  bool take(Source& source, int limit);
+  bool take(Source& source);
   void deliver(const Record& record, Source& source);
   void deliver_row(const LoggedRow& row, const Source& source);
+  bool is_wanted(const Record& record, const Source& source) const;
   bool has_labels(const Source& source) const;
   std::string label(const std::string& name, const Source& source) const;
   void flush(const std::optional<RunEnd>& finished);
@@ -76,7 +80,8 @@ class Feed {
   bool loaded_ = false;
   std::vector<std::unique_ptr<Source>> sources_;
   std::shared_ptr<Sink> sink_;
-  bool pending_ = false;  // given, but not flushed
+  bool pending_ = false;       // given, but not flushed
+  size_t pending_values_ = 0;  // how many of them, about
   bool run_is_over_ = false;
   std::chrono::steady_clock::time_point flushed_at_;
 };

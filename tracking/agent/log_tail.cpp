@@ -36,6 +36,7 @@ struct StepOf {
 
 LogTail::LogTail(std::filesystem::path path, uint64_t offset)
     : path_(std::move(path)), offset_(kEventLogHeaderBytes) {
+  skip_segments(offset);
   while (offset_ < offset) {
     const auto record = read();
     if (!record) break;
@@ -45,7 +46,7 @@ LogTail::LogTail(std::filesystem::path path, uint64_t offset)
 
 bool LogTail::open() {
   if (file_.is_open()) return true;
-  FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  FileDescriptor file(::open(segment_path(path_, segment_).c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open() && errno != ENOENT)
     throw errno_error(fmt::format("cannot read {}", path_.string()));
   char header[kEventLogHeaderBytes] = {};
@@ -65,11 +66,49 @@ bool LogTail::open() {
 
 uint64_t LogTail::backlog() const {
   if (!file_.is_open()) return 0;
-  const auto size = size_of_open_file(file_.get());
-  return size > offset_ ? size - offset_ : 0;
+  const auto end = segment_begin_ + size_of_open_file(file_.get());
+  uint64_t bytes = end > offset_ ? end - offset_ : 0;
+  for (auto next = next_segment(path_, segment_); next;
+       next = next_segment(path_, next->beginning.number))
+    bytes += size_of_open_file(next->file.get()) - next->beginning.bytes;
+  return bytes;
 }
 
-// Makes the buffer hold `wanted` bytes from offset_ on. False when the file does not have them yet.
+// Called where this segment has no more. True when it is worth another look: what was appended
+// before the next segment was begun is read first, then the next one follows.
+bool LogTail::go_on() {
+  if (next_) {
+    enter_next();
+    return true;
+  }
+  next_ = next_segment(path_, segment_);
+  return next_.has_value();
+}
+
+void LogTail::enter_next() {
+  segment_begin_ += size_of_open_file(file_.get());
+  segment_ = next_->beginning.number;
+  offset_ = segment_begin_ + next_->beginning.bytes;
+  file_ = std::move(next_->file);
+  buffer_.clear();
+  auto& state = next_->beginning.state;
+  if (state.info) identity_ = std::move(state.info);
+  if (!state.config.is_null()) config_ = std::move(state.config);
+  if (state.keys.size() >= keys_.size()) keys_ = std::move(state.keys);
+  next_.reset();
+}
+
+// Of the segments before the one that has `offset` nothing is needed: it repeats what holds.
+void LogTail::skip_segments(uint64_t offset) {
+  while (segment_begin_ < offset && open()) {
+    next_ = next_segment(path_, segment_);
+    if (!next_ || segment_begin_ + size_of_open_file(file_.get()) > offset) return;
+    enter_next();
+  }
+}
+
+// Makes the buffer hold `wanted` bytes from offset_ on. False when the segment does not have them
+// yet.
 bool LogTail::fill(size_t wanted) {
   if (offset_ < buffer_begin_ || offset_ > buffer_begin_ + buffer_.size()) {
     buffer_.clear();
@@ -81,7 +120,7 @@ bool LogTail::fill(size_t wanted) {
     const auto have = buffer_.size();
     buffer_.resize(std::max(wanted, have + kTailPiece));
     const auto count = ::pread(file_.get(), buffer_.data() + have, buffer_.size() - have,
-                               static_cast<off_t>(offset_ + have));
+                               static_cast<off_t>(offset_ - segment_begin_ + have));
     if (count < 0 && errno != EINTR)
       throw errno_error(fmt::format("cannot read {}", path_.string()));
     buffer_.resize(have + static_cast<size_t>(std::max<ssize_t>(count, 0)));
@@ -117,11 +156,18 @@ std::optional<Frame> LogTail::frame() {
 
 std::optional<Record> LogTail::read() {
   if (!open()) return std::nullopt;
+  while (true) {
+    if (auto record = read_here()) return record;
+    if (!go_on()) return std::nullopt;
+  }
+}
+
+std::optional<Record> LogTail::read_here() {
   const auto before = offset_;
   const auto found = frame();
   if (!found) return std::nullopt;
   auto record = decode_record(*found, keys_.size());
-  if (!record) offset_ = before;  // damage: the log ends here
+  if (!record) offset_ = before;  // damage: the segment ends here
   return record;
 }
 
@@ -138,13 +184,17 @@ void LogTail::note(const Record& record) {
 // Walks from where it last stopped to the present end of the log, once per catching up.
 void LogTail::look_for_rewinds() {
   LogTail ahead(path_);
-  ahead.offset_ = std::max(offset_, looked_to_);
+  ahead.segment_ = segment_;
+  ahead.segment_begin_ = segment_begin_;
+  ahead.offset_ = offset_;
   if (!ahead.open()) return;
-  while (const auto found = ahead.frame()) {
-    if (found->type != static_cast<uint8_t>(FrameType::Rewind)) continue;
-    if (const auto record = decode_record(*found, 0))
-      rewinds_.push_back({ahead.offset_, std::get<RewindRecord>(*record).step});
-  }
+  do {
+    while (const auto found = ahead.frame()) {
+      if (found->type != static_cast<uint8_t>(FrameType::Rewind)) continue;
+      if (const auto record = decode_record(*found, 0))
+        rewinds_.push_back({ahead.offset_, std::get<RewindRecord>(*record).step});
+    }
+  } while (ahead.go_on());
   looked_to_ = ahead.offset_;
 }
 

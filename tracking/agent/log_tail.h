@@ -1,4 +1,5 @@
-// Reads an event log record by record while it is written, from any record on, with bounded memory.
+// Reads an event log record by record while it is written, from any record on and from segment to
+// segment, with bounded memory.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "core/file_descriptor.h"
+#include "tracking/event_log_segment.h"
 #include "tracking/record_codec.h"
 
 namespace lockstep {
@@ -16,8 +18,8 @@ namespace lockstep {
 class LogTail {
  public:
   // Begins behind `offset` bytes, as offset() of an earlier tail was; 0: at the beginning. The file
-  // need not exist yet. Records before `offset` are read at once for what holds from there on:
-  // names, identity, config.
+  // need not exist yet. Records of the same segment before `offset` are read at once for what holds
+  // from there on: names, identity, config.
   explicit LogTail(std::filesystem::path path, uint64_t offset = 0);
 
   // The next record, or nullopt when no whole one has been written yet (or ever will be: a damaged
@@ -26,7 +28,7 @@ class LogTail {
   // cannot be read.
   std::optional<Record> next();
 
-  // Behind the last record that next() returned.
+  // Behind the last record that next() returned, counted over all segments of the log.
   uint64_t offset() const { return offset_; }
   // Bytes that are written and not read yet, zeros behind them included.
   uint64_t backlog() const;
@@ -44,7 +46,11 @@ class LogTail {
   };
 
   bool open();
+  bool go_on();
+  void skip_segments(uint64_t offset);
+  void enter_next();
   std::optional<Record> read();
+  std::optional<Record> read_here();
   std::optional<Frame> frame();
   bool fill(size_t wanted);
   void note(const Record& record);
@@ -53,8 +59,11 @@ class LogTail {
 
   std::filesystem::path path_;
   FileDescriptor file_;
+  uint32_t segment_ = 0;             // whose file it is
+  uint64_t segment_begin_ = 0;       // sizes of the segments before it
+  std::optional<OpenSegment> next_;  // once it is known, this one is final
   uint64_t offset_;
-  std::string buffer_;  // the bytes of the file from buffer_begin_ on
+  std::string buffer_;  // the bytes of the segment from buffer_begin_ on
   uint64_t buffer_begin_ = 0;
   uint64_t looked_to_ = 0;  // rewinds before this offset are known
   std::vector<Rewind> rewinds_;

@@ -10,6 +10,8 @@
 namespace lockstep {
 namespace {
 
+constexpr uint64_t kMostConsoleBytes = 256u << 20;
+
 RunInfo describe_node(const std::filesystem::path& run_dir, int node_rank) {
   char host[256] = {};
   ::gethostname(host, sizeof(host) - 1);
@@ -29,8 +31,13 @@ RunInfo describe_node(const std::filesystem::path& run_dir, int node_rank) {
 NodeRecorder::NodeRecorder(const std::filesystem::path& run_dir, int node_rank)
     : log_(node_log_path(run_dir, node_rank)) {
   LogTail before(node_log_path(run_dir, node_rank));
-  while (const auto record = before.next())
+  while (const auto record = before.next()) {
     if (const auto* row = std::get_if<LoggedRow>(&*record)) num_samples_ = row->step + 1;
+    if (const auto* line = std::get_if<ConsoleLine>(&*record)) {
+      console_bytes_ += line->line.size();
+      ++console_lines_[{line->rank, line->is_error}];
+    }
+  }
   log_.identity(describe_node(run_dir, node_rank));
 }
 
@@ -38,6 +45,12 @@ void NodeRecorder::sample(const std::vector<std::pair<std::string, double>>& val
   std::vector<Metric> metrics;
   for (const auto& [name, value] : values) metrics.push_back({name, value});
   log_.scalars({.step = num_samples_++, .time = unix_now(), .values = metrics});
+}
+
+void NodeRecorder::console(const ConsoleLine& line) {
+  if (console_bytes_ > kMostConsoleBytes) return;
+  console_bytes_ += line.line.size();
+  log_.console(line);
 }
 
 void NodeRecorder::heartbeat() { log_.heartbeat(unix_now()); }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tracking/agent/console_watch.h"
 #include "tracking/event_log_writer.h"
 
 namespace lockstep {
@@ -19,13 +20,18 @@ class NodeRecorder {
   // One row of system metrics; steps count the rows of the log.
   void sample(const std::vector<std::pair<std::string, double>>& values);
   void alert(const Alert& alert) { log_.alert(alert); }
-  void console(const ConsoleLine& line) { log_.console(line); }
+  // Beyond 256 MiB of lines in a log they are dropped: they are in the files of the launcher.
+  void console(const ConsoleLine& line);
+  // Lines that the log had when it was opened.
+  const ConsoleWatch::Counts& console_lines() const { return console_lines_; }
   void heartbeat();
   void close() { log_.close(); }
 
  private:
   EventLogWriter log_;
   int64_t num_samples_ = 0;
+  uint64_t console_bytes_ = 0;
+  ConsoleWatch::Counts console_lines_;
 };
 
 }  // namespace lockstep

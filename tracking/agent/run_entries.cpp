@@ -62,10 +62,11 @@ std::vector<EntryPlan> plan_entries(const fs::path& run_dir, const TrackingConfi
   for (const auto& log : logs) {
     EntryPlan plan{.run_dir = run_dir, .id = log.info.id, .log = log.path};
     const bool is_first_of_node = nodes.insert(log.info.node_rank).second;
-    if (takes_all_nodes)
-      plan.others = node_logs(run_dir);
-    else if (is_first_of_node)
-      plan.others = {node_log_path(run_dir, log.info.node_rank)};
+    plan.others = {node_log_path(run_dir, log.info.node_rank)};
+    if (takes_all_nodes) plan.others = node_logs(run_dir);
+    if (!is_first_of_node) plan.only_consoles = {log.info.rank};
+    for (const auto& other : logs)
+      if (other.path != log.path) plan.others_consoles.push_back(other.info.rank);
     if (is_wanted(log.info, node_rank)) plans.push_back(std::move(plan));
   }
   return plans;

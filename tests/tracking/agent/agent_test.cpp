@@ -38,8 +38,8 @@ AgentOptions options_for(const std::filesystem::path& run, int expected_logs, in
 }
 
 // A job of several ranks whose logs are closed, finished or without an end.
-std::filesystem::path make_job(const TemporaryDirectory& dir, int world_size,
-                               bool finished = true, const std::string& id = "job") {
+std::filesystem::path make_job(const TemporaryDirectory& dir, int world_size, bool finished = true,
+                               const std::string& id = "job") {
   Recorder::shared().reset();
   const auto run = dir / id;
   create_run_directory(run, sample_info(id, 0, world_size), Json::object());

@@ -188,3 +188,26 @@ TEST_CASE("feed: a damaged position is named with what to do") {
   CHECK_THROWS_WITH(rank.feed()->pump(kFinished),
                     Catch::Contains("position.json is damaged: remove"));
 }
+
+TEST_CASE("feed: a log of many files is one run to its sink, also for a feeder that begins again") {
+  OneRank rank;
+  int step = 0;
+  for (int process = 1; process <= 3; ++process) {
+    rank.log.reset();
+    rank.log.emplace(event_log_path(rank.run, 0), 700);
+    rank.log->identity(sample_info("job"));
+    rank.log->config({{"lr", 0.1}});
+    for (const int last = step + 40; step < last;) {
+      log_loss(*rank.log, ++step, 1);
+      if (step % 7 == 0) rank.feed()->pump(kFinished);  // a new feeder, which flushes
+    }
+  }
+  CHECK(std::filesystem::exists(rank.run / "events/rank-00000.9.lsev"));
+  auto feed = rank.feed();
+  while (feed->pump(kFinished) != FeedState::Done) continue;
+  CHECK(rank.delivered() == losses(1, 120));
+  const auto num_starts = Recorder::shared().entry("job").num_starts;
+  rank.log->text({.line = std::string(1000, 'x')});  // has a file for itself
+  CHECK(feed->pump(kFinished) == FeedState::Done);
+  CHECK(Recorder::shared().entry("job").num_starts == num_starts);
+}

@@ -1,0 +1,66 @@
+#include "tracking/agent/console_watch.h"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+
+#include "tests/tracking/temporary_directory.h"
+
+using namespace lockstep;
+
+namespace {
+
+void append(const std::filesystem::path& path, const std::string& text) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::app) << text;
+}
+
+std::vector<std::string> lines_of(ConsoleWatch& watch, bool is_final = false) {
+  std::vector<std::string> lines;
+  bool more = true;
+  while (more)
+    more = watch.poll(8, 1.5, is_final, [&](const ConsoleLine& line) {
+      lines.push_back(std::to_string(line.rank) + (line.is_error ? " err " : " out ") + line.line);
+    });
+  return lines;
+}
+
+using Lines = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("console watch: whole lines, as they are added, with their rank and stream") {
+  const TemporaryDirectory dir;
+  ConsoleWatch watch(dir.path(), {});
+  CHECK(lines_of(watch).empty());
+  append(dir / "attempt_0/0/stdout.log", "one\r\ntw");
+  append(dir / "attempt_0/1/stderr.log", "oops\n");
+  append(dir / "attempt_0/1/else.log", "not this\n");
+  CHECK(lines_of(watch) == Lines{"8 out one", "9 err oops"});
+  CHECK(lines_of(watch).empty());
+  append(dir / "attempt_0/0/stdout.log", "o\nend");
+  CHECK(lines_of(watch) == Lines{"8 out two"});
+  CHECK(lines_of(watch, true) == Lines{"8 out end"});
+  CHECK(lines_of(watch, true).empty());
+}
+
+TEST_CASE("console watch: begun again it gives what the one before did not") {
+  const TemporaryDirectory dir;
+  append(dir / "attempt_0/0/stdout.log", "a\nb\n");
+  append(dir / "attempt_1/0/stdout.log", "c\n");
+  ConsoleWatch watch(dir.path(), {{{8, false}, 2}});
+  CHECK(lines_of(watch) == Lines{"8 out c"});
+}
+
+TEST_CASE("console watch: a line without an end is cut, and much output is read in pieces") {
+  const TemporaryDirectory dir;
+  append(dir / "attempt_0/0/stdout.log", std::string(3u << 20, 'x') + "\n");
+  std::string many;
+  for (int i = 0; i < 300'000; ++i) many += std::to_string(i) + "\n";
+  append(dir / "attempt_0/1/stdout.log", many);
+  ConsoleWatch watch(dir.path(), {});
+  const auto lines = lines_of(watch);
+  CHECK(lines.front().size() == std::string("8 out ").size() + 8192);
+  CHECK(std::ranges::count_if(lines, [](const auto& line) { return line.starts_with("9 out "); }) ==
+        300'000);
+  CHECK(lines.back() == "9 out 299999");
+}

@@ -1,0 +1,120 @@
+#include "tracking/event_log_segment.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "core/error.h"
+#include "tracking/message_pack.h"
+#include "tracking/record_codec.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kContinuedPayloadBytes = sizeof(uint32_t) + sizeof(uint64_t);
+constexpr size_t kFirstCopy = kEventLogHeaderBytes + kFrameHeadBytes + 1 + kContinuedPayloadBytes;
+
+template <class T>
+std::string bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof(value)};
+}
+
+std::string header_bytes() {
+  return std::string(kEventLogMagic) + bytes_of(kEventLogVersion) + bytes_of(uint32_t{0});
+}
+
+void append_frame(std::string& bytes, FrameType type, std::string_view payload) {
+  const auto begin = bytes.size();
+  bytes.resize(begin + kFrameHeadBytes + 1 + payload.size());
+  write_frame(reinterpret_cast<std::byte*>(bytes.data() + begin), type, payload);
+}
+
+std::optional<SegmentBeginning> decode_continued(std::string_view bytes) {
+  if (!bytes.starts_with(header_bytes())) return std::nullopt;
+  const auto frame = FrameCursor(bytes.substr(0, kFirstCopy)).next();
+  if (!frame || frame->type != static_cast<uint8_t>(FrameType::Continued)) return std::nullopt;
+  SegmentBeginning beginning;
+  PayloadReader payload(frame->payload);
+  if (!payload.take(beginning.number) || !payload.take(beginning.bytes) || !payload.rest().empty())
+    return std::nullopt;
+  return beginning;
+}
+
+bool take_copy(Record&& record, LogState& state) {
+  if (auto* info = std::get_if<RunInfo>(&record))
+    state.info = std::move(*info);
+  else if (auto* config = std::get_if<ConfigRecord>(&record))
+    state.config = std::move(config->config);
+  else if (auto* key = std::get_if<KeyRecord>(&record))
+    state.keys.push_back(std::move(key->name));
+  else
+    return false;
+  return true;
+}
+
+// At most `size` bytes; fewer where the file ends.
+std::string read_begin(int fd, size_t size, const std::filesystem::path& path) {
+  const auto end = ::lseek(fd, 0, SEEK_END);
+  std::string bytes(std::min(size, static_cast<size_t>(std::max<off_t>(end, 0))), '\0');
+  size_t filled = 0;
+  while (filled < bytes.size()) {
+    const auto got =
+        ::pread(fd, bytes.data() + filled, bytes.size() - filled, static_cast<off_t>(filled));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw errno_error(fmt::format("cannot read {}", path.string()));
+    if (got == 0) break;
+    filled += static_cast<size_t>(got);
+  }
+  bytes.resize(filled);
+  return bytes;
+}
+
+}  // namespace
+
+std::filesystem::path segment_path(const std::filesystem::path& log, uint32_t number) {
+  if (number == 0) return log;
+  return log.parent_path() /
+         fmt::format("{}.{}{}", log.stem().string(), number, log.extension().string());
+}
+
+std::string encode_beginning(uint32_t number, const LogState& state) {
+  std::string copies;
+  if (state.info) append_frame(copies, FrameType::Identity, to_message_pack(to_json(*state.info)));
+  if (!state.config.is_null())
+    append_frame(copies, FrameType::Config, to_message_pack(state.config));
+  for (uint32_t id = 0; id < state.keys.size(); ++id)
+    append_frame(copies, FrameType::Key, bytes_of(id) + state.keys[id]);
+  auto bytes = header_bytes();
+  append_frame(bytes, FrameType::Continued,
+               bytes_of(number) + bytes_of(uint64_t{kFirstCopy + copies.size()}));
+  return bytes + copies;
+}
+
+std::optional<SegmentBeginning> decode_beginning(std::string_view bytes) {
+  auto beginning = decode_continued(bytes);
+  if (!beginning || beginning->bytes > bytes.size()) return std::nullopt;
+  FrameCursor cursor(bytes.substr(0, beginning->bytes), kFirstCopy);
+  while (const auto frame = cursor.next()) {
+    auto record = decode_record(*frame, beginning->state.keys.size());
+    if (!record || !take_copy(std::move(*record), beginning->state)) return std::nullopt;
+  }
+  return cursor.offset() == beginning->bytes ? beginning : std::nullopt;
+}
+
+std::optional<OpenSegment> next_segment(const std::filesystem::path& log, uint32_t number) {
+  while (true) {
+    const auto path = segment_path(log, ++number);
+    FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!file.is_open() && errno == ENOENT) return std::nullopt;
+    if (!file.is_open()) throw errno_error(fmt::format("cannot read {}", path.string()));
+    const auto continued = decode_continued(read_begin(file.get(), kFirstCopy, path));
+    if (!continued || continued->number != number) continue;
+    auto beginning = decode_beginning(read_begin(file.get(), continued->bytes, path));
+    if (beginning) return OpenSegment{std::move(file), std::move(*beginning)};
+  }
+}
+
+}  // namespace lockstep

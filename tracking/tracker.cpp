@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <ctime>
+#include <algorithm>
 #include <exception>
 
 #include "core/durable_file.h"
@@ -13,7 +13,11 @@
 #include "tracking/unix_time.h"
 
 namespace lockstep {
-namespace {}  // namespace
+namespace {
+
+constexpr auto kQuietWait = std::chrono::milliseconds(1000);
+
+}  // namespace
 
 struct Tracker::State {
   // The tracking fence: nothing that goes wrong behind it reaches the training.
@@ -173,7 +177,16 @@ void Tracker::artifact(ArtifactUse artifact) noexcept {
 // Sinks that are behind go on without this process; the user is told which, and what to do about
 // those that do not.
 void Tracker::State::wait_for_agent() {
-  const bool ended = agent->finish(finish_timeout);
+  bool ended = agent->finish(std::min(finish_timeout, kQuietWait));
+  if (!ended && finish_timeout > kQuietWait) {
+    const auto rest = finish_timeout - kQuietWait;
+    show([&](Sink& sink) {
+      sink.text({.time = unix_now(),
+                 .level = TextLevel::Info,
+                 .line = fmt::format("waiting for the sinks, at most {} s", rest.count() / 1000)});
+    });
+    ended = agent->finish(rest);
+  }
   const auto left = describe_incomplete(read_sink_status(run_dir, node_rank));
   if (left.empty()) return;
   const auto sync = fmt::format("lockstep sync {}", run_dir.string());

@@ -119,6 +119,7 @@ void Trainer::train_step(Loader& loader) {
       batch_counts(sampler_.num_samples(), plan_.per_rank_batch_size, position_.batch, num_batches);
   parallel_.zero_gradients();
   for (int64_t i = 0; i < num_batches; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
     const auto batch = loader.next();
     check(batch.has_value(), "the loader ended before the plan did");
     const bool synchronize = i + 1 == num_batches;
@@ -126,12 +127,14 @@ void Trainer::train_step(Loader& loader) {
     const auto outputs = model_->forward(batch->to(parts_.world.device()));
     check(outputs.loss.defined() && outputs.count == batch->size(),
           "a model in training must return the mean loss over the samples of its batch");
+    own_time_ += std::chrono::steady_clock::now() - begin;
     parallel_.backward(weighted_loss(outputs.loss, counts, i), synchronize);
     meter_.add(outputs);
     ++position_.batch;
   }
   optimize();
   ++position_.step;
+  ++own_steps_;
 }
 
 void Trainer::optimize() {
@@ -157,8 +160,12 @@ void Trainer::log_training() {
   logged_at_ = now;
   NamedValues values;
   for (const auto& [name, counter] : global) values.emplace_back("train/" + name, counter.mean());
-  if (parts_.config.tracking.ranks.kind != RankSelection::Kind::Main)
+  if (parts_.config.tracking.ranks.kind != RankSelection::Kind::Main) {
     for (const auto& [name, counter] : local) values.emplace_back("rank/" + name, counter.mean());
+    values.emplace_back("rank/step_time_s", own_time_.count() / static_cast<double>(own_steps_));
+  }
+  own_time_ = {};
+  own_steps_ = 0;
   values.emplace_back("train/lr", last_lr_);
   if (last_grad_norm_) values.emplace_back("train/grad_norm", *last_grad_norm_);
   if (elapsed.count() > 0)

@@ -82,6 +82,10 @@ class Trainer {
   double last_lr_ = 0;
   std::optional<double> last_grad_norm_;
   std::chrono::steady_clock::time_point logged_at_;
+  // Since the last logging: the wait for data and the forward pass. Backward is left out: there a
+  // rank waits for the others.
+  std::chrono::duration<double> own_time_{0};
+  int64_t own_steps_ = 0;
   std::vector<std::string> warnings_;  // of resume(), which comes before there is a tracker to tell
   EvaluationResult evaluation_;
   int64_t evaluated_step_ = -1, saved_step_ = -1;

@@ -16,6 +16,7 @@
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "core/nearest_name.h"
+#include "tracking/stop_request.h"
 
 namespace lockstep {
 namespace {
@@ -32,6 +33,8 @@ constexpr const char* kHelp = R"(lockstep runs: what was trained here
         every logged value: metric, step, time, value, rank
   lockstep runs tag ID [+TAG]... [-TAG]... [--note TEXT] [--dir RUNS] [--json]
         add and remove tags, replace the note
+  lockstep runs stop ID [--reason TEXT] [--dir RUNS] [--json]
+        ask a run to save a checkpoint at the end of its step and end; --resume goes on with it
   lockstep runs delete ID [--yes] [--dir RUNS] [--json]
         remove a run that is over, with all its files; asks before, without --yes
   lockstep runs gc [--older-than 30d] [--state failed,lost] [--dry-run] [--dir RUNS] [--json]
@@ -56,6 +59,7 @@ cxxopts::Options make_options(const std::string& command) {
     add("json", "as JSON");
   if (command == "list") add("tag", "only runs with this tag", text());
   if (command == "tag") add("note", "what there is to say about the run", text());
+  if (command == "stop") add("reason", "why, for the record", text()->default_value(""));
   if (command == "delete") add("yes", "do not ask");
   if (command == "gc")
     add("older-than", "age", text())("state", "states", text())("dry-run", "only say what");
@@ -166,6 +170,19 @@ void tag(const RunsOptions& options, const std::vector<std::string>& changes, st
     out << fmt::format("{}: {}\n", records.front().info.job_id, tags_text(tags));
 }
 
+void stop(const RunsOptions& options, std::ostream& out) {
+  const auto record = find("stop", options).front();
+  if (record.end.state != RunState::Running)
+    throw config_error(fmt::format("lockstep runs stop: {} does not run any more: it is {}",
+                                   record.info.job_id, state_name(record.end.state)));
+  request_stop(record.dir, options["reason"].as<std::string>());
+  if (options.count("json"))
+    out << json_text({{"id", record.info.job_id}, {"stop", "requested"}}, 2) << "\n";
+  else
+    out << fmt::format("{}: asked to stop; it ends with a checkpoint after its step\n",
+                       record.info.job_id);
+}
+
 int change(const std::string& command, const RunsOptions& options, const RunsStreams& streams) {
   const bool json = options.count("json") > 0;
   if (command == "delete") {
@@ -192,7 +209,7 @@ bool ask_at_terminal(const std::string& question) {
 int run_runs_command(const std::vector<std::string>& words, std::ostream& out, std::ostream& notes,
                      const AskUser& ask) {
   const std::vector<std::string> commands = {"list", "show",   "compare", "export",
-                                             "tag",  "delete", "gc"};
+                                             "tag",  "stop", "delete",  "gc"};
   if (wants_help(words)) {
     out << kHelp;
     return 0;
@@ -211,6 +228,7 @@ int run_runs_command(const std::vector<std::string>& words, std::ostream& out, s
   if (command == "compare") compare(options, out);
   if (command == "export") export_values(options, out, notes);
   if (command == "tag") tag(options, tag_changes, out);
+  if (command == "stop") stop(options, out);
   if (command == "delete" || command == "gc") code = change(command, options, {out, notes, ask});
   if (!out.flush())
     throw environment_error(fmt::format("lockstep runs {}: the output cannot be written", command));

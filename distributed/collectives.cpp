@@ -1,6 +1,6 @@
 #include "distributed/collectives.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "distributed/fence.h"
 #include "distributed/process_groups.h"
@@ -17,9 +17,15 @@ c10d::ReduceOp to_c10d(ReduceOp op) {
   return c10d::ReduceOp::SUM;
 }
 
+std::string describe(const at::Tensor& tensor) {
+  return fmt::format("{} [{}]", c10::toString(tensor.scalar_type()),
+                     fmt::join(tensor.sizes(), ", "));
+}
+
 template <class Start>
-void run(const World& world, const char* kind, const std::string& name, Start&& start) {
-  fenced(world, fmt::format("{} '{}'", kind, name), [&] { start()->wait(); });
+void run(const World& world, const char* kind, const std::string& name, Start&& start,
+         const std::string& detail) {
+  fenced(world, fmt::format("{} '{}'", kind, name), [&] { start()->wait(); }, detail);
 }
 
 }  // namespace
@@ -30,7 +36,7 @@ void all_reduce(World& world, at::Tensor& tensor, ReduceOp op, const std::string
   c10d::AllreduceOptions options;
   options.reduceOp = to_c10d(op);
   run(world, "all_reduce", name,
-      [&] { return world.groups().of(tensor).allreduce(tensors, options); });
+      [&] { return world.groups().of(tensor).allreduce(tensors, options); }, describe(tensor));
 }
 
 void reduce(World& world, at::Tensor& tensor, ReduceOp op, int root, const std::string& name) {
@@ -39,7 +45,8 @@ void reduce(World& world, at::Tensor& tensor, ReduceOp op, int root, const std::
   c10d::ReduceOptions options;
   options.reduceOp = to_c10d(op);
   options.rootRank = root;
-  run(world, "reduce", name, [&] { return world.groups().of(tensor).reduce(tensors, options); });
+  run(world, "reduce", name, [&] { return world.groups().of(tensor).reduce(tensors, options); },
+      describe(tensor));
 }
 
 void broadcast(World& world, at::Tensor& tensor, int root, const std::string& name) {
@@ -48,7 +55,7 @@ void broadcast(World& world, at::Tensor& tensor, int root, const std::string& na
   c10d::BroadcastOptions options;
   options.rootRank = root;
   run(world, "broadcast", name,
-      [&] { return world.groups().of(tensor).broadcast(tensors, options); });
+      [&] { return world.groups().of(tensor).broadcast(tensors, options); }, describe(tensor));
 }
 
 at::Tensor all_gather(World& world, const at::Tensor& tensor, const std::string& name) {
@@ -58,7 +65,7 @@ at::Tensor all_gather(World& world, const at::Tensor& tensor, const std::string&
   for (int rank = 0; rank < world.world_size(); ++rank)
     outputs[0].push_back(at::empty_like(inputs[0]));
   run(world, "all_gather", name,
-      [&] { return world.groups().of(tensor).allgather(outputs, inputs); });
+      [&] { return world.groups().of(tensor).allgather(outputs, inputs); }, describe(inputs[0]));
   return at::stack(outputs[0]);
 }
 
@@ -67,7 +74,7 @@ void barrier(World& world, const std::string& name,
   if (!world.is_distributed()) return;
   c10d::BarrierOptions options;
   options.timeout = timeout.value_or(world.timeout());
-  run(world, "barrier", name, [&] { return world.groups().control->barrier(options); });
+  run(world, "barrier", name, [&] { return world.groups().control->barrier(options); }, {});
 }
 
 }  // namespace lockstep

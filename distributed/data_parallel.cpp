@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -14,6 +14,7 @@
 #include "distributed/fence.h"
 #include "distributed/objects.h"
 #include "distributed/process_groups.h"
+#include "distributed/watched_backend.h"
 
 namespace lockstep {
 namespace {
@@ -57,6 +58,8 @@ void verify_same_model(World& world, const torch::nn::Module& module) {
 
 // Members are destroyed bottom up: the logger holds the reducer.
 struct DataParallel::Synchroniser {
+  c10::intrusive_ptr<WatchedBackend> backend;
+  c10::intrusive_ptr<c10d::ProcessGroup> group;  // of the gradients
   std::shared_ptr<c10d::Reducer> reducer;
   std::shared_ptr<c10d::Logger> logger;
   bool last_was_synchronized = true;
@@ -64,7 +67,20 @@ struct DataParallel::Synchroniser {
 
 namespace {
 
-std::shared_ptr<c10d::Reducer> make_reducer(World& world, const torch::nn::Module& module,
+// The world's device group again, watched.
+c10::intrusive_ptr<c10d::ProcessGroup> gradient_group(
+    World& world, const c10::intrusive_ptr<WatchedBackend>& backend) {
+  const auto& device = world.groups().device;
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(world.groups().store, world.rank(),
+                                                       world.world_size());
+  group->setBackend(world.device().type(), device->getBackendType(), backend);
+  group->setDefaultBackend(device->getBackendType());
+  group->setGroupName("gradients");
+  return group;
+}
+
+std::shared_ptr<c10d::Reducer> make_reducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                                            const torch::nn::Module& module,
                                             const std::vector<at::Tensor>& parameters,
                                             const DataParallelConfig& config) {
   const auto mib = [](double value) { return static_cast<int64_t>(value * (1 << 20)); };
@@ -86,8 +102,7 @@ std::shared_ptr<c10d::Reducer> make_reducer(World& world, const torch::nn::Modul
   std::unordered_map<size_t, std::string> names;
   for (const auto& item : module.named_parameters())
     if (item.value().requires_grad()) names.emplace(names.size(), item.key());
-  return std::make_shared<c10d::Reducer>(parameters, std::move(buckets), world.groups().device,
-                                         dense, cap, config.find_unused_parameters,
+  return std::make_shared<c10d::Reducer>(parameters, std::move(buckets), group, dense, cap, config.find_unused_parameters,
                                          config.gradient_as_bucket_view, std::move(names),
                                          first_cap, /*skip_all_reduce_unused_params=*/false,
                                          /*use_python_reducer=*/false, std::vector<int64_t>{});
@@ -108,14 +123,32 @@ DataParallel::DataParallel(World& world, torch::nn::Module& module,
     for (const auto& tensor : module.buffers()) states.push_back(tensor.detach());
     c10d::broadcast_coalesced(world.groups().device, states, kBroadcastBucketBytes, 0);
     synchroniser_ = std::make_unique<Synchroniser>();
-    synchroniser_->reducer = make_reducer(world, module, parameters_, config);
+    synchroniser_->backend = c10::make_intrusive<WatchedBackend>(
+        world.groups().device->getBackend(world.device().type()), world.progress());
+    synchroniser_->group = gradient_group(world, synchroniser_->backend);
+    synchroniser_->reducer = make_reducer(synchroniser_->group, module, parameters_, config);
     synchroniser_->logger = std::make_shared<c10d::Logger>(synchroniser_->reducer);
     synchroniser_->reducer->set_logger(synchroniser_->logger);
     if (config.static_graph) synchroniser_->reducer->set_static_graph();
   });
+  publish_buckets();
 }
 
 DataParallel::~DataParallel() = default;
+
+// One line per bucket, in the order in which they are reduced.
+void DataParallel::publish_buckets() {
+  std::vector<std::string> names;
+  for (const auto& item : module_.named_parameters())
+    if (item.value().requires_grad()) names.push_back(item.key());
+  std::string lines;
+  for (const auto& bucket : synchroniser_->logger->get_per_bucket_variable_indices()) {
+    std::vector<std::string> members;
+    for (const auto index : bucket) members.push_back(names.at(index));
+    lines += fmt::format("{}\n", fmt::join(members, ", "));
+  }
+  world_.progress().set_bucket_names(lines);
+}
 
 void DataParallel::before_forward(bool synchronize) {
   if (!synchroniser_) return;
@@ -123,7 +156,7 @@ void DataParallel::before_forward(bool synchronize) {
   fenced(world_, "before forward", [&] {
     if (synchronize) {
       reducer.prepare_for_forward();
-      if (reducer.should_rebuild_buckets()) reducer.rebuild_buckets();
+      if (reducer.should_rebuild_buckets() && reducer.rebuild_buckets()) publish_buckets();
     }
   });
   // As in Python: buffers go out before a forward whose predecessor was synchronized.
@@ -145,6 +178,7 @@ void DataParallel::broadcast_buffers() {
 void DataParallel::backward(const at::Tensor& loss, bool synchronize) {
   if (!synchroniser_) return loss.backward();
   fenced(world_, "gradient all_reduce", [&] {
+    world_.progress().begin_buckets();
     if (synchronize) {
       std::vector<at::Tensor> outputs;
       if (config_.find_unused_parameters) outputs.push_back(loss);
@@ -152,6 +186,8 @@ void DataParallel::backward(const at::Tensor& loss, bool synchronize) {
     }
     loss.backward();
   });
+  if (synchronize)
+    exposed_wait_ = std::chrono::steady_clock::now() - synchroniser_->backend->last_start();
 }
 
 void DataParallel::zero_gradients() {

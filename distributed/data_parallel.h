@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -56,6 +57,10 @@ class DataParallel {
   // as in before_forward).
   void backward(const at::Tensor& loss, bool synchronize);
 
+  // How long the last synchronised backward waited for gradients of other ranks after its own were
+  // ready: the communication that was not hidden.
+  std::chrono::duration<double> exposed_wait() const { return exposed_wait_; }
+
   // Collective: sends rank 0's buffers to all (when broadcast_buffers is on), so that every rank
   // evaluates the same model.
   void broadcast_buffers();
@@ -65,10 +70,12 @@ class DataParallel {
 
  private:
   struct Synchroniser;
+  void publish_buckets();
   World& world_;
   torch::nn::Module& module_;
   DataParallelConfig config_;
   std::vector<at::Tensor> parameters_;
+  std::chrono::duration<double> exposed_wait_{0};
   std::unique_ptr<Synchroniser> synchroniser_;  // none with one rank
 };
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/progress_page.h"
 #include "distributed/world.h"
 
 namespace lockstep {
@@ -14,13 +15,31 @@ namespace lockstep {
 // True when LibTorch's exception speaks of communication rather than of arithmetic or memory.
 bool is_communication_failure(const std::exception& error);
 
+// The rank's progress page says so while it lives.
+class PublishedOperation {
+ public:
+  PublishedOperation(ProgressPage& progress, const std::string& name, const std::string& detail)
+      : progress_(progress) {
+    progress_.begin_operation(name, detail);
+  }
+  ~PublishedOperation() { progress_.end_operation(); }
+  PublishedOperation(const PublishedOperation&) = delete;
+  PublishedOperation& operator=(const PublishedOperation&) = delete;
+
+ private:
+  ProgressPage& progress_;
+};
+
 PeerError peer_error(const World& world, const std::string& operation,
                      std::chrono::steady_clock::time_point begin, const std::exception& error);
 
-// Runs `body`, one collective or a backward pass that contains some.
+// Runs `body`, one collective or a backward pass that contains some. All ranks come here in the same
+// order. `detail`: shape and type of what it moves, for the progress page.
 template <class Body>
-auto fenced(const World& world, const std::string& operation, Body&& body) {
+auto fenced(const World& world, const std::string& operation, Body&& body,
+            const std::string& detail = {}) {
   const auto begin = std::chrono::steady_clock::now();
+  const PublishedOperation published(world.progress(), operation, detail);
   try {
     return body();
   } catch (const Error&) {

@@ -131,9 +131,11 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_group(const ProcessGroups& groups,
 }  // namespace
 
 World::World(const WorldOptions& options)
-    : options_(options),
+    : own_progress_(options.progress ? nullptr : std::make_unique<ProgressPage>()),
+      options_(options),
       device_(choose_device(options)),
       groups_(std::make_unique<ProcessGroups>()) {
+  if (own_progress_) options_.progress = own_progress_.get();
   check_ranks(options);
   if (!is_distributed()) return;
   backend_ = choose_backend(options, device_);
@@ -150,6 +152,13 @@ World::World(const WorldOptions& options)
 }
 
 World::~World() = default;
+
+void World::set_timeout(std::chrono::milliseconds timeout) {
+  options_.timeout = timeout;
+  if (!is_distributed()) return;
+  groups_->control->setTimeout(timeout);
+  if (groups_->device != groups_->control) groups_->device->setTimeout(timeout);
+}
 
 void World::finish() {
   if (is_distributed() && groups_->control) barrier(*this, "finish");

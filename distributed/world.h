@@ -12,6 +12,8 @@
 #include <string>
 #include <variant>
 
+#include "core/progress_page.h"
+
 namespace lockstep {
 
 // All ranks meet at a TCP store.
@@ -35,6 +37,7 @@ struct WorldOptions {
   std::string device = "auto";   // auto | cpu | cuda: auto takes a GPU where the machine has one
   std::string backend = "auto";  // auto | gloo | nccl, for the device group
   std::chrono::milliseconds timeout = std::chrono::minutes(30);  // of every collective
+  ProgressPage* progress = nullptr;  // where this rank tells what it does; outlives the World
 };
 
 // The c10d half of a World; distributed/process_groups.h, for this folder only.
@@ -60,6 +63,10 @@ class World {
   const std::string& backend() const { return backend_; }  // "none" with one rank
   std::chrono::milliseconds timeout() const { return options_.timeout; }
 
+  // From now on collectives fail after `timeout`.
+  void set_timeout(std::chrono::milliseconds timeout);
+  ProgressPage& progress() const { return *options_.progress; }
+
   // Collective: waits for all ranks, so that none loses its connection in another's last
   // collective, then closes.
   void finish();
@@ -72,6 +79,7 @@ class World {
   ProcessGroups& groups() { return *groups_; }
 
  private:
+  std::unique_ptr<ProgressPage> own_progress_;  // when none was given
   WorldOptions options_;
   at::Device device_;
   std::string backend_ = "none";

@@ -29,6 +29,7 @@ constexpr int kTorchrunPort = 29500;
 constexpr milliseconds kLongestWait{1000};
 constexpr milliseconds kDrainTime{
     2000};  // for output of dead workers, and for the console at the end
+constexpr milliseconds kSameSignal{1000};
 constexpr milliseconds kUnkillable{10'000};  // a process that survives SIGKILL hangs in the kernel
 
 struct Worker {
@@ -147,14 +148,16 @@ class Launcher {
     return std::clamp(left, milliseconds(0), kLongestWait);
   }
 
-  // The first signal begins the stop, the second ends the patience.
+  // The first signal begins the stop, another one later ends the patience. What comes within a second
+  // is the same: some programs signal a process and its group.
   void take_signals() {
     while (const auto signal = signals_.next()) {
       if (signalled_by_) {
-        kill_all();
+        if (Clock::now() - signalled_at_ > kSameSignal) kill_all();
         continue;
       }
       signalled_by_ = signal;
+      signalled_at_ = Clock::now();
       if (stop_time_us_) continue;
       interrupted_ = true;
       begin_stop();
@@ -276,6 +279,7 @@ class Launcher {
   SignalWatch signals_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::optional<int> signalled_by_;
+  Clock::time_point signalled_at_;
   bool interrupted_ = false;
   std::optional<int64_t> stop_time_us_;
   Clock::time_point next_deadline_ = Clock::time_point::max();

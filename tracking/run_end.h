@@ -22,7 +22,7 @@ struct RunEnd {
   std::optional<int>
       signal;  // what killed the run (Killed), or the rank that brought it down (Failed)
   std::optional<int> rank;  // which rank failed first
-  std::string reason;       // one line, empty when finished
+  std::string reason;       // one line; empty when it finished with its last step
 };
 
 Json to_json(const RunEnd& end);

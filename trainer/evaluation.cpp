@@ -23,10 +23,19 @@ std::vector<int64_t> indices_of_batches(const std::vector<int64_t>& batches, int
   return indices;
 }
 
-std::vector<Counters> run_batches(World& world, Model& model, Loader& loader) {
+constexpr int64_t kBatchesPerQuestion = 50;
+
+// nullopt: broken off. `most_batches`: of any rank; all ranks ask equally often.
+std::optional<std::vector<Counters>> run_batches(World& world, Model& model, Loader& loader,
+                                                 int64_t most_batches,
+                                                 const std::function<bool()>& should_stop) {
   std::vector<Counters> results;
   Meter meter;
-  while (const auto batch = loader.next()) {
+  for (int64_t i = 0; i < most_batches; ++i) {
+    if (should_stop && i % kBatchesPerQuestion == kBatchesPerQuestion - 1 && should_stop())
+      return std::nullopt;
+    const auto batch = loader.next();
+    if (!batch) continue;
     meter.add(model.forward(batch->to(world.device())));
     results.push_back(meter.take());
   }
@@ -45,8 +54,11 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
   Loader loader(dataset, indices_of_batches(mine, options.batch_size, num_samples),
                 {.batch_size = options.batch_size, .workers = options.workers});
   model.eval();
-  const auto results = run_batches(world, model, loader);
+  const auto most_batches = (num_batches + world.world_size() - 1) / world.world_size();
+  const auto finished = run_batches(world, model, loader, most_batches, options.should_stop);
   model.train();
+  if (!finished) return {};
+  const auto& results = *finished;
 
   // Ranks without a batch learn the names from rank 0, which always has the first.
   std::vector<std::string> names;

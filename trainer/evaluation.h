@@ -2,6 +2,7 @@
 // number of ranks.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -14,10 +15,12 @@ namespace lockstep {
 struct EvaluationOptions {
   int64_t batch_size = 500;
   int64_t workers = 0;  // loader threads of this rank
+  // Collective, may be empty: asked by all ranks every few batches; true breaks off.
+  std::function<bool()> should_stop;
 };
 
-// Collective. Means over the dataset, e.g. {"loss": 0.05, "accuracy": 0.99}. The model is left in
-// training mode.
+// Collective. Means over the dataset, e.g. {"loss": 0.05, "accuracy": 0.99}; empty when it was broken
+// off. The model is left in training mode.
 //
 // Note [Evaluation]: batches are cut from the whole dataset, independently of the ranks, and dealt
 // out whole: batch k goes to rank k % W. A forward pass therefore sees the same samples together

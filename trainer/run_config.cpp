@@ -44,7 +44,8 @@ void refuse_idle_settings(const ConfigNode& root, const RunConfig& config) {
   };
   if (config.data.eval.is_set()) return;
   for (const auto& [section, key] :
-       {std::pair{"data", "eval_batch_size"}, std::pair{"train", "eval_every"}})
+       {std::pair{"data", "eval_batch_size"}, std::pair{"train", "eval_every"},
+        std::pair{"train", "early_stop"}})
     if (const auto* node = given(section, key))
       throw config_error(
           fmt::format("{}: {}.{}: has no effect without data.eval", node->origin, section, key));

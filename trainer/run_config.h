@@ -14,6 +14,7 @@
 #include "distributed/data_parallel.h"
 #include "models/model.h"
 #include "tracking/tracking_config.h"
+#include "trainer/early_stop.h"
 #include "trainer/optimizer.h"
 #include "trainer/schedule.h"
 
@@ -40,6 +41,7 @@ struct TrainSection {
   std::optional<double> clip_grad_norm;
   Period eval_every{1, Period::Unit::Epochs};
   Period log_every{10, Period::Unit::Steps};
+  EarlyStopConfig early_stop;
 };
 
 struct DistributedSection {
@@ -47,6 +49,8 @@ struct DistributedSection {
   std::string backend = "auto";
   DataParallelConfig data_parallel;  // its keys stand in `distributed:` itself
   Duration timeout{std::chrono::minutes(30)};
+  Duration step_timeout{std::chrono::minutes(10)};
+  Duration hang_warning{std::chrono::seconds(3)};
 };
 
 struct CheckpointSection {
@@ -96,6 +100,7 @@ void fields(V& v, TrainSection& c) {
     above(0));
   v("eval_every", c.eval_every, "how often to evaluate; always also at the end");
   v("log_every", c.log_every, "how often to record training metrics");
+  v("early_stop", c.early_stop, "end when the evaluation no longer gets better");
 }
 
 template <class V>
@@ -105,7 +110,12 @@ void fields(V& v, DistributedSection& c) {
   v("backend", c.backend, "what carries gradients; auto: nccl for GPUs, gloo for CPUs",
     one_of({"auto", "gloo", "nccl"}));
   fields(v, c.data_parallel);
-  v("timeout", c.timeout, "how long a rank waits for the others in a collective");
+  v("timeout", c.timeout,
+    "how long a rank waits for the others at the start, in evaluations and for checkpoints");
+  v("step_timeout", c.step_timeout, "how long it waits for them in a training step");
+  v("hang_warning", c.hang_warning,
+    "how long ranks wait for one before `lockstep launch` says which and where it is; at least ten "
+    "steps, and ten times as long outside of steps");
 }
 
 template <class V>

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <ctime>
 
 #include "core/crc32c.h"
@@ -10,6 +11,8 @@
 #include "core/run_id.h"
 #include "distributed/objects.h"
 #include "tracking/run_directory.h"
+#include "tracking/run_end.h"
+#include "tracking/stop_request.h"
 #include "trainer/checkpoint.h"
 
 namespace lockstep {
@@ -17,7 +20,8 @@ namespace {
 
 constexpr const char* kRunIdKey = "lockstep/run_id";
 
-WorldOptions world_options(const RankEnv& ranks, const DistributedSection& config) {
+WorldOptions world_options(const RankEnv& ranks, const DistributedSection& config,
+                           ProgressPage* progress) {
   TcpRendezvous rendezvous{.host = ranks.master_addr,
                            .port = static_cast<uint16_t>(ranks.master_port),
                            .serve = !ranks.agent_serves_store,
@@ -31,7 +35,8 @@ WorldOptions world_options(const RankEnv& ranks, const DistributedSection& confi
           .rendezvous = rendezvous,
           .device = config.device,
           .backend = config.backend,
-          .timeout = config.timeout.value};
+          .timeout = config.timeout.value,
+          .progress = progress};
 }
 
 // Which run this job is: named by the user, by the launcher, by an earlier attempt of the same job,
@@ -98,6 +103,7 @@ void open_run(World& world, const RunInfo& process, const Json& resolved,
               const std::filesystem::path& run_dir) {
   act_on_main(world, "run directory", [&] {
     create_run_directory(run_dir, process, resolved);
+    clear_stop_request(run_dir);  // of an earlier part of the run
     world.remember(kRunIdKey, process.job_id);
     return true;
   });
@@ -145,33 +151,95 @@ void report_tracking(const TrackingReport& report, std::ostream* out) {
   if (out && !report.problem.empty()) *out << "tracking: " << report.problem << std::endl;
 }
 
-// Everything after the ranks have met and know which run this is. Its directory is made, or an
-// earlier record of it replaced, only once nothing in the input can be wrong any more.
-EvaluationResult train(World& world, const SessionOptions& options, const RunConfig& config,
-                       const Json& resolved, const Dataset& train_set, const Dataset* eval_set,
-                       const std::filesystem::path& run_dir,
-                       const std::vector<int64_t>& local_pids) {
-  const auto process = describe_process(options, config, run_dir.filename().string());
+// What a rank has when all have met and know which run this is.
+struct Job {
+  World& world;
+  const SessionOptions& options;
+  const RunConfig& config;
+  const Json& resolved;
+  const Dataset& train_set;
+  const Dataset* eval_set;
+  std::filesystem::path run_dir;
+  std::vector<int64_t> local_pids;
+};
+
+Tracker open_tracker_of(const Job& job, const Trainer& trainer, int64_t resumed) {
+  const auto& options = job.options;
+  return open_tracker({.run_dir = job.run_dir,
+                       .process = describe_process(options, job.config, job.run_dir.filename()),
+                       .config = job.config.tracking,
+                       .run_config = job.resolved,
+                       .resume_step = resumed,
+                       .console = options.console,
+                       .length = {trainer.total_steps(),
+                                  static_cast<double>(job.config.train.epochs)},
+                       .agent_program = options.agent_program,
+                       .local_world_size = options.ranks.local_world_size,
+                       .local_pids = job.local_pids});
+}
+
+const char* signal_name(int signal) {
+  return signal == SIGUSR1 ? "SIGUSR1" : signal == SIGINT ? "SIGINT" : "SIGTERM";
+}
+
+RunEnd describe_end(const Trainer& trainer, const std::filesystem::path& run_dir) {
+  const auto where = fmt::format("after step {} of {}, with a checkpoint", trainer.step(),
+                                 trainer.total_steps());
+  switch (trainer.ending()) {
+    case Ending::Completed: break;
+    case Ending::EarlyStop:
+      return {.state = RunState::Finished,
+              .reason = fmt::format("stopped early {}: {}", where, trainer.early_stop_reason())};
+    case Ending::Requested: {
+      const auto request = read_stop_request(run_dir);
+      const bool has_reason = request && !request->reason.empty();
+      return {.state = RunState::Finished,
+              .reason = fmt::format("stopped on request {}{}", where,
+                                    has_reason ? ": " + request->reason : "")};
+    }
+    case Ending::Preempted: {
+      const int signal = trainer.ending_signal();
+      return {.state = RunState::Preempted,
+              .exit_code = 128 + signal,
+              .signal = signal,
+              .reason = fmt::format("preempted by {} {}", signal_name(signal), where)};
+    }
+  }
+  return {.state = RunState::Finished};
+}
+
+// The main rank's word on how the job ended; the launcher has no better one.
+void record_early_end(const World& world, const std::filesystem::path& run_dir, const RunEnd& end) {
+  if (!is_main(world.rank()) || end.reason.empty()) return;
+  write_run_end(run_dir, end);
+  clear_stop_request(run_dir);
+}
+
+// The run's directory is made, or an earlier record of it replaced, only once nothing in the input
+// can be wrong any more.
+SessionResult train(const Job& job) {
+  const auto& [world, options, config, resolved, train_set, eval_set, run_dir, local_pids] = job;
   Tracker tracker;
   try {
-    Trainer trainer({world, config, train_set, eval_set, tracker, run_dir});
+    world.progress().enter(Phase::Building);
+    std::optional<Interruption> interruption;
+    if (options.handle_signals) interruption.emplace(world.progress());
+    Trainer trainer({world, config, train_set, eval_set, tracker, run_dir,
+                     interruption ? &*interruption : nullptr});
     const bool continues = options.resume_id || config.checkpoint.resume == "auto";
     const auto resumed = continues ? trainer.resume() : 0;
-    open_run(world, process, resolved, run_dir);
-    tracker =
-        open_tracker({.run_dir = run_dir,
-                      .process = process,
-                      .config = config.tracking,
-                      .run_config = resolved,
-                      .resume_step = resumed,
-                      .console = options.console,
-                      .length = {trainer.total_steps(), static_cast<double>(config.train.epochs)},
-                      .agent_program = options.agent_program,
-                      .local_world_size = options.ranks.local_world_size,
-                      .local_pids = local_pids});
-    const auto evaluation = trainer.run();
-    report_tracking(tracker.finish({.state = RunState::Finished}), options.console.out);
-    return evaluation;
+    open_run(world, describe_process(options, config, run_dir.filename()), resolved, run_dir);
+    tracker = open_tracker_of(job, trainer, resumed);
+    SessionResult result{.run_id = run_dir.filename(), .run_dir = run_dir};
+    result.evaluation = trainer.run();
+    world.progress().enter(Phase::Finishing);
+    const auto end = describe_end(trainer, run_dir);
+    result.ending = trainer.ending();
+    result.signal = trainer.ending_signal();
+    result.reason = end.reason;
+    report_tracking(tracker.finish(end), options.console.out);
+    record_early_end(world, run_dir, end);
+    return result;
   } catch (const std::exception& error) {
     record_failure(world, tracker, run_dir, error);
     throw;
@@ -190,14 +258,13 @@ SessionResult run_session(const SessionOptions& options) {
   decide(config.tracking.ranks, describe_process(options, config, config.run.name),
          {.run_name = config.tracking.run_name, .group = config.tracking.group});
 
-  World world(world_options(options.ranks, config.distributed));
+  World world(world_options(options.ranks, config.distributed, options.progress));
   const auto local_pids = compare_notes(world, options.ranks, resolved);
   const auto run_id = agree_on_run(world, options, config);
-  const auto run_dir = std::filesystem::path(config.run.dir) / run_id;
-  const auto evaluation =
-      train(world, options, config, resolved, *train_set, eval_set.get(), run_dir, local_pids);
+  const auto result = train({world, options, config, resolved, *train_set, eval_set.get(),
+                             std::filesystem::path(config.run.dir) / run_id, local_pids});
   world.finish();
-  return {run_id, run_dir, evaluation};
+  return result;
 }
 
 }  // namespace lockstep

@@ -21,12 +21,19 @@ struct SessionOptions {
   ConsoleOptions console;
   // The `lockstep` program, for the tracking agent; empty: none is started.
   std::filesystem::path agent_program;
+  // SIGTERM, SIGINT and SIGUSR1 end the training at a step boundary, with a checkpoint.
+  bool handle_signals = false;
+  // Where this rank tells what it does; outlives the call. None: nobody watches.
+  ProgressPage* progress = nullptr;
 };
 
 struct SessionResult {
   std::string run_id;
   std::filesystem::path run_dir;
   EvaluationResult evaluation;  // the last one
+  Ending ending = Ending::Completed;
+  int signal = 0;      // when it was preempted
+  std::string reason;  // one line, when it did not come to its last step
 };
 
 // Collective over all processes of the job. Reads and checks everything that needs no other rank

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "distributed/counters.h"
 #include "tracking/run_directory.h"
+#include "tracking/stop_request.h"
 #include "trainer/evaluation.h"
 #include "trainer/gradients.h"
 #include "trainer/publishing.h"
@@ -17,6 +18,9 @@
 
 namespace lockstep {
 namespace {
+
+// How often the main rank looks for a stop request.
+constexpr auto kAskEvery = std::chrono::seconds(1);
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -69,7 +73,10 @@ Trainer::Trainer(const TrainerParts& parts)
                sampler_options(parts.config)),
       log_due_(parts.world, parts.config.train.log_every),
       eval_due_(parts.world, parts.config.train.eval_every),
-      save_due_(parts.world, parts.config.checkpoint.every) {}
+      save_due_(parts.world, parts.config.checkpoint.every),
+      clock_(parts.world.progress()),
+      vote_(parts.world),
+      early_stop_(parts.config.train.early_stop) {}
 
 int64_t Trainer::resume() {
   const TrainingState state{*model_, *optimizer_, position_};
@@ -81,10 +88,33 @@ int64_t Trainer::resume() {
 EvaluationResult Trainer::run() {
   for (const auto& line : warnings_) parts_.tracker.text(TextLevel::Warning, line);
   logged_at_ = std::chrono::steady_clock::now();
-  while (!is_finished()) train_epoch();
-  if (parts_.eval_set && evaluated_step_ != position_.step) evaluate_now();
+  parts_.world.progress().set_step(position_.step, total_steps_);
+  while (!is_finished() && !votes_) train_epoch();
+  if (parts_.eval_set && evaluated_step_ != position_.step && !votes_) evaluate_now();
   if (saved_step_ != position_.step) save_now();
   return evaluation_;
+}
+
+// What this rank brings to the vote of the step that begins.
+uint32_t Trainer::own_flags() {
+  uint32_t flags = 0;
+  if (const auto signal = parts_.interruption ? parts_.interruption->signal() : std::nullopt)
+    flags |= flag_of_signal(*signal);
+  const auto now = std::chrono::steady_clock::now();
+  if (is_main(parts_.world.rank()) && now - asked_at_ >= kAskEvery) {
+    asked_at_ = now;
+    if (read_stop_request(parts_.run_dir)) flags |= kStopRequest;
+  }
+  return flags;
+}
+
+// Checkpoints and evaluations may take long; a step that does is a rank that hangs.
+void Trainer::use_timeout_of(Phase phase) {
+  clock_.enter(phase);
+  const auto& config = parts_.config.distributed;
+  const auto timeout = is_stepping(phase) ? config.step_timeout.value : config.timeout.value;
+  parts_.world.set_timeout(timeout);
+  parts_.world.progress().set_limits(config.hang_warning.value, timeout);
 }
 
 bool Trainer::is_finished() const {
@@ -104,7 +134,7 @@ void Trainer::train_epoch() {
                  .workers = plan_.workers_per_rank,
                  .first_batch = position_.batch});
   const auto epoch = position_.epoch;
-  while (position_.epoch == epoch && !is_finished()) {
+  while (position_.epoch == epoch && !is_finished() && !votes_) {
     train_step(loader);
     const bool epoch_ended = position_.batch == loader.num_batches();
     if (epoch_ended) position_ = {position_.step, position_.epoch + 1, 0};
@@ -117,24 +147,31 @@ void Trainer::train_step(Loader& loader) {
       std::min(parts_.config.train.accumulate, loader.num_batches() - position_.batch);
   const auto counts =
       batch_counts(sampler_.num_samples(), plan_.per_rank_batch_size, position_.batch, num_batches);
+  vote_.begin(own_flags());
+  clock_.enter(Phase::Optimizer);
   parallel_.zero_gradients();
   for (int64_t i = 0; i < num_batches; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
+    clock_.enter(Phase::DataWait);
     const auto batch = loader.next();
     check(batch.has_value(), "the loader ended before the plan did");
     const bool synchronize = i + 1 == num_batches;
+    clock_.enter(Phase::Forward);
     parallel_.before_forward(synchronize);
     const auto outputs = model_->forward(batch->to(parts_.world.device()));
     check(outputs.loss.defined() && outputs.count == batch->size(),
           "a model in training must return the mean loss over the samples of its batch");
-    own_time_ += std::chrono::steady_clock::now() - begin;
+    clock_.enter(Phase::Backward);
     parallel_.backward(weighted_loss(outputs.loss, counts, i), synchronize);
+    if (synchronize) clock_.add_communication(parallel_.exposed_wait());
     meter_.add(outputs);
     ++position_.batch;
   }
+  clock_.enter(Phase::Optimizer);
   optimize();
   ++position_.step;
-  ++own_steps_;
+  clock_.enter(Phase::Voting);
+  votes_ = vote_.finish();
+  clock_.end_step(position_.step, total_steps_);
 }
 
 void Trainer::optimize() {
@@ -146,13 +183,15 @@ void Trainer::optimize() {
 }
 
 void Trainer::after_step(bool epoch_ended) {
-  const bool is_last = is_finished();
-  if (log_due_.due(position_, epoch_ended) || is_last) log_training();
-  if (parts_.eval_set && (eval_due_.due(position_, epoch_ended) || is_last)) evaluate_now();
-  if (save_due_.due(position_, epoch_ended) || is_last) save_now();
+  if (is_finished()) votes_ = 0;  // it ends anyway
+  if (log_due_.due(position_, epoch_ended) || is_finished() || votes_) log_training();
+  const bool eval_is_due = parts_.eval_set && eval_due_.due(position_, epoch_ended);
+  if (!votes_ && (eval_is_due || (parts_.eval_set && is_finished()))) evaluate_now();
+  if (save_due_.due(position_, epoch_ended) || is_finished() || votes_) save_now();
 }
 
 void Trainer::log_training() {
+  const auto times = clock_.take();
   const auto local = meter_.take();
   const auto global = merge_counters(parts_.world, local);
   const auto now = std::chrono::steady_clock::now();
@@ -162,10 +201,10 @@ void Trainer::log_training() {
   for (const auto& [name, counter] : global) values.emplace_back("train/" + name, counter.mean());
   if (parts_.config.tracking.ranks.kind != RankSelection::Kind::Main) {
     for (const auto& [name, counter] : local) values.emplace_back("rank/" + name, counter.mean());
-    values.emplace_back("rank/step_time_s", own_time_.count() / static_cast<double>(own_steps_));
+    values.emplace_back("rank/step_time_s", times.own());
   }
-  own_time_ = {};
-  own_steps_ = 0;
+  const auto step_times = gather_step_times(parts_.world, times);
+  values.insert(values.end(), step_times.begin(), step_times.end());
   values.emplace_back("train/lr", last_lr_);
   if (last_grad_norm_) values.emplace_back("train/grad_norm", *last_grad_norm_);
   if (elapsed.count() > 0)
@@ -181,24 +220,36 @@ void Trainer::record(const NamedValues& values) {
 
 void Trainer::evaluate_now() {
   const auto begin = std::chrono::steady_clock::now();
+  use_timeout_of(Phase::Evaluating);
   parallel_.broadcast_buffers();
-  evaluation_ = evaluate(
-      parts_.world, *model_, *parts_.eval_set,
-      {.batch_size = parts_.config.data.eval_batch_size, .workers = plan_.workers_per_rank});
+  const auto result = evaluate(parts_.world, *model_, *parts_.eval_set,
+                               {.batch_size = parts_.config.data.eval_batch_size,
+                                .workers = plan_.workers_per_rank,
+                                .should_stop = [this] {
+                                  vote_.begin(own_flags());
+                                  return (votes_ = vote_.finish()) != 0;
+                                }});
+  if (result.empty()) return;
+  evaluation_ = result;
   evaluated_step_ = position_.step;
+  early_stop_.add(evaluation_);
+  if (early_stop_.is_due() && !is_finished()) votes_ |= kEarlyStop;  // the same on every rank
   NamedValues values;
   for (const auto& [name, value] : evaluation_) values.emplace_back("eval/" + name, value);
   record(values);
+  use_timeout_of(Phase::Logging);
   logged_at_ +=
       std::chrono::steady_clock::now() - begin;  // evaluation is not part of the training speed
 }
 
 void Trainer::save_now() {
   const auto begin = std::chrono::steady_clock::now();
+  use_timeout_of(Phase::Saving);
   save_state(parts_.world, {*model_, *optimizer_, position_}, checkpoints_path(parts_.run_dir),
              parts_.config.checkpoint.keep_last);
   saved_step_ = position_.step;
   publish_saved();
+  use_timeout_of(Phase::Logging);
   logged_at_ += std::chrono::steady_clock::now() - begin;
 }
 

@@ -12,12 +12,17 @@
 #include "data/loader.h"
 #include "data/sampler.h"
 #include "distributed/data_parallel.h"
+#include "distributed/step_vote.h"
 #include "distributed/world.h"
 #include "models/model.h"
 #include "tracking/tracker.h"
+#include "trainer/early_stop.h"
+#include "trainer/ending.h"
+#include "trainer/interruption.h"
 #include "trainer/meter.h"
 #include "trainer/position.h"
 #include "trainer/run_config.h"
+#include "trainer/step_times.h"
 #include "trainer/trigger.h"
 
 namespace lockstep {
@@ -30,6 +35,7 @@ struct TrainerParts {
   const Dataset* eval_set = nullptr;  // none: no evaluation
   Tracker& tracker;
   std::filesystem::path run_dir;
+  const Interruption* interruption = nullptr;  // none: signals are none of its business
 };
 
 // The last evaluation, e.g. {"loss": 0.05, "accuracy": 0.99}; empty without an evaluation set.
@@ -45,8 +51,15 @@ class Trainer {
   // continues after.
   int64_t resume();
 
-  // Collective: trains to the end, evaluates and saves. Throws what its parts throw.
+  // Collective: trains to the end, evaluates and saves; or, when a rank was asked to end earlier,
+  // saves at the end of a step that is the same on all ranks. Throws what its parts throw.
   EvaluationResult run();
+
+  // Why run() returned.
+  Ending ending() const { return ending_of(votes_); }
+  int ending_signal() const { return signal_of(votes_); }
+  std::string early_stop_reason() const { return early_stop_.reason(); }
+  int64_t step() const { return position_.step; }
 
   // Optimizer steps of the whole run.
   int64_t total_steps() const { return total_steps_; }
@@ -63,6 +76,8 @@ class Trainer {
   void evaluate_now();
   void save_now();
   void publish_saved();
+  uint32_t own_flags();
+  void use_timeout_of(Phase phase);
   bool is_finished() const;
   double epoch_fraction() const;
 
@@ -82,10 +97,11 @@ class Trainer {
   double last_lr_ = 0;
   std::optional<double> last_grad_norm_;
   std::chrono::steady_clock::time_point logged_at_;
-  // Since the last logging: the wait for data and the forward pass. Backward is left out: there a
-  // rank waits for the others.
-  std::chrono::duration<double> own_time_{0};
-  int64_t own_steps_ = 0;
+  StepClock clock_;
+  StepVote vote_;
+  uint32_t votes_ = 0;  // StepFlags of all ranks; not zero: the run ends after this step
+  std::chrono::steady_clock::time_point asked_at_;  // when a stop request was looked for
+  EarlyStop early_stop_;
   std::vector<std::string> warnings_;  // of resume(), which comes before there is a tracker to tell
   EvaluationResult evaluation_;
   int64_t evaluated_step_ = -1, saved_step_ = -1;

@@ -84,6 +84,13 @@ std::filesystem::path program_beside(const char* name) {
 
 void print_result(const SessionResult& result, const RankEnv& ranks) {
   if (!is_main(ranks.rank)) return;
+  if (result.ending == Ending::Preempted) {
+    std::cout << fmt::format("{}\nrun:   {}\ngo on: the same command with --resume {}\n",
+                             result.reason, result.run_dir.string(), result.run_id)
+              << std::flush;
+    return;
+  }
+  if (!result.reason.empty()) std::cout << result.reason << "\n";
   std::string values;
   for (const auto& [name, value] : result.evaluation)
     values += fmt::format("  eval/{} {:.4f}", name, value);
@@ -93,9 +100,22 @@ void print_result(const SessionResult& result, const RankEnv& ranks) {
             << std::flush;
 }
 
+// The page that `lockstep launch` watches, or one that nobody sees: a number that an outer program
+// left in the environment must not stop a training.
+std::unique_ptr<ProgressPage> open_progress_page() {
+  try {
+    if (const auto fd = environment("LOCKSTEP_PROGRESS_FD"))
+      return std::make_unique<ProgressPage>(std::stoi(*fd));
+  } catch (const std::exception&) {
+  }
+  return std::make_unique<ProgressPage>();
+}
+
 int train(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks) {
   if (arguments.positional.empty())
     throw config_error("no run file given; see lockstep-trainer --help");
+  const auto progress = open_progress_page();
+  progress->begin(ranks.rank);
   const auto result =
       run_session({.config_path = arguments.positional.front(),
                    .overrides = {arguments.positional.begin() + 1, arguments.positional.end()},
@@ -103,9 +123,11 @@ int train(const Arguments& arguments, int argc, char** argv, const RankEnv& rank
                    .ranks = ranks,
                    .command = {argv, argv + argc},
                    .console = console_options(),
-                   .agent_program = program_beside("lockstep")});
+                   .agent_program = program_beside("lockstep"),
+                   .handle_signals = true,
+                   .progress = progress.get()});
   print_result(result, ranks);
-  return 0;
+  return result.signal ? 128 + result.signal : 0;
 }
 
 int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks) {

@@ -1,0 +1,144 @@
+#include "launch/hang_finding.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace lockstep {
+namespace {
+
+constexpr double kStartWarning = 30;    // before a rank has told its own limit
+constexpr double kOutsideOfSteps = 10;  // evaluations and checkpoints take their time
+constexpr double kLongStep = 3;         // as many of the longest steps are still usual
+constexpr size_t kMostDescribed = 8;
+
+using Views = std::vector<const RankView*>;
+
+// How far a rank has come: operations entered, whether it has left the last one, and how many
+// buckets it has started in it.
+auto progress_of(const RankView& view) {
+  const auto& progress = view.progress;
+  return std::tuple(progress.operations, !progress.in_operation,
+                    progress.in_operation ? progress.buckets_started : 0);
+}
+
+double usual_wait(const RankView& view) {
+  const auto& progress = view.progress;
+  const double limit = progress.warn_after_s > 0 ? progress.warn_after_s
+                                                 : kStartWarning / kOutsideOfSteps;
+  const double scale = is_stepping(progress.phase) ? 1 : kOutsideOfSteps;
+  return std::max(limit * scale, kLongStep * progress.longest_step_s);
+}
+
+Views behind_the_first(const std::vector<RankView>& views) {
+  const auto less = [](const RankView& a, const RankView& b) {
+    return progress_of(a) < progress_of(b);
+  };
+  const auto [least, most] = std::minmax_element(views.begin(), views.end(), less);
+  Views last;
+  if (progress_of(*least) == progress_of(*most)) return last;
+  for (const auto& view : views)
+    if (progress_of(view) == progress_of(*least)) last.push_back(&view);
+  return last;
+}
+
+Views stopped_processes(const std::vector<RankView>& views) {
+  Views stopped;
+  for (const auto& view : views)
+    if (view.process_state == 'T') stopped.push_back(&view);
+  return stopped;
+}
+
+bool all_do_the_same(const std::vector<RankView>& views) {
+  return std::all_of(views.begin(), views.end(), [&](const RankView& view) {
+    return view.progress.operation == views.front().progress.operation &&
+           view.progress.detail == views.front().progress.detail;
+  });
+}
+
+std::string describe_process(const RankView& view) {
+  const auto name = fmt::format("rank {} ({}, process {})", view.progress.rank, view.host,
+                                view.progress.pid);
+  if (view.process_state == 'T') return name + " is stopped (SIGSTOP or a debugger)";
+  if (view.process_state == 'D') return name + " waits in the kernel (a disk or a file server?)";
+  if (view.process_state == 'Z') return name + " has ended";
+  return name;
+}
+
+std::string describe_operation(const RankView& view) {
+  const auto& progress = view.progress;
+  auto text = fmt::format("{}{}{}", progress.operation, progress.detail.empty() ? "" : " of ",
+                          progress.detail);
+  if (!view.bucket.empty())
+    text += fmt::format(", bucket {} ({})", progress.buckets_finished, view.bucket);
+  return text;
+}
+
+std::string describe_place(const RankView& view) {
+  const auto& progress = view.progress;
+  const auto step = progress.total_steps
+                        ? fmt::format("step {} of {}, ", progress.step + 1, progress.total_steps)
+                        : "";
+  if (view.waits())
+    return fmt::format("{}{}: in {} for {:.1f} s", step, phase_name(progress.phase),
+                       describe_operation(view), progress.idle_s);
+  return fmt::format("{}{} for {:.1f} s", step, phase_name(progress.phase), progress.phase_age_s);
+}
+
+const RankView* find_rank(const std::vector<RankView>& views, int rank) {
+  for (const auto& view : views)
+    if (view.progress.rank == rank) return &view;
+  return nullptr;
+}
+
+}  // namespace
+
+std::optional<HangFinding> find_hang(const std::vector<RankView>& views) {
+  const RankView* waiter = nullptr;
+  for (const auto& view : views)
+    if (view.waits() && (!waiter || view.progress.idle_s > waiter->progress.idle_s)) waiter = &view;
+  if (!waiter || views.size() < 2) return std::nullopt;
+  auto culprits = behind_the_first(views);
+  if (culprits.empty()) culprits = stopped_processes(views);
+  double usual = usual_wait(*waiter);
+  for (const auto* culprit : culprits) usual = std::max(usual, usual_wait(*culprit));
+  if (waiter->progress.idle_s < usual) return std::nullopt;
+  HangFinding finding{.waited_s = waiter->progress.idle_s,
+                      .timeout_s = waiter->progress.timeout_s};
+  for (const auto* culprit : culprits) finding.culprits.push_back(culprit->progress.rank);
+  std::sort(finding.culprits.begin(), finding.culprits.end());
+  finding.key = fmt::format("{} {}", waiter->progress.operations, fmt::join(finding.culprits, ","));
+  return finding;
+}
+
+std::string describe_hang(const HangFinding& finding, const std::vector<RankView>& views) {
+  std::string text;
+  for (size_t i = 0; i < finding.culprits.size() && i < kMostDescribed; ++i) {
+    const auto* view = find_rank(views, finding.culprits[i]);
+    if (!view) continue;
+    text += fmt::format("{} keeps the others waiting for {:.1f} s\n  it is at {}\n",
+                        describe_process(*view), finding.waited_s, describe_place(*view));
+  }
+  if (finding.culprits.size() > kMostDescribed)
+    text += fmt::format("and {} more ranks\n", finding.culprits.size() - kMostDescribed);
+  if (finding.culprits.empty())
+    text += fmt::format("all ranks have waited for each other for {:.1f} s: {}\n",
+                        finding.waited_s,
+                        all_do_the_same(views) ? "does the network carry?"
+                                               : "they are in different operations");
+  size_t described = 0;
+  for (const auto& view : views) {
+    const auto& culprits = finding.culprits;
+    const bool is_culprit =
+        std::find(culprits.begin(), culprits.end(), view.progress.rank) != culprits.end();
+    if (is_culprit || described++ >= kMostDescribed) continue;
+    text += fmt::format("  rank {}: {}\n", view.progress.rank, describe_place(view));
+  }
+  for (const auto rank : finding.culprits)
+    if (const auto* view = find_rank(views, rank); view && !view->stacks.empty())
+      text += fmt::format("  stacks of rank {}:\n{}", rank, view->stacks);
+  return text;
+}
+
+}  // namespace lockstep

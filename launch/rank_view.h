@@ -1,0 +1,31 @@
+// What a launcher knows of one rank at one moment: its progress page and what the kernel says of its
+// process. Travels between the launchers of a job as JSON.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/progress_page.h"
+
+namespace lockstep {
+
+struct RankView {
+  ProgressSnapshot progress;
+  std::string host;
+  char process_state = '?';  // as in /proc/<pid>/stat: R, S, D, T (stopped), Z
+  std::string bucket;        // parameters of the oldest bucket under way; empty: none is
+  std::string stacks;        // of its threads, when they were asked for
+
+  // Inside a collective operation, where it waits for others.
+  bool waits() const { return progress.in_operation; }
+};
+
+// Reads page and process of a worker that was started as `rank` on `host` with process id `pid`.
+RankView view_rank(const ProgressPage& page, int rank, const std::string& host, int64_t pid);
+
+nlohmann::json to_json(const RankView& view);
+// nullopt: not the JSON of a view.
+std::optional<RankView> rank_view_from_json(const nlohmann::json& json);
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+// Inside a rank: answers the launcher's question where its threads are (core/progress_page.h). A
+// thread of its own waits for the question; the threads asked about are interrupted by a real-time
+// signal for as long as it takes to walk their stacks.
+#pragma once
+
+#include <thread>
+
+#include "core/progress_page.h"
+
+namespace lockstep {
+
+class StackReporter {
+ public:
+  // Reports on the thread that makes it and on every thread whose name begins with "lockstep-".
+  // One at a time in a process. `page` outlives it.
+  explicit StackReporter(ProgressPage& page);
+  ~StackReporter();
+  StackReporter(const StackReporter&) = delete;
+  StackReporter& operator=(const StackReporter&) = delete;
+
+ private:
+  void answer(const std::stop_token& stop);
+
+  ProgressPage& page_;
+  int training_thread_;
+  std::jthread answerer_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,168 @@
+"""Runs that end before their last step: by a signal, by a request, because nothing gets better."""
+
+import os
+import signal
+import time
+
+import pytest
+
+import processes
+from processes import LOCKSTEP
+from safetensors_file import checkpoints
+from test_resume import assert_same_checkpoint, assert_steps_once, only, resume, whole  # noqa: F401
+
+LONG = ["train.epochs=2000", "train.log_every=1 step", "checkpoint.every=1000 epochs",
+        "train.eval_every=1000 epochs"]
+
+
+def wait_until(condition, what, timeout=30):
+    latest = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < latest, f"{what} did not come within {timeout} s"
+        time.sleep(0.02)
+    return value
+
+
+def steps_of(job):
+    """Steps that the run here has logged so far."""
+    if not list(job.runs.glob("*/run.json")):
+        return []
+    return job.series(job.list()[0]["id"], "train/loss")
+
+
+def start_stepping(job, *overrides, ranks):
+    started = job.start(*LONG, *overrides, ranks=ranks)
+    wait_until(lambda: started.poll() is not None or steps_of(job), "the first step")
+    assert started.poll() is None, started.communicate()
+    return started
+
+
+def ranks_of(launcher):
+    """Process ids of the trainer processes below the launcher."""
+    children = {}
+    for status in os.listdir("/proc"):
+        if status.isdigit():
+            try:
+                with open(f"/proc/{status}/stat") as file:
+                    text = file.read()
+                children.setdefault(int(text.rsplit(")", 1)[1].split()[1]), []).append(int(status))
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+    return children.get(launcher.pid, [])
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
+def test_preempted_with_a_checkpoint_of_the_very_step(job, whole, name, ranks):  # noqa: F811
+    started = start_stepping(job, ranks=ranks)
+    begin = time.monotonic()
+    started.send_signal(getattr(signal, name))
+    ended = processes.finish(started, 30)
+    assert time.monotonic() - begin < 10
+    assert ended.code == 128 + getattr(signal, name), ended.err
+    run = only(job.list())
+    assert run["state"] == "preempted"
+    run_dir = only(job.runs.iterdir())
+    step = checkpoints(run_dir)[-1]
+    assert f"preempted by {name} after step {step}" in ended.out
+    assert job.series(run_dir.name, "train/loss")[-1][0] == step
+    # What follows has the bits of a run that was never stopped.
+    last = f"train.max_steps={step + 15}"
+    never_stopped = whole.train(*LONG, last, ranks=ranks)
+    resume(job, run_dir, *LONG, last, ranks=ranks)
+    assert_same_checkpoint(run_dir, never_stopped)
+    assert_steps_once(job, run_dir.name, list(range(1, step + 16)))
+
+
+def test_a_signal_to_one_rank_ends_all_at_the_same_step(job):
+    started = start_stepping(job, "tracking.ranks=all", ranks=2)
+    rank = wait_until(lambda: ranks_of(started), "the ranks")[1]
+    os.kill(rank, signal.SIGUSR1)
+    ended = processes.finish(started, 30)
+    assert ended.code == 128 + signal.SIGUSR1, ended.err
+    assert "error" not in ended.err
+    run_dir = only(job.runs.iterdir())
+    step = checkpoints(run_dir)[-1]
+    for run in job.list():
+        assert run["state"] == "preempted"
+    losses = [row["step"] for row in job.export(run_dir.name) if row["metric"] == "rank/loss"]
+    assert losses.count(step) == 2 and max(losses) == step
+
+
+def test_signals_at_once_are_one(job):
+    """A scheduler signals launcher and ranks together."""
+    started = start_stepping(job, ranks=2)
+    for pid in [*ranks_of(started), started.pid, started.pid]:
+        os.kill(pid, signal.SIGTERM)
+    ended = processes.finish(started, 30)
+    assert ended.code == 143, ended.err
+    assert only(job.list())["state"] == "preempted"
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_stopped_on_request(job, ranks):
+    started = start_stepping(job, ranks=ranks)
+    run_id = only(job.list())["id"]
+    asked = processes.run([LOCKSTEP, "runs", "stop", run_id, "--dir", job.runs, "--reason", "enough"],
+                          job.directory)
+    assert asked.code == 0, asked.err
+    ended = processes.finish(started, 30)
+    assert ended.code == 0, ended.err
+    assert "stopped on request after step" in ended.out and "enough" in ended.out
+    run = only(job.list())
+    assert run["state"] == "finished"
+    run_dir = only(job.runs.iterdir())
+    step = checkpoints(run_dir)[-1]
+    resume(job, run_dir, *LONG, f"train.max_steps={step + 3}", ranks=ranks)
+    assert checkpoints(run_dir)[-1] == step + 3
+    again = processes.run([LOCKSTEP, "runs", "stop", run_id, "--dir", job.runs], job.directory)
+    assert again.code == 78
+    assert "does not run any more: it is finished" in again.err
+
+
+def test_a_signal_in_a_long_evaluation(job):
+    """Not after it: 30 seconds of grace are less than some evaluations take."""
+    evaluation = ["train.eval_every=1 step", "data.eval_batch_size=1", "data.eval.limit=10000",
+                  "train.epochs=3", "train.log_every=1 step"]
+    started = job.start(*evaluation, ranks=2)
+    wait_until(lambda: steps_of(job), "the first step")
+    started.send_signal(signal.SIGTERM)
+    ended = processes.finish(started, 30)
+    assert ended.code == 143, ended.err
+    assert checkpoints(only(job.runs.iterdir()))[-1] <= 2
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_early_stop(job, ranks):
+    """A learning rate of nothing never makes it better."""
+    ended = job.run("train.epochs=50", "optimizer.lr=1e-30", "train.early_stop.patience=3", ranks=ranks)
+    assert ended.code == 0, ended.err
+    assert "eval/loss has not improved for 3 evaluations" in ended.out
+    run_dir = only(job.runs.iterdir())
+    assert checkpoints(run_dir)[-1] == 4 * 21
+    assert len(job.series(run_dir.name, "eval/loss")) == 4
+    assert only(job.list())["state"] == "finished"
+
+
+@pytest.mark.parametrize("override, said", [
+    ("train.early_stop={patience: 2, metric: accurcy}", "did you mean 'accuracy'"),
+    ("train.early_stop={patience: 0}", "train.early_stop.patience"),
+    ("train.early_stop={patience: 2, mode: least}", "valid: min, max"),
+])
+def test_early_stop_bad_input(job, override, said):
+    ended = job.run(override)
+    assert ended.code == 78
+    assert said in ended.err, ended.err
+
+
+def test_step_times_of_all_ranks(job):
+    run_dir = job.train("train.log_every=7 steps", ranks=2)
+    rows = job.export(run_dir.name)
+    names = {row["metric"] for row in rows}
+    for part in ["step", "data_wait", "forward", "backward", "communication", "optimizer"]:
+        assert {f"time/{part}/{which}" for which in ["min", "median", "max"]} <= names
+    last = {row["metric"]: row["value"] for row in rows}
+    assert 0 < last["time/step/min"] <= last["time/step/median"] <= last["time/step/max"]
+    assert last["time/slowest_rank"] in (0, 1)
+    parts = sum(last[f"time/{p}/min"] for p in ["data_wait", "forward", "backward", "optimizer"])
+    assert parts <= last["time/step/max"]

@@ -1,0 +1,123 @@
+#include "launch/hang_finding.h"
+
+#include <catch2/catch.hpp>
+
+using namespace lockstep;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// A rank in a training step, inside its n-th operation.
+RankView inside(int rank, uint64_t operations, const std::string& name, double idle_s) {
+  RankView view;
+  view.host = "node" + std::to_string(rank / 2);
+  view.process_state = 'S';
+  view.progress.rank = rank;
+  view.progress.pid = 1000 + rank;
+  view.progress.phase = Phase::Backward;
+  view.progress.step = 119;
+  view.progress.total_steps = 1000;
+  view.progress.operations = operations;
+  view.progress.in_operation = true;
+  view.progress.operation = name;
+  view.progress.idle_s = idle_s;
+  view.progress.warn_after_s = 3;
+  view.progress.timeout_s = 600;
+  return view;
+}
+
+RankView outside(int rank, uint64_t operations, Phase phase, double age_s) {
+  auto view = inside(rank, operations, "step vote", age_s);
+  view.progress.in_operation = false;
+  view.progress.phase = phase;
+  view.progress.phase_age_s = age_s;
+  return view;
+}
+
+}  // namespace
+
+TEST_CASE("hang: the rank that has not come is named, with its phase") {
+  const std::vector views = {inside(0, 12, "gradient all_reduce", 3.2),
+                             outside(1, 11, Phase::DataWait, 3.3),
+                             inside(2, 12, "gradient all_reduce", 3.1)};
+  const auto finding = find_hang(views);
+  REQUIRE(finding);
+  CHECK(finding->culprits == std::vector{1});
+  const auto text = describe_hang(*finding, views);
+  CHECK_THAT(text, Contains("rank 1 (node0, process 1001) keeps the others waiting for 3.2 s"));
+  CHECK_THAT(text, Contains("step 120 of 1000, waiting for data for 3.3 s"));
+  CHECK_THAT(text, Contains("rank 0: step 120 of 1000, backward: in gradient all_reduce"));
+}
+
+TEST_CASE("hang: in a backward pass the rank with fewer buckets is the one") {
+  auto fast = inside(0, 12, "gradient all_reduce", 4), slow = fast;
+  fast.progress.buckets_started = 3;
+  fast.progress.buckets_finished = 1;
+  fast.bucket = "layer2.weight";
+  slow.progress.rank = 1;
+  slow.progress.buckets_started = 1;
+  slow.progress.buckets_finished = 1;
+  const std::vector views = {fast, slow};
+  const auto finding = find_hang(views);
+  REQUIRE(finding);
+  CHECK(finding->culprits == std::vector{1});
+  CHECK_THAT(describe_hang(*finding, views), Contains("bucket 1 (layer2.weight)"));
+}
+
+TEST_CASE("hang: who has left an operation is ahead of who is in it") {
+  const std::vector views = {inside(0, 12, "barrier 'a'", 5), outside(1, 12, Phase::Optimizer, 5)};
+  const auto finding = find_hang(views);
+  REQUIRE(finding);
+  CHECK(finding->culprits == std::vector{0});
+}
+
+TEST_CASE("hang: usual waits are none") {
+  auto waits = inside(0, 12, "gradient all_reduce", 2.9);
+  CHECK_FALSE(find_hang({waits, outside(1, 11, Phase::Forward, 2.9)}));
+  waits.progress.idle_s = 8;
+  CHECK(find_hang({waits, outside(1, 11, Phase::Forward, 8)}));
+  // Another rank writes a checkpoint: that may take ten times as long.
+  CHECK_FALSE(find_hang({waits, outside(1, 11, Phase::Saving, 8)}));
+  // Steps are long.
+  waits.progress.longest_step_s = 4;
+  CHECK_FALSE(find_hang({waits, outside(1, 11, Phase::Forward, 8)}));
+  CHECK_FALSE(find_hang({waits}));
+  CHECK_FALSE(find_hang({}));
+}
+
+TEST_CASE("hang: ranks in different operations, stopped processes and silent networks") {
+  auto a = inside(0, 12, "all_reduce 'loss'", 5), b = inside(1, 12, "barrier 'checkpoint'", 5);
+  std::vector views = {a, b};
+  auto finding = find_hang(views);
+  REQUIRE(finding);
+  CHECK(finding->culprits.empty());
+  CHECK_THAT(describe_hang(*finding, views), Contains("they are in different operations") &&
+                                                 Contains("in all_reduce 'loss'") &&
+                                                 Contains("in barrier 'checkpoint'"));
+  views[1] = a;
+  views[1].progress.rank = 1;
+  finding = find_hang(views);
+  CHECK_THAT(describe_hang(*finding, views), Contains("does the network carry?"));
+  views[1].process_state = 'T';
+  finding = find_hang(views);
+  CHECK(finding->culprits == std::vector{1});
+  CHECK_THAT(describe_hang(*finding, views), Contains("rank 1") && Contains("is stopped"));
+  CHECK_FALSE(finding->is_overdue());
+  views[0].progress.idle_s = 599;
+  CHECK(find_hang(views)->is_overdue());
+}
+
+TEST_CASE("hang: a view travels as JSON") {
+  auto view = inside(1, 12, "gradient all_reduce", 3.5);
+  view.bucket = "a, b";
+  view.stacks = "    training thread\n";
+  const auto back = rank_view_from_json(to_json(view));
+  REQUIRE(back);
+  CHECK(to_json(*back) == to_json(view));
+  CHECK_FALSE(rank_view_from_json({{"rank", 1}}));
+  auto broken = to_json(view);
+  broken["phase"] = 99;
+  CHECK_FALSE(rank_view_from_json(broken));
+  broken["phase"] = "x";
+  CHECK_FALSE(rank_view_from_json(broken));
+}

@@ -1,0 +1,36 @@
+#include "launch/stack_reporter.h"
+
+#include <pthread.h>
+
+#include <catch2/catch.hpp>
+#include <condition_variable>
+#include <mutex>
+
+using namespace lockstep;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+TEST_CASE("stacks: a thread that waits is shown where it waits") {
+  ProgressPage page;
+  std::mutex mutex;
+  std::condition_variable_any condition;
+  std::jthread worker([&](const std::stop_token& stop) {
+    ::pthread_setname_np(::pthread_self(), "lockstep-data");
+    std::unique_lock lock(mutex);
+    condition.wait(lock, stop, [] { return false; });
+  });
+  {
+    const StackReporter reporter(page);
+    for (int i = 0; i < 3; ++i) {
+      const auto request = page.request_stacks();
+      REQUIRE(page.wait_for_stacks(request, 10s));
+    }
+    CHECK_THAT(page.stacks(), Contains("training thread\n"));
+    // The name may come later than the first question.
+    for (int i = 0; i < 100 && page.stacks().find("lockstep-data") == std::string::npos; ++i)
+      page.wait_for_stacks(page.request_stacks(), 10s);
+    CHECK_THAT(page.stacks(), Contains("lockstep-data\n") && Contains("wait"));
+  }
+  const auto request = page.request_stacks();  // nobody answers any more, and nobody dies of it
+  CHECK_FALSE(page.wait_for_stacks(request, 10ms));
+}

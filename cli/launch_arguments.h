@@ -6,24 +6,34 @@
 #include <string>
 #include <vector>
 
+#include "launch/rendezvous/rendezvous_options.h"
+#include "launch/tee_spec.h"
+
 namespace lockstep {
 
 struct LaunchArguments {
   int num_workers = 1;
-  int num_nodes = 1, node_rank = 0;
-  std::string master_addr;
+  std::string master_addr;  // with one node
   int master_port = 0;
+  RendezvousOptions rendezvous;  // without agreements
+  std::string rdzv_id;
+  int max_restarts = 0;
+  std::chrono::milliseconds monitor_interval{};
   std::optional<std::string> log_dir, run_id, resume, program;
-  std::string tee;
-  std::chrono::milliseconds grace{};
+  std::string role;
+  TeeSpec tee;
+  std::chrono::milliseconds stop_grace{};
   // CONFIG and its overrides, or whatever a program of one's own takes.
   std::vector<std::string> rest;
+  // --new-token: nothing else is to be done.
+  std::optional<std::string> new_token;
   // --help was given: `help` is to be printed, nothing else is set.
   bool wants_help = false;
   std::string help;
 };
 
-// Throws Config, in one line, for what it does not understand.
+// What the command line does not say is taken from PET_<NAME>, as torchrun does: PET_NNODES. Throws
+// Config, in one line, for what it does not understand.
 LaunchArguments parse_launch_arguments(int argc, char** argv);
 
 }  // namespace lockstep

@@ -5,12 +5,14 @@
 #include <filesystem>
 
 #include "cli/commands.h"
+#include "cli/job_agreements.h"
 #include "cli/launch_arguments.h"
 #include "cli/trainer_program.h"
 #include "core/config_value.h"
 #include "core/nearest_name.h"
 #include "core/run_id.h"
 #include "launch/launcher.h"
+#include "launch/rendezvous/token.h"
 #include "tracking/agent/agent.h"
 #include "tracking/agent/agent_status.h"
 #include "tracking/run_end.h"
@@ -75,36 +77,6 @@ void verify_resumed(const RunPlace& place) {
                                  nearest ? fmt::format("; did you mean '{}'?", *nearest) : ""));
 }
 
-// Nodes may share a file system, so each has logs of its own. Without a given id only node 0 knows
-// the run's; the others keep their logs beside it, under a name that says so.
-fs::path default_log_dir(const LaunchArguments& arguments, const RunPlace& place) {
-  if (arguments.num_nodes == 1) return place.dir() / "logs";
-  const auto node = fmt::format("node_{}", arguments.node_rank);
-  if (arguments.node_rank == 0 || arguments.run_id || arguments.resume)
-    return place.dir() / "logs" / node;
-  return place.runs_dir / fmt::format("{}-node{}", place.run_id, arguments.node_rank) / "logs";
-}
-
-LaunchOptions make_options(const LaunchArguments& arguments, const RunPlace& place) {
-  LaunchOptions options;
-  options.program = arguments.program ? *arguments.program : trainer_program();
-  options.arguments = arguments.rest;
-  if (arguments.resume)
-    options.arguments.insert(options.arguments.end(), {"--resume", *arguments.resume});
-  options.num_workers = arguments.num_workers;
-  options.num_nodes = arguments.num_nodes;
-  options.node_rank = arguments.node_rank;
-  options.master_addr = arguments.master_addr;
-  options.master_port = arguments.master_port;
-  options.tee = TeeSpec::parse(arguments.tee, arguments.num_workers);
-  options.grace = arguments.grace;
-  options.log_dir =
-      arguments.log_dir ? fs::path(*arguments.log_dir) : default_log_dir(arguments, place);
-  if (arguments.node_rank == 0 || arguments.run_id || arguments.resume)
-    options.run_id = place.run_id;
-  return options;
-}
-
 // Takes back the directories that this launch made, when it turns out that they hold nothing of
 // worth.
 class NewDirectories {
@@ -130,24 +102,52 @@ class NewDirectories {
   bool keep_ = false;
 };
 
+// Where this node's logs go. Nodes may share a file system, so each has a directory of its own.
+fs::path log_dir_of(const LaunchArguments& arguments, const fs::path& run_dir, int node_rank) {
+  const auto node = fmt::format("node_{}", node_rank);
+  const auto logs = arguments.log_dir ? fs::path(*arguments.log_dir) : run_dir / "logs";
+  return arguments.rendezvous.max_nodes == 1 ? logs : logs / node;
+}
+
+LaunchOptions make_options(const LaunchArguments& arguments, const RunPlace& place) {
+  LaunchOptions options;
+  options.program = arguments.program ? *arguments.program : trainer_program();
+  options.arguments = arguments.rest;
+  if (arguments.resume)
+    options.arguments.insert(options.arguments.end(), {"--resume", *arguments.resume});
+  options.num_workers = arguments.num_workers;
+  options.master_addr = arguments.master_addr;
+  options.master_port = arguments.master_port;
+  options.rendezvous = arguments.rendezvous;
+  if (options.rendezvous.max_nodes > 1)
+    options.rendezvous.agreements = job_agreements(arguments, options.program);
+  options.max_restarts = arguments.max_restarts;
+  options.monitor_interval = arguments.monitor_interval;
+  options.tee = arguments.tee;
+  options.stop_grace = arguments.stop_grace;
+  options.role = arguments.role;
+  options.run_id = place.run_id;
+  return options;
+}
+
 // What the run's own record says of its end, corrected by what only the launcher knows.
 void record_end(const LaunchReport& report, const fs::path& run_dir) {
   RunEnd end{
       .state = RunState::Failed, .exit_code = report.exit_code(), .reason = report.summary()};
   if (const auto* cause = report.cause()) {
-    // The launcher of the node that knows the cause has written it.
-    if (cause->error && cause->error->peer && read_run_end(run_dir)) return;
     end.rank = cause->rank;
     end.signal = cause->exit.signal;
     if (const auto detail = cause->detail(); cause->error && !detail.empty())
       end.reason = detail.front();
-  } else {
+  } else if (const auto signal = report.interrupted_by ? report.interrupted_by
+                                                       : report.preempted_by()) {
     // Workers that took the signal themselves have written how far they got.
-    const bool all_clean = std::none_of(report.workers.begin(), report.workers.end(),
-                                        [](const auto& worker) { return worker.failed(); });
-    if (all_clean && read_run_end(run_dir)) return;
+    const bool in_good_order = std::none_of(
+        report.workers.begin(), report.workers.end(),
+        [](const auto& worker) { return worker.failed() && !worker.preempted_by(); });
+    if (in_good_order && read_run_end(run_dir)) return;
     end.state = RunState::Killed;
-    end.signal = report.interrupted_by;
+    end.signal = signal;
   }
   write_run_end(run_dir, end);
 }
@@ -158,7 +158,7 @@ bool is_worthless(const LaunchReport& report, const LaunchArguments& arguments,
                   const LaunchOptions& options) {
   if (!report.cause() || !options.tee.shows_everything(options.num_workers)) return false;
   // Other nodes cannot tell whether there is a run, and a program of one's own need not make any.
-  const bool knows_run = !options.run_id.empty() && !arguments.program;
+  const bool knows_run = report.node_rank == 0 && !arguments.program;
   return knows_run || report.exit_code() == static_cast<int>(ErrorKind::Config);
 }
 
@@ -171,12 +171,40 @@ void await_tracking(const fs::path& run_dir, int node_rank) {
                run_dir.string());
 }
 
+// Every node tells the cause; one of them, that of rank 0, tells all.
 void print_report(const LaunchReport& report, bool logs_are_kept) {
-  auto text = report.text();
+  const bool is_brief = report.node_rank > 0 && !report.succeeded();
+  auto text = is_brief ? report.summary() + "\n" : report.text();
   if (!text.empty()) text.insert(0, "lockstep: ");
   if (const auto* cause = report.cause(); cause && logs_are_kept)
-    text += fmt::format("logs: {}\n", cause->log.string());
+    text += fmt::format("logs: {}{}\n", cause->host.empty() ? "" : cause->host + ": ",
+                        cause->log.string());
   std::fputs(text.c_str(), stderr);
+}
+
+int run_launch(const LaunchArguments& arguments) {
+  const auto place = find_place(arguments);
+  if (arguments.resume) verify_resumed(place);
+  auto options = make_options(arguments, place);
+  std::optional<NewDirectories> created;
+  options.log_dir = [&](const std::string& run_id, int node_rank) {
+    auto directory = log_dir_of(arguments, place.runs_dir / run_id, node_rank);
+    if (!created) created.emplace(directory);
+    return directory;
+  };
+  const auto report = run_workers(options);
+
+  const auto run_dir = place.runs_dir / report.run_id;
+  std::error_code error;
+  const bool is_run = !report.run_id.empty() && fs::exists(run_dir / "run.json", error);
+  const bool worthless = !is_run && is_worthless(report, arguments, options);
+  if (created && !worthless) created->keep();
+  print_report(report, created && !worthless);
+  if (is_run && !report.succeeded()) {
+    if (report.node_rank == 0) record_end(report, run_dir);
+    await_tracking(run_dir, report.node_rank);
+  }
+  return report.exit_code();
 }
 
 }  // namespace
@@ -187,22 +215,13 @@ int launch_command(int argc, char** argv) {
     fmt::print("{}", arguments.help);
     return 0;
   }
-  const auto place = find_place(arguments);
-  if (arguments.resume) verify_resumed(place);
-  const auto options = make_options(arguments, place);
-  NewDirectories created(options.log_dir);
-  const auto report = run_workers(options);
-
-  std::error_code error;
-  const bool is_run = fs::exists(place.dir() / "run.json", error);
-  const bool worthless = !is_run && is_worthless(report, arguments, options);
-  if (!worthless) created.keep();
-  print_report(report, !worthless);
-  if (is_run && !report.succeeded()) {
-    record_end(report, place.dir());
-    await_tracking(place.dir(), arguments.node_rank);
+  if (arguments.new_token) {
+    make_token_file(*arguments.new_token);
+    fmt::print("{}: a new token; every node of a job needs a copy of this file\n",
+               *arguments.new_token);
+    return 0;
   }
-  return report.exit_code();
+  return run_launch(arguments);
 }
 
 }  // namespace lockstep

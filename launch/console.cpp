@@ -29,6 +29,10 @@ void Console::write_line(int rank, std::string_view line) {
     fmt::format_to(std::back_inserter(pending_), "[rank {}] {}\n", rank, line);
 }
 
+void Console::write_note(std::string_view text) {
+  if (!broken_) fmt::format_to(std::back_inserter(pending_), "lockstep: {}\n", text);
+}
+
 bool Console::is_full() const { return pending_.size() > kMaxPending; }
 
 void Console::write_some() {

@@ -19,6 +19,9 @@ class Console {
   // Queues one line with the prefix of the rank it came from.
   void write_line(int rank, std::string_view line);
 
+  // Queues a line of the launcher's own: "lockstep: TEXT".
+  void write_note(std::string_view text);
+
   // More is queued than should be held: read no more from workers until it was written.
   bool is_full() const;
   bool has_pending() const { return !pending_.empty(); }

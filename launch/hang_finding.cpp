@@ -112,6 +112,10 @@ std::optional<HangFinding> find_hang(const std::vector<RankView>& views) {
   return finding;
 }
 
+std::string describe_rank(const RankView& view) {
+  return fmt::format("{}: {}\n{}", describe_process(view), describe_place(view), view.stacks);
+}
+
 std::string describe_hang(const HangFinding& finding, const std::vector<RankView>& views) {
   std::string text;
   for (size_t i = 0; i < finding.culprits.size() && i < kMostDescribed; ++i) {

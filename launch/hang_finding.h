@@ -31,4 +31,7 @@ std::optional<HangFinding> find_hang(const std::vector<RankView>& views);
 // Several lines for a person: who, since when, where; with the stacks that are there.
 std::string describe_hang(const HangFinding& finding, const std::vector<RankView>& views);
 
+// What one rank is doing, with its stacks: a few lines.
+std::string describe_rank(const RankView& view);
+
 }  // namespace lockstep

@@ -18,7 +18,7 @@ SignalWatch::SignalWatch() {
   sigset_t taken;
   sigemptyset(&taken);
   sigaddset(&taken, SIGCHLD);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT})
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1})
     if (!is_ignored(signal)) sigaddset(&taken, signal);
   fd_ = FileDescriptor(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd_.is_open()) throw errno_error("cannot watch signals");

@@ -63,7 +63,7 @@ void reset_signals() {
       ::dup2(start.command.stderr_fd, STDERR_FILENO) < 0)
     fail_in_child(start.status_fd);
   if (input > STDERR_FILENO) ::close(input);
-  if (start.command.inherited_fd) ::fcntl(*start.command.inherited_fd, F_SETFD, 0);
+  for (const int fd : start.command.inherited_fds) ::fcntl(fd, F_SETFD, 0);
   ::execvpe(start.argv[0], start.argv.data(), start.envp.data());
   fail_in_child(start.status_fd);
 }

@@ -16,7 +16,7 @@ struct WorkerCommand {
   std::vector<std::string> arguments;    // without argv[0]
   std::vector<std::string> environment;  // all of it, as "NAME=value"
   int stdout_fd = -1, stderr_fd = -1;
-  std::optional<int> inherited_fd;  // stays open in the worker, under the same number
+  std::vector<int> inherited_fds;  // stay open in the worker, under the same numbers
 };
 
 // How a process ended: one of the two.

@@ -12,6 +12,7 @@
 #include "core/plugin.h"
 #include "core/version.h"
 #include "launch/error_file.h"
+#include "launch/stack_reporter.h"
 #include "tracking/on_ranks.h"
 #include "trainer/session.h"
 
@@ -116,6 +117,7 @@ int train(const Arguments& arguments, int argc, char** argv, const RankEnv& rank
     throw config_error("no run file given; see lockstep-trainer --help");
   const auto progress = open_progress_page();
   progress->begin(ranks.rank);
+  const StackReporter stack_reporter(*progress);
   const auto result =
       run_session({.config_path = arguments.positional.front(),
                    .overrides = {arguments.positional.begin() + 1, arguments.positional.end()},

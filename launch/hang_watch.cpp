@@ -1,0 +1,136 @@
+#include "launch/hang_watch.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/durable_file.h"
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::milliseconds kTellEvery{500};
+constexpr std::chrono::milliseconds kStackTime{1500};  // for stacks to arrive
+constexpr double kTellAgain = 10;  // times as long as it had lasted when it was told last
+
+std::vector<RankView> parse_views(const std::map<int, nlohmann::json>& by_node) {
+  std::vector<RankView> views;
+  for (const auto& [node, status] : by_node)
+    if (status.is_array())
+      for (const auto& json : status)
+        if (auto view = rank_view_from_json(json)) views.push_back(std::move(*view));
+  std::sort(views.begin(), views.end(), [](const auto& a, const auto& b) {
+    return a.progress.rank < b.progress.rank;
+  });
+  return views;
+}
+
+bool has_stacks_of(const std::vector<RankView>& views, const std::vector<int>& ranks) {
+  return std::all_of(views.begin(), views.end(), [&](const RankView& view) {
+    const bool is_asked = std::find(ranks.begin(), ranks.end(), view.progress.rank) != ranks.end();
+    return !is_asked || !view.stacks.empty();
+  });
+}
+
+}  // namespace
+
+std::string HangWatch::Own::stacks() const {
+  if (!request || !worker.page->wait_for_stacks(*request, std::chrono::milliseconds(0))) return {};
+  return worker.page->stacks();
+}
+
+StatusExchange HangWatch::exchange() {
+  return {.local = [this] { return local(); },
+          .judge = [this](const auto& by_node) { return judge(by_node); },
+          .take_answer = [this](const auto& answer) { take_answer(answer); }};
+}
+
+void HangWatch::begin(std::vector<WatchedWorker> workers, std::filesystem::path directory) {
+  end();
+  for (const auto& worker : workers) own_.push_back({worker, std::nullopt});
+  directory_ = std::move(directory);
+}
+
+void HangWatch::end() {
+  own_.clear();
+  dump_at_.reset();
+  last_local_ = nullptr;
+  key_.clear();
+}
+
+nlohmann::json HangWatch::local() {
+  const auto now = Clock::now();
+  if (dump_at_ && now >= *dump_at_) write_dump();
+  if (now - told_local_ < kTellEvery) return last_local_;
+  told_local_ = now;
+  last_local_ = nlohmann::json::array();
+  for (const auto& own : own_) {
+    auto view = view_rank(*own.worker.page, own.worker.rank, host_, own.worker.pid);
+    view.stacks = own.stacks();
+    // A program that does not write to its page cannot be judged.
+    if (own.worker.page->snapshot().pid != 0) last_local_.push_back(to_json(view));
+  }
+  return last_local_;
+}
+
+void HangWatch::take_answer(const nlohmann::json& answer) {
+  const auto asked = answer.value("stacks", std::vector<int>());
+  const bool wants_dump = answer.value("dump", false);
+  for (auto& own : own_)
+    if (wants_dump || std::find(asked.begin(), asked.end(), own.worker.rank) != asked.end())
+      own.request = own.worker.page->request_stacks();
+  if (wants_dump) dump_at_ = Clock::now() + kStackTime;
+}
+
+void HangWatch::write_dump() {
+  dump_at_.reset();
+  std::string text;
+  for (const auto& own : own_) {
+    auto view = view_rank(*own.worker.page, own.worker.rank, host_, own.worker.pid);
+    view.stacks = own.stacks();
+    text += describe_rank(view) + "\n";
+  }
+  const auto path = directory_ / "hang.txt";
+  try {
+    write_file_durably(path, text);
+    notes_.push_back("what every rank here was doing: " + path.string());
+  } catch (const Error& error) {
+    notes_.push_back(error.what());
+  }
+}
+
+nlohmann::json HangWatch::judge(const std::map<int, nlohmann::json>& by_node) {
+  const auto views = parse_views(by_node);
+  if (const auto finding = find_hang(views)) return follow(*finding, views);
+  if (told_) notes_.push_back("the ranks go on");
+  key_.clear();
+  told_ = false;
+  return nullptr;
+}
+
+nlohmann::json HangWatch::follow(const HangFinding& finding, const std::vector<RankView>& views) {
+  const auto now = Clock::now();
+  if (finding.key != key_) {
+    key_ = finding.key;
+    asked_at_ = now;
+    told_ = dumped_ = false;
+    return {{"stacks", finding.culprits}};
+  }
+  const bool has_all = has_stacks_of(views, finding.culprits) || now - asked_at_ > kStackTime;
+  const bool is_due = !told_ || finding.waited_s > told_again_after_s_;
+  if (has_all && is_due) {
+    const auto text = describe_hang(finding, views);
+    notes_.push_back("warning: " + text.substr(0, text.size() - 1));
+    summary_ = text.substr(0, text.find('\n'));
+    told_ = true;
+    told_again_after_s_ = kTellAgain * finding.waited_s;
+  }
+  if (!finding.is_overdue() || dumped_) return nullptr;
+  dumped_ = true;
+  notes_.push_back(fmt::format("error: {}; the ranks that wait give up after {:g} s",
+                               summary_.empty() ? "the ranks hang" : summary_, finding.timeout_s));
+  return {{"dump", true}};
+}
+
+}  // namespace lockstep

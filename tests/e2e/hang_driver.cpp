@@ -1,0 +1,67 @@
+// A rank that goes wrong on purpose, for the tests of the hang report: hang_driver MODE, started by
+// `lockstep launch --program`. MODE: sleep (in its "data loader"), skip (a collective) or shape (of
+// a tensor), always on rank 1.
+#include <ATen/ATen.h>
+#include <poll.h>
+
+#include <cstdio>
+#include <string>
+
+#include "core/error.h"
+#include "distributed/collectives.h"
+#include "distributed/world.h"
+#include "launch/error_file.h"
+#include "launch/rank_env.h"
+#include "launch/stack_reporter.h"
+
+using namespace lockstep;
+
+namespace {
+
+void sleep_in_loader() { ::poll(nullptr, 0, 60'000); }
+
+void run(const std::string& mode) {
+  const auto ranks = read_rank_env();
+  ProgressPage page(std::stoi(environment("LOCKSTEP_PROGRESS_FD").value()));
+  page.begin(ranks.rank);
+  const StackReporter reporter(page);
+  page.set_limits(std::chrono::seconds(3), std::chrono::seconds(8));
+  World world({.rank = ranks.rank,
+               .local_rank = ranks.local_rank,
+               .world_size = ranks.world_size,
+               .local_world_size = ranks.local_world_size,
+               .rendezvous = TcpRendezvous{.host = ranks.master_addr,
+                                           .port = static_cast<uint16_t>(ranks.master_port),
+                                           .listen_fd = ranks.listen_fd},
+               .device = "cpu",
+               .timeout = std::chrono::seconds(8),
+               .progress = &page});
+  const bool is_odd = ranks.rank == 1;
+  for (int step = 0; step < 5; ++step) {
+    page.enter(Phase::DataWait);
+    page.set_step(step, 5);
+    if (mode == "sleep" && is_odd && step == 2) sleep_in_loader();
+    page.enter(Phase::Backward);
+    auto gradients = at::ones({mode == "shape" && is_odd && step == 2 ? 5000 : 1000});
+    if (!(mode == "skip" && is_odd && step == 4))
+      all_reduce(world, gradients, ReduceOp::Sum, "gradients");
+  }
+  page.enter(Phase::Saving);
+  page.enter(Phase::Logging);
+  barrier(world, "end of training");
+  world.finish();
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  try {
+    run(argv[1]);
+    return 0;
+  } catch (const std::exception& error) {
+    if (const auto file = environment("TORCHELASTIC_ERROR_FILE")) write_error_file(*file, error);
+    std::fprintf(stderr, "hang_driver: %s\n", error.what());
+    const auto* known = dynamic_cast<const Error*>(&error);
+    std::_Exit(known ? known->exit_code() : 70);
+  }
+}

@@ -58,12 +58,17 @@ bool all_do_the_same(const std::vector<RankView>& views) {
 }
 
 std::string describe_process(const RankView& view) {
-  const auto name = fmt::format("rank {} ({}, process {})", view.progress.rank, view.host,
-                                view.progress.pid);
-  if (view.process_state == 'T') return name + " is stopped (SIGSTOP or a debugger)";
-  if (view.process_state == 'D') return name + " waits in the kernel (a disk or a file server?)";
-  if (view.process_state == 'Z') return name + " has ended";
-  return name;
+  return fmt::format("rank {} ({}, process {})", view.progress.rank, view.host, view.progress.pid);
+}
+
+// Empty when there is nothing to say.
+std::string describe_state(const RankView& view) {
+  switch (view.process_state) {
+    case 'T': return ": it is stopped (SIGSTOP or a debugger)";
+    case 'D': return ": it waits in the kernel (a disk or a file server?)";
+    case 'Z': return ": it has ended";
+    default: return "";
+  }
 }
 
 std::string describe_operation(const RankView& view) {
@@ -113,7 +118,8 @@ std::optional<HangFinding> find_hang(const std::vector<RankView>& views) {
 }
 
 std::string describe_rank(const RankView& view) {
-  return fmt::format("{}: {}\n{}", describe_process(view), describe_place(view), view.stacks);
+  return fmt::format("{}{}\n  {}\n{}", describe_process(view), describe_state(view),
+                     describe_place(view), view.stacks);
 }
 
 std::string describe_hang(const HangFinding& finding, const std::vector<RankView>& views) {
@@ -121,8 +127,9 @@ std::string describe_hang(const HangFinding& finding, const std::vector<RankView
   for (size_t i = 0; i < finding.culprits.size() && i < kMostDescribed; ++i) {
     const auto* view = find_rank(views, finding.culprits[i]);
     if (!view) continue;
-    text += fmt::format("{} keeps the others waiting for {:.1f} s\n  it is at {}\n",
-                        describe_process(*view), finding.waited_s, describe_place(*view));
+    text += fmt::format("{} keeps the others waiting for {:.1f} s{}\n  it is at {}\n",
+                        describe_process(*view), finding.waited_s, describe_state(*view),
+                        describe_place(*view));
   }
   if (finding.culprits.size() > kMostDescribed)
     text += fmt::format("and {} more ranks\n", finding.culprits.size() - kMostDescribed);

@@ -101,7 +101,9 @@ StackReporter::StackReporter(ProgressPage& page)
   action.sa_handler = walk_stack;
   action.sa_flags = SA_RESTART;
   ::sigaction(question_signal(), &action, nullptr);
-  answerer_ = std::jthread([this](const std::stop_token& stop) { answer(stop); });
+  // Read here: a question that comes before the thread runs counts.
+  answerer_ = std::jthread(
+      [this, seen = page_.requested()](const std::stop_token& stop) { answer(stop, seen); });
 }
 
 // The handler stays: a question that comes late must not kill the process.
@@ -111,8 +113,7 @@ StackReporter::~StackReporter() {
   answerer_.join();
 }
 
-void StackReporter::answer(const std::stop_token& stop) {
-  auto seen = page_.requested();
+void StackReporter::answer(const std::stop_token& stop, uint32_t seen) {
   while (!stop.stop_requested()) {
     if (!page_.wait_for_request(seen, std::chrono::minutes(1))) continue;
     seen = page_.requested();

@@ -1,6 +1,7 @@
 // Inside a rank: answers the launcher's question where its threads are (core/progress_page.h). A
 // thread of its own waits for the question; the threads asked about are interrupted by a real-time
-// signal for as long as it takes to walk their stacks.
+// signal for as long as it takes to walk their stacks. A system call that the kernel does not begin
+// again (poll, nanosleep) ends with EINTR by that: the price of an answer, paid in a hang only.
 #pragma once
 
 #include <thread>
@@ -19,7 +20,7 @@ class StackReporter {
   StackReporter& operator=(const StackReporter&) = delete;
 
  private:
-  void answer(const std::stop_token& stop);
+  void answer(const std::stop_token& stop, uint32_t seen);
 
   ProgressPage& page_;
   int training_thread_;

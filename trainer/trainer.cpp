@@ -89,6 +89,7 @@ EvaluationResult Trainer::run() {
   for (const auto& line : warnings_) parts_.tracker.text(TextLevel::Warning, line);
   logged_at_ = std::chrono::steady_clock::now();
   parts_.world.progress().set_step(position_.step, total_steps_);
+  use_timeout_of(Phase::Building);  // the first step is a part of it
   while (!is_finished() && !votes_) train_epoch();
   if (parts_.eval_set && evaluated_step_ != position_.step && !votes_) evaluate_now();
   if (saved_step_ != position_.step) save_now();
@@ -184,6 +185,8 @@ void Trainer::optimize() {
 
 void Trainer::after_step(bool epoch_ended) {
   if (is_finished()) votes_ = 0;  // it ends anyway
+  if (!has_stepped_) use_timeout_of(Phase::Logging);
+  has_stepped_ = true;
   if (log_due_.due(position_, epoch_ended) || is_finished() || votes_) log_training();
   const bool eval_is_due = parts_.eval_set && eval_due_.due(position_, epoch_ended);
   if (!votes_ && (eval_is_due || (parts_.eval_set && is_finished()))) evaluate_now();

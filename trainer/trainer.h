@@ -99,6 +99,7 @@ class Trainer {
   std::chrono::steady_clock::time_point logged_at_;
   StepClock clock_;
   StepVote vote_;
+  bool has_stepped_ = false;
   uint32_t votes_ = 0;  // StepFlags of all ranks; not zero: the run ends after this step
   std::chrono::steady_clock::time_point asked_at_;  // when a stop request was looked for
   EarlyStop early_stop_;

@@ -18,7 +18,10 @@ using namespace lockstep;
 
 namespace {
 
-void sleep_in_loader() { ::poll(nullptr, 0, 60'000); }
+void sleep_in_loader() {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (std::chrono::steady_clock::now() < end) ::poll(nullptr, 0, 60'000);
+}
 
 void run(const std::string& mode) {
   const auto ranks = read_rank_env();

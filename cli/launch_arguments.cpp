@@ -11,6 +11,7 @@
 #include "core/nearest_name.h"
 #include "core/period.h"
 #include "core/run_id.h"
+#include "launch/node_env.h"
 #include "launch/worker_env.h"
 
 namespace lockstep {
@@ -45,6 +46,13 @@ cxxopts::Options make_options() {
   add("run-id,run_id", "name of the new run (default: made from run.name and the time)",
       cxxopts::value<std::string>(), "ID");
   add("resume", "go on with this run", cxxopts::value<std::string>(), "ID");
+  add("hostfile", "start on each host of this file through ssh: [user@]host[:port] [slots=N]",
+      cxxopts::value<std::string>(), "FILE");
+  add("ssh", "the ssh command for --hostfile, with options of your own", text("ssh"), "COMMAND");
+  add("export", "environment variables that --hostfile passes on, as A,B",
+      cxxopts::value<std::vector<std::string>>(), "NAMES");
+  add("remote-lockstep,remote_lockstep", "where lockstep is on the hosts (default: as here)",
+      cxxopts::value<std::string>(), "PATH");
   add("program", "start this instead of lockstep-trainer", cxxopts::value<std::string>(), "PATH");
   add("h,help", "print this");
   return options;
@@ -100,6 +108,38 @@ std::optional<std::string> optional_text(const cxxopts::ParseResult& result,
   return text;
 }
 
+// Without a word about nodes on the command line, the scheduler's counts.
+void take_node_of_scheduler(const cxxopts::ParseResult& result, LaunchArguments& arguments) {
+  if (result.count("nnodes") || result.count("node-rank") || result.count("master-addr")) return;
+  const auto node = read_node_env();
+  if (!node) return;
+  arguments.num_nodes = node->num_nodes;
+  arguments.node_rank = node->node_rank;
+  arguments.job = node->job;
+  arguments.job_restarted = node->job_restarted;
+  if (node->num_nodes == 1) return;
+  arguments.master_addr = node->master_addr;
+  if (!result.count("master-port")) arguments.master_port = node->master_port;
+}
+
+void take_hosts(const cxxopts::ParseResult& result, LaunchArguments& arguments) {
+  arguments.hostfile = optional_text(result, "hostfile");
+  arguments.remote_lockstep = optional_text(result, "remote-lockstep");
+  arguments.ssh = result["ssh"].as<std::string>();
+  if (result.count("export")) arguments.exported = result["export"].as<std::vector<std::string>>();
+  arguments.has_num_workers = result.count("nproc-per-node") > 0;
+  arguments.has_master_addr = result.count("master-addr") > 0;
+  for (const char* name : {"ssh", "export", "remote-lockstep"})
+    if (!arguments.hostfile && result.count(name))
+      throw config_error(fmt::format("--{} is for --hostfile, which is not given", name));
+  for (const char* name : {"nnodes", "node-rank"})
+    if (arguments.hostfile && result.count(name))
+      throw config_error(
+          fmt::format("--{} and --hostfile exclude each other: the file says which "
+                      "hosts there are",
+                      name));
+}
+
 void verify_ids(const LaunchArguments& arguments) {
   if (arguments.run_id && arguments.resume)
     throw config_error("--run-id names a new run and --resume an old one: give only one of them");
@@ -136,6 +176,8 @@ LaunchArguments parse_launch_arguments(int argc, char** argv) {
   arguments.master_port = to_int("master-port", text("master-port"), 0, 65535);
   if (arguments.num_nodes > 1 && !result.count("master-addr"))
     throw config_error("--master-addr is missing: with several nodes it names the host of node 0");
+  take_hosts(result, arguments);
+  if (!arguments.hostfile) take_node_of_scheduler(result, arguments);
   arguments.log_dir = optional_text(result, "log-dir");
   arguments.run_id = optional_text(result, "run-id");
   arguments.resume = optional_text(result, "resume");

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/launch_arguments.h"
+#include "cli/launch_hosts.h"
 #include "cli/trainer_program.h"
 #include "core/config_value.h"
 #include "core/nearest_name.h"
@@ -13,6 +14,7 @@
 #include "launch/launcher.h"
 #include "tracking/agent/agent.h"
 #include "tracking/agent/agent_status.h"
+#include "tracking/job_run.h"
 #include "tracking/run_end.h"
 
 namespace lockstep {
@@ -40,6 +42,19 @@ std::string text_of(const ConfigNode& root, const char* key, const std::string& 
                                                                                  : otherwise;
 }
 
+// On several nodes all must find the same id, so node 0 cannot make up another.
+std::string find_run_of_job(const LaunchArguments& arguments, const RunPlace& place,
+                            const std::string& name) {
+  if (arguments.node_rank > 0) return job_run_id(name, arguments.job);
+  const auto id =
+      run_of_job(place.runs_dir, name, {.id = arguments.job, .restarted = arguments.job_restarted});
+  if (id || arguments.num_nodes == 1) return id.value_or(new_run_id(name));
+  throw config_error(
+      fmt::format("there is a run {0} in {1} already: give --run-id for a new one, or --resume {0} "
+                  "to go on with it",
+                  job_run_id(name, arguments.job), place.runs_dir.string()));
+}
+
 // Reads no more of the run file than where the run goes: the trainer judges the rest.
 RunPlace find_place(const LaunchArguments& arguments) {
   const bool has_run_file =
@@ -58,9 +73,17 @@ RunPlace find_place(const LaunchArguments& arguments) {
   }
   if (arguments.resume)
     place.run_id = *arguments.resume;
+  else if (arguments.run_id)
+    place.run_id = *arguments.run_id;
   else
-    place.run_id = arguments.run_id ? *arguments.run_id : new_run_id(name);
+    place.run_id =
+        arguments.job.empty() ? new_run_id(name) : find_run_of_job(arguments, place, name);
   return place;
+}
+
+// Whether this node knows the run's id: one that is made from the time only node 0 does.
+bool knows_run_id(const LaunchArguments& arguments) {
+  return arguments.node_rank == 0 || arguments.run_id || arguments.resume || !arguments.job.empty();
 }
 
 void verify_resumed(const RunPlace& place) {
@@ -80,8 +103,7 @@ void verify_resumed(const RunPlace& place) {
 fs::path default_log_dir(const LaunchArguments& arguments, const RunPlace& place) {
   if (arguments.num_nodes == 1) return place.dir() / "logs";
   const auto node = fmt::format("node_{}", arguments.node_rank);
-  if (arguments.node_rank == 0 || arguments.run_id || arguments.resume)
-    return place.dir() / "logs" / node;
+  if (knows_run_id(arguments)) return place.dir() / "logs" / node;
   return place.runs_dir / fmt::format("{}-node{}", place.run_id, arguments.node_rank) / "logs";
 }
 
@@ -100,8 +122,7 @@ LaunchOptions make_options(const LaunchArguments& arguments, const RunPlace& pla
   options.grace = arguments.grace;
   options.log_dir =
       arguments.log_dir ? fs::path(*arguments.log_dir) : default_log_dir(arguments, place);
-  if (arguments.node_rank == 0 || arguments.run_id || arguments.resume)
-    options.run_id = place.run_id;
+  if (knows_run_id(arguments)) options.run_id = place.run_id;
   return options;
 }
 
@@ -189,6 +210,7 @@ int launch_command(int argc, char** argv) {
   }
   const auto place = find_place(arguments);
   if (arguments.resume) verify_resumed(place);
+  if (arguments.hostfile) return launch_on_hosts(arguments, place.run_id);
   const auto options = make_options(arguments, place);
   NewDirectories created(options.log_dir);
   const auto report = run_workers(options);

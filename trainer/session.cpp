@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/run_id.h"
 #include "distributed/objects.h"
+#include "tracking/job_run.h"
 #include "tracking/run_directory.h"
 #include "trainer/checkpoint.h"
 
@@ -22,7 +23,7 @@ WorldOptions world_options(const RankEnv& ranks, const DistributedSection& confi
                            .port = static_cast<uint16_t>(ranks.master_port),
                            .serve = !ranks.agent_serves_store,
                            .listen_fd = ranks.listen_fd,
-                           .prefix = fmt::format("attempt_{}", ranks.restart_count)};
+                           .prefix = ranks.store_prefix};
   return {.rank = ranks.rank,
           .local_rank = ranks.local_rank,
           .node_rank = ranks.node_rank,
@@ -34,11 +35,15 @@ WorldOptions world_options(const RankEnv& ranks, const DistributedSection& confi
           .timeout = config.timeout.value};
 }
 
-// Which run this job is: named by the user, by the launcher, by an earlier attempt of the same job,
-// or new.
+// Which run this job is: named by the user, by the launcher, by the scheduler's job, by an earlier
+// attempt of the same job, or new.
 std::string choose_run_id(World& world, const SessionOptions& options, const RunConfig& config) {
   if (options.resume_id) return *options.resume_id;
   if (options.ranks.run_id) return *options.ranks.run_id;
+  if (!options.ranks.job.empty())
+    return run_of_job(config.run.dir, config.run.name,
+                      {.id = options.ranks.job, .restarted = options.ranks.job_restarted})
+        .value_or(new_run_id(config.run.name));
   if (const auto earlier = world.recall(kRunIdKey)) return *earlier;
   return new_run_id(config.run.name);
 }

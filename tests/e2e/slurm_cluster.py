@@ -120,7 +120,8 @@ class SlurmCluster:
             )
 
     def environment(self, **changes):
-        return processes.environment(SLURM_CONF=self.directory / "slurm.conf", PATH=PATH, **changes)
+        changes = {"PATH": PATH, "SLURM_CONF": self.directory / "slurm.conf", **changes}
+        return processes.environment(**changes)
 
     def _is_idle(self):
         for daemon in self.daemons:

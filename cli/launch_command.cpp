@@ -5,13 +5,16 @@
 #include <filesystem>
 
 #include "cli/commands.h"
+#include "cli/job_agreements.h"
 #include "cli/launch_arguments.h"
 #include "cli/launch_hosts.h"
 #include "cli/trainer_program.h"
 #include "core/config_value.h"
 #include "core/nearest_name.h"
 #include "core/run_id.h"
+#include "launch/job_token.h"
 #include "launch/launcher.h"
+#include "launch/rendezvous/token.h"
 #include "tracking/agent/agent.h"
 #include "tracking/agent/agent_status.h"
 #include "tracking/job_run.h"
@@ -42,19 +45,6 @@ std::string text_of(const ConfigNode& root, const char* key, const std::string& 
                                                                                  : otherwise;
 }
 
-// On several nodes all must find the same id, so node 0 cannot make up another.
-std::string find_run_of_job(const LaunchArguments& arguments, const RunPlace& place,
-                            const std::string& name) {
-  if (arguments.node_rank > 0) return job_run_id(name, arguments.job);
-  const auto id =
-      run_of_job(place.runs_dir, name, {.id = arguments.job, .restarted = arguments.job_restarted});
-  if (id || arguments.num_nodes == 1) return id.value_or(new_run_id(name));
-  throw config_error(
-      fmt::format("there is a run {0} in {1} already: give --run-id for a new one, or --resume {0} "
-                  "to go on with it",
-                  job_run_id(name, arguments.job), place.runs_dir.string()));
-}
-
 // Reads no more of the run file than where the run goes: the trainer judges the rest.
 RunPlace find_place(const LaunchArguments& arguments) {
   const bool has_run_file =
@@ -71,19 +61,12 @@ RunPlace find_place(const LaunchArguments& arguments) {
     place.runs_dir = text_of(root, "dir", "runs");
     name = text_of(root, "name", name);
   }
-  if (arguments.resume)
-    place.run_id = *arguments.resume;
-  else if (arguments.run_id)
-    place.run_id = *arguments.run_id;
-  else
-    place.run_id =
-        arguments.job.empty() ? new_run_id(name) : find_run_of_job(arguments, place, name);
+  std::optional<std::string> given = arguments.resume ? arguments.resume : arguments.run_id;
+  if (!given && !arguments.job.empty())
+    given = run_of_job(place.runs_dir, name,
+                       {.id = arguments.job, .restarted = arguments.job_restarted});
+  place.run_id = given ? *given : new_run_id(name);
   return place;
-}
-
-// Whether this node knows the run's id: one that is made from the time only node 0 does.
-bool knows_run_id(const LaunchArguments& arguments) {
-  return arguments.node_rank == 0 || arguments.run_id || arguments.resume || !arguments.job.empty();
 }
 
 void verify_resumed(const RunPlace& place) {
@@ -96,34 +79,6 @@ void verify_resumed(const RunPlace& place) {
   throw config_error(fmt::format("--resume {}: there is no such run in {}{}", place.run_id,
                                  place.runs_dir.string(),
                                  nearest ? fmt::format("; did you mean '{}'?", *nearest) : ""));
-}
-
-// Nodes may share a file system, so each has logs of its own. Without a given id only node 0 knows
-// the run's; the others keep their logs beside it, under a name that says so.
-fs::path default_log_dir(const LaunchArguments& arguments, const RunPlace& place) {
-  if (arguments.num_nodes == 1) return place.dir() / "logs";
-  const auto node = fmt::format("node_{}", arguments.node_rank);
-  if (knows_run_id(arguments)) return place.dir() / "logs" / node;
-  return place.runs_dir / fmt::format("{}-node{}", place.run_id, arguments.node_rank) / "logs";
-}
-
-LaunchOptions make_options(const LaunchArguments& arguments, const RunPlace& place) {
-  LaunchOptions options;
-  options.program = arguments.program ? *arguments.program : trainer_program();
-  options.arguments = arguments.rest;
-  if (arguments.resume)
-    options.arguments.insert(options.arguments.end(), {"--resume", *arguments.resume});
-  options.num_workers = arguments.num_workers;
-  options.num_nodes = arguments.num_nodes;
-  options.node_rank = arguments.node_rank;
-  options.master_addr = arguments.master_addr;
-  options.master_port = arguments.master_port;
-  options.tee = TeeSpec::parse(arguments.tee, arguments.num_workers);
-  options.grace = arguments.grace;
-  options.log_dir =
-      arguments.log_dir ? fs::path(*arguments.log_dir) : default_log_dir(arguments, place);
-  if (knows_run_id(arguments)) options.run_id = place.run_id;
-  return options;
 }
 
 // Takes back the directories that this launch made, when it turns out that they hold nothing of
@@ -151,18 +106,44 @@ class NewDirectories {
   bool keep_ = false;
 };
 
+// Where this node's logs go. Nodes may share a file system, so each has a directory of its own.
+fs::path log_dir_of(const LaunchArguments& arguments, const fs::path& run_dir, int node_rank) {
+  const auto node = fmt::format("node_{}", node_rank);
+  const auto logs = arguments.log_dir ? fs::path(*arguments.log_dir) : run_dir / "logs";
+  return arguments.rendezvous.max_nodes == 1 ? logs : logs / node;
+}
+
+LaunchOptions make_options(const LaunchArguments& arguments, const RunPlace& place) {
+  LaunchOptions options;
+  options.program = arguments.program ? *arguments.program : trainer_program();
+  options.arguments = arguments.rest;
+  if (arguments.resume)
+    options.arguments.insert(options.arguments.end(), {"--resume", *arguments.resume});
+  options.num_workers = arguments.num_workers;
+  options.master_addr = arguments.master_addr;
+  options.master_port = arguments.master_port;
+  options.rendezvous = arguments.rendezvous;
+  if (options.rendezvous.max_nodes > 1)
+    options.rendezvous.agreements = job_agreements(arguments, options.program);
+  options.max_restarts = arguments.max_restarts;
+  options.monitor_interval = arguments.monitor_interval;
+  options.tee = arguments.tee;
+  options.stop_grace = arguments.stop_grace;
+  options.role = arguments.role;
+  options.run_id = place.run_id;
+  return options;
+}
+
 // What the run's own record says of its end, corrected by what only the launcher knows.
 void record_end(const LaunchReport& report, const fs::path& run_dir) {
   RunEnd end{
       .state = RunState::Failed, .exit_code = report.exit_code(), .reason = report.summary()};
   if (const auto* cause = report.cause()) {
-    // The launcher of the node that knows the cause has written it.
-    if (cause->error && cause->error->peer && read_run_end(run_dir)) return;
     end.rank = cause->rank;
     end.signal = cause->exit.signal;
     if (const auto detail = cause->detail(); cause->error && !detail.empty())
       end.reason = detail.front();
-  } else {
+  } else if (report.interrupted_by) {
     // Workers that took the signal themselves have written how far they got.
     const bool all_clean = std::none_of(report.workers.begin(), report.workers.end(),
                                         [](const auto& worker) { return worker.failed(); });
@@ -179,7 +160,7 @@ bool is_worthless(const LaunchReport& report, const LaunchArguments& arguments,
                   const LaunchOptions& options) {
   if (!report.cause() || !options.tee.shows_everything(options.num_workers)) return false;
   // Other nodes cannot tell whether there is a run, and a program of one's own need not make any.
-  const bool knows_run = !options.run_id.empty() && !arguments.program;
+  const bool knows_run = report.node_rank == 0 && !arguments.program;
   return knows_run || report.exit_code() == static_cast<int>(ErrorKind::Config);
 }
 
@@ -192,12 +173,52 @@ void await_tracking(const fs::path& run_dir, int node_rank) {
                run_dir.string());
 }
 
+// Every node tells the cause; one of them, that of rank 0, tells all.
 void print_report(const LaunchReport& report, bool logs_are_kept) {
-  auto text = report.text();
+  const bool is_brief = report.node_rank > 0 && !report.succeeded();
+  auto text = is_brief ? report.summary() + "\n" : report.text();
   if (!text.empty()) text.insert(0, "lockstep: ");
   if (const auto* cause = report.cause(); cause && logs_are_kept)
-    text += fmt::format("logs: {}\n", cause->log.string());
+    text += fmt::format("logs: {}{}\n", cause->host.empty() ? "" : cause->host + ": ",
+                        cause->log.string());
   std::fputs(text.c_str(), stderr);
+}
+
+// The nodes of a scheduler's job share no secret unless the user gave one.
+bool needs_job_token(const LaunchArguments& arguments) {
+  return !arguments.job.empty() && arguments.rendezvous.max_nodes > 1 &&
+         arguments.rendezvous.token.empty();
+}
+
+int run_launch(const LaunchArguments& arguments) {
+  const auto place = find_place(arguments);
+  if (arguments.resume) verify_resumed(place);
+  if (arguments.hostfile) return launch_on_hosts(arguments, place.run_id);
+  auto options = make_options(arguments, place);
+  std::optional<JobToken> token;
+  if (needs_job_token(arguments)) {
+    token.emplace(place.runs_dir, arguments.job, options.rendezvous.serves.value_or(false));
+    options.rendezvous.token = token->text();
+  }
+  std::optional<NewDirectories> created;
+  options.log_dir = [&](const std::string& run_id, int node_rank) {
+    auto directory = log_dir_of(arguments, place.runs_dir / run_id, node_rank);
+    if (!created) created.emplace(directory);
+    return directory;
+  };
+  const auto report = run_workers(options);
+
+  const auto run_dir = place.runs_dir / report.run_id;
+  std::error_code error;
+  const bool is_run = !report.run_id.empty() && fs::exists(run_dir / "run.json", error);
+  const bool worthless = !is_run && is_worthless(report, arguments, options);
+  if (created && !worthless) created->keep();
+  print_report(report, created && !worthless);
+  if (is_run && !report.succeeded()) {
+    if (report.node_rank == 0) record_end(report, run_dir);
+    await_tracking(run_dir, report.node_rank);
+  }
+  return report.exit_code();
 }
 
 }  // namespace
@@ -208,23 +229,13 @@ int launch_command(int argc, char** argv) {
     fmt::print("{}", arguments.help);
     return 0;
   }
-  const auto place = find_place(arguments);
-  if (arguments.resume) verify_resumed(place);
-  if (arguments.hostfile) return launch_on_hosts(arguments, place.run_id);
-  const auto options = make_options(arguments, place);
-  NewDirectories created(options.log_dir);
-  const auto report = run_workers(options);
-
-  std::error_code error;
-  const bool is_run = fs::exists(place.dir() / "run.json", error);
-  const bool worthless = !is_run && is_worthless(report, arguments, options);
-  if (!worthless) created.keep();
-  print_report(report, !worthless);
-  if (is_run && !report.succeeded()) {
-    record_end(report, place.dir());
-    await_tracking(place.dir(), arguments.node_rank);
+  if (arguments.new_token) {
+    make_token_file(*arguments.new_token);
+    fmt::print("{}: a new token; every node of a job needs a copy of this file\n",
+               *arguments.new_token);
+    return 0;
   }
-  return report.exit_code();
+  return run_launch(arguments);
 }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "cli/commands.h"
+#include "cli/launch_values.h"
 #include "cli/trainer_program.h"
 #include "core/durable_file.h"
 #include "core/error.h"
@@ -16,6 +17,7 @@
 #include "launch/rank_env.h"
 #include "launch/remote_node.h"
 #include "launch/remote_start.h"
+#include "launch/rendezvous/token.h"
 
 namespace lockstep {
 namespace {
@@ -39,8 +41,8 @@ std::vector<Host> read_hostfile(const std::string& path) {
 }
 
 // Where node 0 is found by the others: as the user names it, or this machine's own address.
-std::string master_addr(const LaunchArguments& arguments, const std::vector<Host>& hosts) {
-  if (arguments.has_master_addr) return arguments.master_addr;
+std::string find_master_addr(const LaunchArguments& arguments, const std::vector<Host>& hosts) {
+  if (arguments.given_master_addr) return *arguments.given_master_addr;
   if (!is_this_host(hosts.front())) return hosts.front().name;
   for (const auto& host : hosts)
     if (!is_this_host(host)) return local_address_towards(host.name).value_or(own_host_name());
@@ -58,43 +60,38 @@ std::map<std::string, std::string> exported(const std::vector<std::string>& name
   return variables;
 }
 
-// What every host's `lockstep launch` is given; only its node rank differs.
-std::vector<std::string> common_arguments(const LaunchArguments& arguments,
-                                          const std::vector<Host>& hosts, int num_workers,
-                                          const std::string& run_id) {
-  const int port = arguments.master_port ? arguments.master_port : job_port(run_id);
-  std::vector<std::string> words = {"launch",
-                                    "-n",
-                                    std::to_string(num_workers),
-                                    "--nnodes",
-                                    std::to_string(hosts.size()),
-                                    "--master-addr",
-                                    master_addr(arguments, hosts),
-                                    "--master-port",
-                                    std::to_string(port),
-                                    "--tee",
-                                    arguments.tee,
-                                    "--grace",
-                                    fmt::format("{} ms", arguments.grace.count()),
-                                    arguments.resume ? "--resume" : "--run-id",
-                                    run_id};
-  if (arguments.log_dir) words.insert(words.end(), {"--log-dir", *arguments.log_dir});
-  if (arguments.program) words.insert(words.end(), {"--program", *arguments.program});
-  return words;
+std::optional<int> wanted_ranks(const LaunchArguments& arguments) {
+  const auto& text = arguments.wanted_workers;
+  if (!text || *text == "auto") return std::nullopt;
+  return to_number("--nproc-per-node", *text, 1, 1024);
+}
+
+std::string ranks_of(const LaunchArguments& arguments, const Host& host) {
+  if (arguments.wanted_workers == "auto") return "auto";
+  return std::to_string(ranks_on(host, wanted_ranks(arguments), *arguments.hostfile));
 }
 
 std::vector<NodeOrder> make_orders(const LaunchArguments& arguments, const std::vector<Host>& hosts,
-                                   int num_workers, const std::string& run_id) {
+                                   const std::string& run_id) {
   NodeOrder order{.version = kVersion,
                   .directory = fs::current_path().string(),
-                  .arguments = common_arguments(arguments, hosts, num_workers, run_id),
+                  .arguments = {"launch"},
                   .environment = exported(arguments.exported),
-                  .grace = arguments.grace};
+                  .grace = arguments.stop_grace};
+  order.environment["LOCKSTEP_RDZV_TOKEN"] = random_hex(32);
+  const int port = arguments.master_port ? arguments.master_port : job_port(run_id);
+  auto& words = order.arguments;
+  words.insert(words.end(), arguments.forwarded.begin(), arguments.forwarded.end());
+  words.insert(words.end(),
+               {"--nnodes", std::to_string(hosts.size()), "--master-addr",
+                find_master_addr(arguments, hosts), "--master-port", std::to_string(port),
+                arguments.resume ? "--resume" : "--run-id", run_id});
   std::vector<NodeOrder> orders(hosts.size(), order);
   for (size_t node = 0; node < hosts.size(); ++node) {
-    auto& words = orders[node].arguments;
-    words.insert(words.end(), {"--node-rank", std::to_string(node), "--"});
-    words.insert(words.end(), arguments.rest.begin(), arguments.rest.end());
+    auto& own = orders[node].arguments;
+    own.insert(own.end(),
+               {"-n", ranks_of(arguments, hosts[node]), "--node-rank", std::to_string(node), "--"});
+    own.insert(own.end(), arguments.rest.begin(), arguments.rest.end());
   }
   return orders;
 }
@@ -102,18 +99,13 @@ std::vector<NodeOrder> make_orders(const LaunchArguments& arguments, const std::
 }  // namespace
 
 int launch_on_hosts(const LaunchArguments& arguments, const std::string& run_id) {
-  const auto& path = *arguments.hostfile;
-  const auto hosts = read_hostfile(path);
-  const auto wanted =
-      arguments.has_num_workers ? std::optional(arguments.num_workers) : std::nullopt;
-  RemoteLaunch launch{
-      .hosts = hosts,
-      .orders = make_orders(arguments, hosts, ranks_per_host(hosts, wanted, path), run_id)};
+  const auto hosts = read_hostfile(*arguments.hostfile);
+  RemoteLaunch launch{.hosts = hosts, .orders = make_orders(arguments, hosts, run_id)};
   launch.ssh = split_words(arguments.ssh);
   if (launch.ssh.empty()) throw config_error("--ssh: expected a command, got nothing");
   launch.own_program = own_program();
   launch.program = arguments.remote_lockstep.value_or(launch.own_program);
-  launch.grace = arguments.grace;
+  launch.grace = arguments.stop_grace;
   const auto end = run_on_hosts(launch);
   if (!end.summary.empty()) fmt::print(stderr, "lockstep: {}\n", end.summary);
   return end.exit_code;

@@ -33,6 +33,10 @@ void Console::write_line(int number, std::string_view label, std::string_view li
     fmt::format_to(std::back_inserter(pending_), "[{}] {}\n", label, line);
 }
 
+void Console::write_note(std::string_view text) {
+  if (!broken_) fmt::format_to(std::back_inserter(pending_), "lockstep: {}\n", text);
+}
+
 bool Console::is_full() const { return pending_.size() > kMaxPending; }
 
 void Console::write_some() {

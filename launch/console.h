@@ -21,6 +21,9 @@ class Console {
   // Queues one line behind "[label]". Labels with the same number have the same colour.
   void write_line(int number, std::string_view label, std::string_view line);
 
+  // Queues a line of the launcher's own: "lockstep: TEXT".
+  void write_note(std::string_view text);
+
   // More is queued than should be held: read no more from workers until it was written.
   bool is_full() const;
   bool has_pending() const { return !pending_.empty(); }

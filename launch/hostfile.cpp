@@ -146,20 +146,11 @@ std::vector<Host> parse_hostfile(std::string_view text, const std::string& origi
   return hosts;
 }
 
-int ranks_per_host(const std::vector<Host>& hosts, std::optional<int> wanted,
-                   const std::string& origin) {
-  const auto& first = hosts.front();
-  for (const auto& host : hosts) {
-    if (wanted && host.slots && *host.slots < *wanted)
-      throw config_error(fmt::format("{}:{}: {} has slots={}, but -n asks for {} ranks on each",
-                                     origin, host.line, host.name, *host.slots, *wanted));
-    if (!wanted && host.slots != first.slots)
-      throw config_error(
-          fmt::format("{}:{}: {} takes another number of ranks than {} in line {}, but all hosts "
-                      "start as many: give -n, or the same slots=N everywhere",
-                      origin, host.line, host.name, first.name, first.line));
-  }
-  return wanted ? *wanted : first.slots.value_or(1);
+int ranks_on(const Host& host, std::optional<int> wanted, const std::string& origin) {
+  if (wanted && host.slots && *host.slots < *wanted)
+    throw config_error(fmt::format("{}:{}: {} has slots={}, but -n asks for {} ranks on each",
+                                   origin, host.line, host.name, *host.slots, *wanted));
+  return wanted ? *wanted : host.slots.value_or(1);
 }
 
 }  // namespace lockstep

@@ -21,9 +21,8 @@ struct Host {
 // understand, for a host that is named twice, and for a file without hosts.
 std::vector<Host> parse_hostfile(std::string_view text, const std::string& origin);
 
-// How many ranks each host gets: `wanted` where it is given, else the slots, which must then be the
-// same everywhere (1 where no line has any). Throws Config.
-int ranks_per_host(const std::vector<Host>& hosts, std::optional<int> wanted,
-                   const std::string& origin);
+// How many ranks `host` gets: `wanted` where it is given, else its slots, else one. Throws Config
+// when more are wanted than it has slots.
+int ranks_on(const Host& host, std::optional<int> wanted, const std::string& origin);
 
 }  // namespace lockstep

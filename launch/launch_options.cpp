@@ -17,10 +17,9 @@ void verify(const LaunchOptions& options) {
   };
   require(options.num_workers >= 1 && options.num_workers <= kMaxWorkers,
           fmt::format("{} workers on a node: expected 1 to {}", options.num_workers, kMaxWorkers));
-  require(options.num_nodes >= 1, fmt::format("{} nodes: expected at least 1", options.num_nodes));
-  require(options.node_rank >= 0 && options.node_rank < options.num_nodes,
-          fmt::format("node rank {}: expected 0 to {}, one less than the number of nodes",
-                      options.node_rank, options.num_nodes - 1));
+  require(options.max_restarts >= 0,
+          fmt::format("{} restarts: expected at least 0", options.max_restarts));
+  verify(options.rendezvous);
 }
 
 }  // namespace lockstep

@@ -1,13 +1,16 @@
-// What a launcher is asked to do: the workers of one node.
+// What a launcher is asked to do: the workers of one node, and how it meets the other nodes.
 #pragma once
 
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "launch/rendezvous/rendezvous_options.h"
+#include "launch/status_exchange.h"
 #include "launch/tee_spec.h"
 
 namespace lockstep {
@@ -15,20 +18,29 @@ namespace lockstep {
 struct LaunchOptions {
   std::string program;                 // a path, or a name that is looked up in PATH
   std::vector<std::string> arguments;  // the same for every worker
-  int num_workers = 1;                 // on this node; every node must have as many
+  int num_workers = 1;                 // on this node; other nodes may have other numbers
 
-  int num_nodes = 1, node_rank = 0;
-  std::string master_addr = "127.0.0.1";  // the host of node 0
-  // 0: a free port on one node, 29500 (torchrun's) on several, where all must know it beforehand.
-  int master_port = 0;
+  // With one node: what the workers are told. With several the rendezvous decides.
+  std::string master_addr = "127.0.0.1";
+  int master_port = 0;  // 0: a free one
 
-  // Each start gets the next free <log_dir>/attempt_<n>, with <local
-  // rank>/{stdout.log,stderr.log,error.json}.
-  std::filesystem::path log_dir;
+  RendezvousOptions rendezvous;
+  // How often the group may be started again after a failure, whatever failed. Node 0's counts.
+  int max_restarts = 0;
+  StatusExchange status;
+  std::chrono::milliseconds monitor_interval{100};  // how often a status is sent at most
+
+  // Where the logs of this node go, once the run and the node's number are known. Each start gets
+  // the next free <log_dir>/attempt_<n>, with <local rank>/{stdout.log,stderr.log,error.json}.
+  std::function<std::filesystem::path(const std::string& run_id, int node_rank)> log_dir;
   TeeSpec tee;
   // From SIGTERM to SIGKILL.
-  std::chrono::milliseconds grace = std::chrono::seconds(30);
-  std::string run_id;  // LOCKSTEP_RUN_ID of the workers; empty: they have none
+  std::chrono::milliseconds stop_grace = std::chrono::seconds(30);
+  // LOCKSTEP_RUN_ID of the workers; empty: they have none. With several nodes all get that of the
+  // node that serves the rendezvous.
+  std::string run_id;
+  std::string role = "default";  // ROLE_NAME of the workers
+  std::string host;              // this node's name in messages; empty: the host's own
   int stdout_fd = STDOUT_FILENO, stderr_fd = STDERR_FILENO;  // the console
 };
 

@@ -59,10 +59,10 @@ std::string ranks_text(const std::vector<int>& ranks) {
 }
 
 // How the others ended, one line each for those that failed too and those that were stopped.
-std::string others_text(const LaunchReport& report, const WorkerEnd& cause) {
+std::string others_text(const LaunchReport& report, const WorkerEnd* cause) {
   std::vector<int> failed, stopped;
   for (const auto& worker : report.workers)
-    if (worker.failed() && worker.rank != cause.rank)
+    if (worker.failed() && (!cause || worker.rank != cause->rank))
       (worker.stopped ? stopped : failed).push_back(worker.rank);
   std::string text;
   if (!failed.empty()) text += fmt::format("  failed after it: {}\n", ranks_text(failed));
@@ -117,30 +117,47 @@ const WorkerEnd* find_cause(const std::vector<WorkerEnd>& workers) {
   return cause;
 }
 
+std::string NodeFailure::what() const {
+  return host.empty() ? reason : fmt::format("node {} on {}: {}", node_rank, host, reason);
+}
+
 const WorkerEnd* LaunchReport::cause() const {
-  return interrupted_by ? nullptr : find_cause(workers);
+  if (interrupted_by) return nullptr;
+  const auto* worker = find_cause(workers);
+  const bool only_waited = worker && worker->error && worker->error->peer;
+  return only_waited && !node_failures.empty() ? nullptr : worker;
+}
+
+const NodeFailure* LaunchReport::node_cause() const {
+  return interrupted_by || cause() || node_failures.empty() ? nullptr : &node_failures.front();
 }
 
 int LaunchReport::exit_code() const {
   if (interrupted_by) return 128 + *interrupted_by;
+  if (const auto* node = node_cause()) return node->exit_code;
   const auto* first = cause();
   return first ? first->exit_code() : 0;
 }
 
 std::string LaunchReport::summary() const {
   if (interrupted_by) return fmt::format("stopped by {}", signal_name(*interrupted_by));
+  if (const auto* node = node_cause()) return node->what();
   const auto* first = cause();
-  return first ? fmt::format("rank {} (of {}) failed first: {}", first->rank, world_size,
-                             first->what())
-               : "";
+  if (!first) return "";
+  return fmt::format("rank {} (of {}){} failed first: {}", first->rank, world_size,
+                     first->host.empty() ? "" : " on " + first->host, first->what());
 }
 
 std::string LaunchReport::text() const {
   std::string text = succeeded() ? "" : summary() + "\n";
-  if (const auto* first = cause()) {
+  const auto* first = cause();
+  if (first)
     for (const auto& line : first->detail()) text += fmt::format("  {}\n", line);
-    text += others_text(*this, *first);
-  }
+  for (const auto& node : node_failures)
+    if (&node != node_cause()) text += fmt::format("  {}\n", node.what());
+  if (first || node_cause()) text += others_text(*this, first);
+  if (restarts > 0 && !succeeded())
+    text += fmt::format("  after {} restart{}\n", restarts, restarts == 1 ? "" : "s");
   for (const auto& note : notes) text += fmt::format("  note: {}\n", note);
   return text;
 }

@@ -8,13 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "launch/error_file.h"
 #include "launch/worker_process.h"
 
 namespace lockstep {
 
 struct WorkerEnd {
-  int rank = 0, local_rank = 0;
+  int rank = 0, local_rank = 0, node_rank = 0;
+  std::string host;  // empty when there is one node only
   ProcessExit exit;
   // When the launcher saw it, microseconds since the epoch.
   int64_t time_us = 0;
@@ -40,20 +42,36 @@ struct WorkerEnd {
   int exit_code() const;
 };
 
+// A node that failed as a whole: it was lost, or could not start its workers.
+struct NodeFailure {
+  int node_rank = 0;
+  std::string host;
+  std::string reason;  // one line
+  int exit_code = static_cast<int>(ErrorKind::Environment);
+  // "node 1 on hostB: lost: nothing was heard from it for 15 s".
+  std::string what() const;
+};
+
 struct LaunchReport {
   int world_size = 1;
-  std::vector<WorkerEnd> workers;     // by local rank
+  std::vector<WorkerEnd> workers;  // of this node, or of all nodes, by rank
+  std::vector<NodeFailure> node_failures;
   std::optional<int> interrupted_by;  // the signal that ended the launch from outside
+  int restarts = 0;                   // that came before the attempt this report is about
+  int node_rank = 0;                  // of this node in that attempt
+  std::string run_id;                 // that all nodes agreed on
   std::vector<std::string>
       notes;  // what else went wrong, e.g. a log file that could not be written
 
-  // The worker that failed first for a reason of its own; nullptr when none failed, or when the
-  // launch was interrupted.
+  // The worker that failed first for a reason of its own; nullptr when none failed, when a node's
+  // failure is the cause, or when the launch was interrupted.
   const WorkerEnd* cause() const;
-  bool succeeded() const { return !interrupted_by && !cause(); }
+  // The node whose failure is the cause: workers elsewhere failed only because they lost a peer.
+  const NodeFailure* node_cause() const;
+  bool succeeded() const { return !interrupted_by && !cause() && !node_cause(); }
   // 0, 128 + the interrupting signal, or the cause's.
   int exit_code() const;
-  // One line: "rank 1 (of 2) failed first: was killed by ...". Empty when succeeded.
+  // One line: "rank 1 (of 4) on hostB failed first: was killed by ...". Empty when succeeded.
   std::string summary() const;
   // The summary, the cause's own words, and how the others ended; several lines. Notes also when
   // succeeded.

@@ -3,6 +3,10 @@
 // process group, SIGKILL after the grace, or at once for a second signal. Also when this process is
 // killed with SIGKILL no worker survives it. What a worker leaves behind in its process group is
 // killed with it; what should outlive it must have left that group (setsid).
+//
+// With several nodes, one launcher on each: they meet (launch/rendezvous), their workers are one
+// group, and what happens to one node's workers happens to all. With restarts left, a failed group
+// is started again.
 #pragma once
 
 #include "launch/launch_options.h"
@@ -10,10 +14,11 @@
 
 namespace lockstep {
 
-// Returns when every worker has ended. A failing worker is told in the report, not thrown.
-// Throws Config (the program cannot be executed, numbers out of range) or Environment (port taken,
-// log directory not writable, no more processes); then no worker is left. Thread: any, but one
-// launch at a time in a process; other threads must not take signals.
+// Returns when the job has ended, with the report of all nodes' workers. A failing worker is told
+// in the report, not thrown. Throws Config (the program cannot be executed, numbers out of range,
+// this node does not fit the others) or Environment (port taken, log directory not writable, no
+// more processes, other nodes out of reach); then no worker is left. Thread: any, but one launch at
+// a time in a process; other threads must not take signals.
 LaunchReport run_workers(const LaunchOptions& options);
 
 }  // namespace lockstep

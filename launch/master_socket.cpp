@@ -1,6 +1,7 @@
 #include "launch/master_socket.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -9,6 +10,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "launch/rendezvous/address.h"
 
 namespace lockstep {
 namespace {
@@ -73,6 +75,17 @@ MasterSocket listen_as_master(int port, bool loopback_only) {
   if (::listen(master.fd.get(), kBacklog) != 0) throw listen_error(port, errno);
   master.port = port_of(master.fd.get());
   return master;
+}
+
+MasterSocket listen_as_master_at(const std::string& address) {
+  const auto wanted = resolve(address, 0).front();
+  auto listener = try_listen(wanted);
+  if (listener.reason == EADDRNOTAVAIL) return listen_as_master(0, false);
+  if (!listener.fd) throw cannot_listen(wanted, listener.reason);
+  const int fd = listener.fd->get();
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);  // the store expects one that waits
+  const int port = port_of(fd);
+  return {.fd = std::move(*listener.fd), .port = port};
 }
 
 }  // namespace lockstep

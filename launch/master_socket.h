@@ -3,6 +3,8 @@
 // its queue.
 #pragma once
 
+#include <string>
+
 #include "core/file_descriptor.h"
 
 namespace lockstep {
@@ -16,5 +18,9 @@ struct MasterSocket {
 // everywhere (IPv4, IPv6). Throws Environment when the port is taken or may not be used, Config
 // when it is not 0 to 65535.
 MasterSocket listen_as_master(int port, bool loopback_only);
+
+// On a free port of a numeric address of this machine, where workers of other nodes reach it;
+// everywhere when the address is not this machine's own (a forwarded one). Throws Environment.
+MasterSocket listen_as_master_at(const std::string& address);
 
 }  // namespace lockstep

@@ -23,6 +23,8 @@ using std::chrono::milliseconds;
 constexpr auto kReadyWithin = std::chrono::seconds(60);
 // Behind the grace: the hosts kill their ranks, report, and ssh passes it on.
 constexpr auto kHostsEndWithin = std::chrono::seconds(15);
+// What the hosts' launchers agree on: all end, and the one that knows most reports.
+constexpr auto kEndsByItselfWithin = std::chrono::seconds(20);
 constexpr milliseconds kFlushTime{2000};
 constexpr int kLostPeer = static_cast<int>(ErrorKind::Environment);
 
@@ -111,7 +113,7 @@ class HostsLaunch {
 
   int time_to_wait() const {
     auto next = next_alive_;
-    for (const auto& deadline : {ready_by_, kill_at_})
+    for (const auto& deadline : {ready_by_, stop_at_, kill_at_})
       if (deadline) next = std::min(next, *deadline);
     const auto left = std::chrono::ceil<milliseconds>(next - Clock::now());
     return static_cast<int>(std::clamp(left, milliseconds(0), milliseconds(kAliveEvery)).count());
@@ -135,7 +137,10 @@ class HostsLaunch {
       const bool failed = node->exit().signal || node->exit().code != 0;
       if (!failed || interrupted_by_) continue;
       note_failure(*node);
-      stop();
+      if (start_failure_)
+        stop();
+      else if (!stop_at_)
+        stop_at_ = Clock::now() + kEndsByItselfWithin;
     }
   }
 
@@ -150,6 +155,7 @@ class HostsLaunch {
   }
 
   void stop() {
+    stop_at_.reset();
     if (stopping_) return;
     stopping_ = true;
     kill_at_ = Clock::now() + launch_.grace + kHostsEndWithin;
@@ -170,9 +176,11 @@ class HostsLaunch {
       next_alive_ = now + kAliveEvery;
     }
     if (ready_by_ && now >= *ready_by_) give_up_on_silent();
-    if (kill_at_ && now >= *kill_at_)
-      for (const auto& node : nodes_)
-        if (!node->has_ended()) node->kill();
+    if (stop_at_ && now >= *stop_at_) stop();
+    if (!kill_at_ || now < *kill_at_) return;
+    kill_at_ = now + kAliveEvery;
+    for (const auto& node : nodes_)
+      if (!node->has_ended()) node->kill();
   }
 
   void give_up_on_silent() {
@@ -206,7 +214,7 @@ class HostsLaunch {
   SignalWatch signals_;
   std::vector<std::unique_ptr<NodeLink>> nodes_;
   Clock::time_point next_alive_ = Clock::now() + kAliveEvery;
-  std::optional<Clock::time_point> ready_by_ = Clock::now() + kReadyWithin, kill_at_;
+  std::optional<Clock::time_point> ready_by_ = Clock::now() + kReadyWithin, stop_at_, kill_at_;
   std::optional<int> interrupted_by_;
   bool stopping_ = false;
   const NodeLink* cause_ = nullptr;

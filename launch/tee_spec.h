@@ -12,8 +12,13 @@ class TeeSpec {
  public:
   TeeSpec() = default;  // both, for all
 
-  // Throws Config: not in that notation, or a local rank that is not below `num_workers`.
-  static TeeSpec parse(const std::string& text, int num_workers);
+  // Throws Config, naming `option`: not in that notation, or a local rank that is not below
+  // `num_workers`.
+  static TeeSpec parse(const std::string& option, const std::string& text, int num_workers);
+  // Shows what this one hides.
+  TeeSpec inverted(int num_workers) const;
+  // Shows the local ranks of a list "0,2" only. Throws Config as parse() does.
+  TeeSpec limited_to(const std::string& option, const std::string& list, int num_workers) const;
 
   bool shows_stdout(int local_rank) const { return (bits_of(local_rank) & 1) != 0; }
   bool shows_stderr(int local_rank) const { return (bits_of(local_rank) & 2) != 0; }

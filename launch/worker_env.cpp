@@ -23,23 +23,25 @@ Variables own_variables() {
     if (equals != std::string::npos)
       variables.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
-  // These would tell a worker of things that only an outer launcher has.
-  for (const char* name :
-       {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_MASTER_LISTEN_FD", "LOCKSTEP_RUN_ID"})
+  // These would tell a worker of things that only an outer launcher has, or a secret it has no use
+  // for.
+  for (const char* name : {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_MASTER_LISTEN_FD",
+                           "LOCKSTEP_RUN_ID", "LOCKSTEP_RDZV_TOKEN"})
     variables.erase(name);
   return variables;
 }
 
 void set_ranks(Variables& variables, const LaunchOptions& options, const WorkerPlace& place) {
-  const auto rank = std::to_string(options.node_rank * options.num_workers + place.local_rank);
-  const auto world_size = std::to_string(options.num_nodes * options.num_workers);
+  const auto& node = place.node;
+  const auto rank = std::to_string(node.first_rank + place.local_rank);
+  const auto world_size = std::to_string(node.world_size);
   variables["RANK"] = variables["ROLE_RANK"] = rank;
   variables["WORLD_SIZE"] = variables["ROLE_WORLD_SIZE"] = world_size;
   variables["LOCAL_RANK"] = std::to_string(place.local_rank);
   variables["LOCAL_WORLD_SIZE"] = std::to_string(options.num_workers);
-  variables["GROUP_RANK"] = std::to_string(options.node_rank);
-  variables["GROUP_WORLD_SIZE"] = std::to_string(options.num_nodes);
-  variables["ROLE_NAME"] = "default";
+  variables["GROUP_RANK"] = std::to_string(node.node_rank);
+  variables["GROUP_WORLD_SIZE"] = std::to_string(node.num_nodes);
+  variables["ROLE_NAME"] = options.role;
 }
 
 }  // namespace
@@ -48,13 +50,14 @@ std::vector<std::string> worker_environment(const LaunchOptions& options,
                                             const WorkerPlace& place) {
   auto variables = own_variables();
   set_ranks(variables, options, place);
-  variables["MASTER_ADDR"] = options.master_addr;
-  variables["MASTER_PORT"] = std::to_string(place.master_port);
-  variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(0);
-  variables["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(0);
-  variables["TORCHELASTIC_RUN_ID"] = options.run_id.empty() ? std::string("none") : options.run_id;
+  variables["MASTER_ADDR"] = place.node.master_addr;
+  variables["MASTER_PORT"] = std::to_string(place.node.master_port);
+  variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(place.node.restart_count);
+  variables["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(place.node.max_restarts);
+  const auto& run_id = place.node.run_id;
+  variables["TORCHELASTIC_RUN_ID"] = run_id.empty() ? std::string("none") : run_id;
   variables["TORCHELASTIC_ERROR_FILE"] = std::filesystem::absolute(place.error_file).string();
-  if (!options.run_id.empty()) variables["LOCKSTEP_RUN_ID"] = options.run_id;
+  if (!run_id.empty()) variables["LOCKSTEP_RUN_ID"] = run_id;
   if (place.listen_fd) variables["LOCKSTEP_MASTER_LISTEN_FD"] = std::to_string(*place.listen_fd);
   if (!environment("OMP_NUM_THREADS"))
     variables["OMP_NUM_THREADS"] =

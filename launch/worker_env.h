@@ -11,16 +11,27 @@
 
 namespace lockstep {
 
-struct WorkerPlace {
-  int local_rank = 0;
+// One node's part of one attempt.
+struct NodePlace {
+  int node_rank = 0, num_nodes = 1;
+  int first_rank = 0;  // of the node's workers
+  int world_size = 1;
+  int restart_count = 0, max_restarts = 0;
+  std::string master_addr = "127.0.0.1";
   int master_port = 0;
+  std::string run_id;
+};
+
+struct WorkerPlace {
+  NodePlace node;
+  int local_rank = 0;
   std::optional<int> listen_fd;  // rank 0: the socket of launch/master_socket.h
   std::filesystem::path error_file;
 };
 
-// As "NAME=value". Variables of an outer launcher that would contradict are replaced or left out.
-// OMP_NUM_THREADS, unless it is set already, becomes this worker's share of the cores this process
-// may use.
+// As "NAME=value". Variables of an outer launcher that would contradict are replaced or left out,
+// and so is the secret of the rendezvous. OMP_NUM_THREADS, unless it is set already, becomes this
+// worker's share of the cores this process may use.
 std::vector<std::string> worker_environment(const LaunchOptions& options, const WorkerPlace& place);
 
 // How many cores this process may use; at least 1.

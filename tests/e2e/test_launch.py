@@ -98,7 +98,7 @@ def test_control_c_reaches_the_whole_foreground(job):
 
 def test_a_stopped_rank_is_killed_after_the_grace(job):
     """SIGSTOP is a rank that does not react: SIGKILL ends it."""
-    launcher = start_endless(job, options=["--grace", "1s"])
+    launcher = start_endless(job, options=["--stop-grace", "1s"])
     stuck = ranks_of(job.directory)[1]
     os.kill(stuck, signal.SIGSTOP)
     os.kill(launcher.pid, signal.SIGTERM)

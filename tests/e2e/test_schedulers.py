@@ -4,10 +4,8 @@ Slurm is a real cluster of two nodes on this machine (slurm_cluster.py); mpirun 
 tells a pod.
 """
 
-import json
-import os
+import re
 import shutil
-import signal
 
 import pytest
 import yaml
@@ -208,7 +206,7 @@ def test_the_manifest_holds_together(manifest):
     assert spec["completionMode"] == "Indexed"
     assert spec["completions"] == spec["parallelism"] == int(variables["NNODES"]["value"])
     # The token is a secret's, not the manifest's.
-    secret = variables["LOCKSTEP_TOKEN"]
+    secret = variables["LOCKSTEP_RDZV_TOKEN"]
     assert "value" not in secret and secret["valueFrom"]["secretKeyRef"]["key"] == "token"
     # Wrong input fails the Job, anything else gets a new pod. A failure policy needs `Never`.
     assert pod["restartPolicy"] == "Never"
@@ -218,7 +216,8 @@ def test_the_manifest_holds_together(manifest):
     assert ignore["action"] == "Ignore"
     # Every variable of the command is given, and every volume that is mounted exists.
     command = " ".join(container["command"])
-    assert "$(JOB_UID)" in command and "JOB_UID" in variables
+    used = set(re.findall(r"\$\((\w+)\)", command))
+    assert used == {"JOB_UID", "POD_IP"} and used <= set(variables)
     mounted = {mount["name"] for mount in container["volumeMounts"]}
     assert mounted == {volume["name"] for volume in pod["volumes"]}
 
@@ -227,7 +226,8 @@ def pod_environment(manifest, index, **changes):
     """What the manifest's container is told as pod `index`; names of pods resolve to this machine."""
     (container,) = manifest["Job"]["spec"]["template"]["spec"]["containers"]
     told = {entry["name"]: entry.get("value") for entry in container["env"]}
-    told.update(JOB_COMPLETION_INDEX=index, JOB_UID="6f1f8a52", LOCKSTEP_TOKEN="s" * 64)
+    told.update(JOB_COMPLETION_INDEX=index, JOB_UID="6f1f8a52", LOCKSTEP_RDZV_TOKEN="s" * 64)
+    told.update(POD_IP="127.0.0.1")
     told.update(changes)
     return processes.environment(**told)
 
@@ -236,7 +236,10 @@ def start_pods(manifest, job, **changes):
     (container,) = manifest["Job"]["spec"]["template"]["spec"]["containers"]
     _, *arguments = container["command"]
     config = arguments.index("configs/mnist.yaml")
-    arguments = [a.replace("$(JOB_UID)", "6f1f8a52") for a in arguments[:config]]
+    known = {"$(JOB_UID)": "6f1f8a52", "$(POD_IP)": "127.0.0.1"}
+    arguments = arguments[:config]
+    for variable, value in known.items():
+        arguments = [argument.replace(variable, value) for argument in arguments]
     command = [LOCKSTEP, *arguments, job.file, STEPS]
     return [
         processes.start(command, job.directory, pod_environment(manifest, index, **changes))

@@ -17,16 +17,6 @@ std::string config_error_of(const std::string& text) {
   return "no error";
 }
 
-std::string config_error_of_ranks(const std::string& text, std::optional<int> wanted) {
-  try {
-    ranks_per_host(parse_hostfile(text, "hosts"), wanted, "hosts");
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::Config);
-    return error.what();
-  }
-  return "no error";
-}
-
 }  // namespace
 
 TEST_CASE("hostfile: hosts, users, ports, slots and comments") {
@@ -84,16 +74,19 @@ TEST_CASE("hostfile: one host twice with different ports are two") {
   CHECK(parse_hostfile("a:22\na:23", "hosts").size() == 2);
 }
 
-TEST_CASE("hostfile: every host starts as many ranks") {
-  CHECK(ranks_per_host(parse_hostfile("a\nb", "hosts"), std::nullopt, "hosts") == 1);
-  CHECK(ranks_per_host(parse_hostfile("a slots=3\nb slots=3", "hosts"), std::nullopt, "hosts") ==
-        3);
-  CHECK(ranks_per_host(parse_hostfile("a slots=3\nb slots=4", "hosts"), 2, "hosts") == 2);
-  CHECK(config_error_of_ranks("a slots=3\nb", std::nullopt) ==
-        "hosts:2: b takes another number of ranks than a in line 1, but all hosts start as many: "
-        "give -n, or the same slots=N everywhere");
-  CHECK(config_error_of_ranks("a slots=3\nb slots=1", 2) ==
-        "hosts:2: b has slots=1, but -n asks for 2 ranks on each");
+TEST_CASE("hostfile: ranks are those asked for, or the slots, or one") {
+  const auto hosts = parse_hostfile("a slots=3\nb", "hosts");
+  CHECK(ranks_on(hosts[0], std::nullopt, "hosts") == 3);
+  CHECK(ranks_on(hosts[1], std::nullopt, "hosts") == 1);
+  CHECK(ranks_on(hosts[0], 2, "hosts") == 2);
+  CHECK(ranks_on(hosts[1], 4, "hosts") == 4);
+  try {
+    ranks_on(hosts[0], 4, "hosts");
+    FAIL("four ranks on three slots");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::Config);
+    CHECK(error.what() == std::string("hosts:1: a has slots=3, but -n asks for 4 ranks on each"));
+  }
 }
 
 }  // namespace lockstep

@@ -58,8 +58,8 @@ TEST_CASE("lockstep launch: options that are wrong are input errors in one line"
   const std::pair<const char*, const char*> cases[] = {
       {"-n 2", "a run file is missing: lockstep launch [OPTION...] CONFIG [a.b=value ...]"},
       {"-n two a.yaml", "--nproc-per-node two: expected a number from 1 to 1024"},
-      {"--grace 10 a.yaml",
-       "command line: --grace: expected a duration such as '30 s', '10 min' or '2 h', got"},
+      {"--stop-grace soon a.yaml",
+       "command line: --stop-grace: expected a duration such as '30 s', '10 min' or '2 h', got"},
       {"--master-prot 1 a.yaml",
        "unknown option '--master-prot'; did you mean '--master-port'? valid: "},
       {"-n", "Option"},
@@ -67,8 +67,27 @@ TEST_CASE("lockstep launch: options that are wrong are input errors in one line"
        "--run-id names a new run and --resume an old one: give only one of them"},
       {"--run-id ../a a.yaml", "--run-id ../a: expected letters, digits"},
       {"--nnodes 2 a.yaml",
-       "--master-addr is missing: with several nodes it names the host of node 0"},
-      {"--nnodes 2 --node-rank 2 --master-addr h a.yaml",
+       "--rdzv-endpoint (or --master-addr, the host of node 0) is missing: with several nodes"},
+      {"--nnodes 3:2 a.yaml", "--nnodes 3:2: expected MIN:MAX, the smaller number first"},
+      {"--nnodes 2 --rdzv-endpoint 127.0.0.1:x a.yaml",
+       "--rdzv-endpoint 127.0.0.1:x: expected HOST or HOST:PORT"},
+      {"--nnodes 2 --rdzv-endpoint 127.0.0.1 --rdzv-conf joint_timeout=3 a.yaml",
+       "--rdzv-conf joint_timeout: no such setting; did you mean 'join_timeout'?"},
+      {"--nnodes 2 --rdzv-endpoint 127.0.0.1 --rdzv-backend etcd a.yaml",
+       "--rdzv-backend etcd: unknown; valid: c10d, static"},
+      {"--nnodes 2 --rdzv-endpoint 127.0.0.1 --rdzv-backend static a.yaml",
+       "--node-rank is missing: with --rdzv-backend static each node has its own"},
+      {"--nnodes 2 --rdzv-endpoint 10.254.1.2 --program true",
+       "10.254.1.2 is beyond this machine, so every node needs the job's token: make one with "
+       "'lockstep launch --new-token FILE'"},
+      {"--nnodes 2 --rdzv-endpoint 127.0.0.1 --rdzv-token-file nowhere a.yaml",
+       "--rdzv-token-file nowhere: there is no such file; 'lockstep launch --new-token nowhere' "},
+      {"--standalone --nnodes 2 a.yaml", "--standalone is one node, but --nnodes is 2"},
+      {"--interface nothing0 --program true", "--interface nothing0: no such interface"},
+      {"-n 2 --local-ranks-filter 2 --program true",
+       "--local-ranks-filter 2: there is no local rank 2; valid: 0 to 1"},
+      {"--max-restarts -1 a.yaml", "--max-restarts -1: expected a number from 0"},
+      {"--nnodes 2 --node-rank 2 --master-addr 127.0.0.1 a.yaml",
        "--node-rank 2: expected a number from 0 to 1"},
       {"--tee 4 --program sh", "--tee 4: expected 0 (nothing)"},
       {"missing.yaml", "missing.yaml: cannot be read: No such file or directory"},
@@ -88,7 +107,8 @@ TEST_CASE("lockstep launch: help lists the options") {
   CHECK(help.exit_code == 0);
   for (const char* option :
        {"--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port",
-        "--log-dir", "--tee", "--grace", "--run-id", "--resume", "--program"})
+        "--log-dir", "--tee", "--stop-grace", "--run-id", "--resume", "--program",
+        "--rdzv-endpoint", "--rdzv-id", "--max-restarts", "--rdzv-token-file", "--new-token"})
     CHECK(help.out.find(option) != std::string::npos);
 }
 
@@ -116,19 +136,6 @@ TEST_CASE("lockstep launch: --run-id and run.dir decide where the logs are") {
   CHECK(shell.lockstep("launch --log-dir mine --program /bin/true a.yaml").exit_code == 0);
   CHECK(shell.has("mine/attempt_0/0/stdout.log"));
   CHECK_FALSE(shell.has("out"));
-}
-
-TEST_CASE("lockstep launch: a node that does not know the run keeps its logs beside it") {
-  Shell shell;
-  CHECK(shell
-            .lockstep("launch --nnodes 2 --node-rank 1 --master-addr 127.0.0.1 --run-id r "
-                      "--program /bin/true")
-            .exit_code == 0);
-  CHECK(shell.has("runs/r/logs/node_1/attempt_0/0/stdout.log"));
-  const auto result = shell.lockstep(
-      "launch --nnodes 2 --node-rank 1 --master-addr 127.0.0.1 --program sh -- -c 'echo $RANK "
-      "$TORCHELASTIC_RUN_ID'");
-  CHECK(result.out == "[rank 1] 1 none\n");
 }
 
 TEST_CASE(

@@ -118,7 +118,7 @@ TEST_CASE(
       2);
   REQUIRE(::mkfifo(launch.path("go").c_str(), 0600) == 0);
   Fifo life(launch.path("life"));
-  launch.options.grace = 200ms;
+  launch.options.stop_grace = 200ms;
   LaunchReport report;
   CHECK(seconds_of([&] { report = launch.run(); }) < 10);
   CHECK(report.exit_code() == 3);
@@ -161,7 +161,7 @@ TEST_CASE("launcher: a signal stops the workers gently, and the exit code tells 
 TEST_CASE("launcher: a second signal kills at once") {
   ShellLaunch launch("trap '' TERM; " + kHoldOn);
   Fifo life(launch.path("life"));
-  launch.options.grace = 10min;
+  launch.options.stop_grace = 10min;
   ForkedLaunch forked(launch);
   REQUIRE(life.read() == "ready\n");
   forked.signal(SIGINT);

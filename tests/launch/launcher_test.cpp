@@ -42,13 +42,18 @@ std::string value_in(const std::string& text, const std::string& name) {
 }  // namespace
 
 TEST_CASE("launcher: workers get torchrun's environment") {
-  ShellLaunch launch("env", 2);
-  launch.options.num_nodes = 3;
-  launch.options.node_rank = 2;
-  launch.options.master_addr = "10.1.2.3";
-  launch.options.run_id = "run-7";
-  CHECK(launch.run().succeeded());
-  const auto env = launch.log(1, "stdout.log");
+  EnvironmentGuard environment;
+  LaunchOptions options;
+  options.num_workers = 2;
+  WorkerPlace place{.local_rank = 1, .error_file = "/logs/1/error.json"};
+  place.node = {.node_rank = 2, .num_nodes = 3, .first_rank = 4, .world_size = 6};
+  place.node.restart_count = 1;
+  place.node.max_restarts = 3;
+  place.node.master_addr = "10.1.2.3";
+  place.node.master_port = 4321;
+  place.node.run_id = "run-7";
+  std::string env;
+  for (const auto& entry : worker_environment(options, place)) env += entry + "\n";
   CHECK(value_in(env, "RANK") == "5");
   CHECK(value_in(env, "LOCAL_RANK") == "1");
   CHECK(value_in(env, "WORLD_SIZE") == "6");
@@ -59,13 +64,13 @@ TEST_CASE("launcher: workers get torchrun's environment") {
   CHECK(value_in(env, "ROLE_WORLD_SIZE") == "6");
   CHECK(value_in(env, "ROLE_NAME") == "default");
   CHECK(value_in(env, "MASTER_ADDR") == "10.1.2.3");
-  CHECK(value_in(env, "MASTER_PORT") == "29500");
-  CHECK(value_in(env, "TORCHELASTIC_RESTART_COUNT") == "0");
-  CHECK(value_in(env, "TORCHELASTIC_MAX_RESTARTS") == "0");
+  CHECK(value_in(env, "MASTER_PORT") == "4321");
+  CHECK(value_in(env, "TORCHELASTIC_RESTART_COUNT") == "1");
+  CHECK(value_in(env, "TORCHELASTIC_MAX_RESTARTS") == "3");
   CHECK(value_in(env, "TORCHELASTIC_RUN_ID") == "run-7");
   CHECK(value_in(env, "LOCKSTEP_RUN_ID") == "run-7");
   CHECK(value_in(env, "LOCKSTEP_MASTER_LISTEN_FD") == "(not set)");
-  CHECK(value_in(env, "TORCHELASTIC_ERROR_FILE") == launch.path("logs/attempt_0/1/error.json"));
+  CHECK(value_in(env, "TORCHELASTIC_ERROR_FILE") == "/logs/1/error.json");
 }
 
 TEST_CASE("launcher: what an outer launcher has told stays out of the workers' environment") {
@@ -73,11 +78,13 @@ TEST_CASE("launcher: what an outer launcher has told stays out of the workers' e
   EnvironmentGuard outer({{"TORCHELASTIC_USE_AGENT_STORE", "True"},
                           {"LOCKSTEP_RUN_ID", "outer"},
                           {"LOCKSTEP_MASTER_LISTEN_FD", "99"},
+                          {"LOCKSTEP_RDZV_TOKEN", "secret"},
                           {"RANK", "7"}});
   CHECK(launch.run().succeeded());
   const auto env = launch.log(0, "stdout.log");
   CHECK(value_in(env, "TORCHELASTIC_USE_AGENT_STORE") == "(not set)");
   CHECK(value_in(env, "LOCKSTEP_RUN_ID") == "(not set)");
+  CHECK(value_in(env, "LOCKSTEP_RDZV_TOKEN") == "(not set)");
   CHECK(value_in(env, "LOCKSTEP_MASTER_LISTEN_FD") != "99");
   CHECK(value_in(env, "RANK") == "0");
 }
@@ -88,7 +95,7 @@ TEST_CASE("launcher: the cores are divided between the workers, unless the user 
   CHECK(value_in(launch.log(0, "stdout.log"), "OMP_NUM_THREADS") ==
         std::to_string(std::max(1, num_usable_cores() / 2)));
   EnvironmentGuard decided({{"OMP_NUM_THREADS", "13"}});
-  launch.options.log_dir = launch.path("again");
+  launch.keep_logs_in("again");
   CHECK(launch.run().succeeded());
   CHECK(value_in(text_of(launch.path("again/attempt_0/0/stdout.log")), "OMP_NUM_THREADS") == "13");
 }
@@ -108,7 +115,7 @@ TEST_CASE("launcher: lines are shown with their rank, and kept as they are") {
 
 TEST_CASE("launcher: what --tee hides is in the log files only") {
   ShellLaunch launch("echo out; echo err >&2", 2);
-  launch.options.tee = TeeSpec::parse("0:1,1:2", 2);
+  launch.options.tee = TeeSpec::parse("--tee", "0:1,1:2", 2);
   CHECK(launch.run().succeeded());
   CHECK(launch.console() == "[rank 0] out\n");
   CHECK(launch.console_errors() == "[rank 1] err\n");
@@ -196,7 +203,7 @@ TEST_CASE("launcher: a port that is taken is an environment error in one line") 
   CHECK(error_of(launch.options, ErrorKind::Environment) ==
         "cannot listen on port " + std::to_string(taken.port) +
             ": Address already in use; choose another --master-port");
-  CHECK_FALSE(std::filesystem::exists(launch.options.log_dir));
+  CHECK_FALSE(std::filesystem::exists(launch.path("logs")));
   const auto everywhere = listen_as_master(0, false);
   CHECK_THROWS_AS(listen_as_master(everywhere.port, false), Error);
 }
@@ -230,15 +237,15 @@ TEST_CASE("launcher: numbers out of range are input errors") {
   launch.options.num_workers = 0;
   CHECK(error_of(launch.options, ErrorKind::Config) == "0 workers on a node: expected 1 to 1024");
   launch.options.num_workers = 1;
-  launch.options.num_nodes = 2;
-  launch.options.node_rank = 2;
+  launch.options.rendezvous.min_nodes = launch.options.rendezvous.max_nodes = 2;
+  launch.options.rendezvous.node_rank = 2;
   CHECK(error_of(launch.options, ErrorKind::Config) ==
         "node rank 2: expected 0 to 1, one less than the number of nodes");
 }
 
 TEST_CASE("launcher: logs that cannot be made are an environment error") {
   ShellLaunch launch("");
-  launch.options.log_dir = "/proc/logs";
+  launch.keep_logs_in("/proc/logs");
   CHECK(error_of(launch.options, ErrorKind::Environment)
             .starts_with("cannot create directory /proc/logs"));
 }

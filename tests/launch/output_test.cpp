@@ -22,7 +22,7 @@ using Lines = std::vector<std::string>;
 
 std::string tee_error(const std::string& text) {
   try {
-    TeeSpec::parse(text, 2);
+    TeeSpec::parse("--tee", text, 2);
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::Config);
     return error.what();
@@ -54,20 +54,20 @@ TEST_CASE("line splitter: a line without end is passed on in pieces") {
 
 TEST_CASE("tee: by default everything is shown") {
   CHECK(TeeSpec().shows_everything(2));
-  CHECK(TeeSpec::parse("3", 2).shows_everything(2));
+  CHECK(TeeSpec::parse("--tee", "3", 2).shows_everything(2));
 }
 
 TEST_CASE("tee: a number is for all workers, a list for those it names") {
-  const auto out = TeeSpec::parse("1", 2);
+  const auto out = TeeSpec::parse("--tee", "1", 2);
   CHECK(out.shows_stdout(1));
   CHECK_FALSE(out.shows_stderr(1));
   CHECK_FALSE(out.shows_everything(2));
-  const auto mixed = TeeSpec::parse("1:2", 2);
+  const auto mixed = TeeSpec::parse("--tee", "1:2", 2);
   CHECK_FALSE(mixed.shows_stdout(0));
   CHECK_FALSE(mixed.shows_stderr(0));
   CHECK_FALSE(mixed.shows_stdout(1));
   CHECK(mixed.shows_stderr(1));
-  CHECK(TeeSpec::parse("0:3,1:3", 2).shows_everything(2));
+  CHECK(TeeSpec::parse("--tee", "0:3,1:3", 2).shows_everything(2));
 }
 
 TEST_CASE("tee: what is not understood is named") {

@@ -22,11 +22,15 @@ class ShellLaunch {
     options.program = "/bin/sh";
     options.arguments = {"-c", script};
     options.num_workers = num_workers;
-    options.log_dir = directory_.path / "logs";
+    keep_logs_in("logs");
     options.stdout_fd = out_.get();
     options.stderr_fd = err_.get();
   }
 
+  // Below the temporary directory, or at an absolute path.
+  void keep_logs_in(const std::string& name) {
+    options.log_dir = [directory = path(name)](const std::string&, int) { return directory; };
+  }
   LaunchReport run() const { return run_workers(options); }
 
   std::filesystem::path path(const std::string& name) const { return directory_.path / name; }

@@ -1,0 +1,156 @@
+#include "launch/agent.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "launch/rendezvous/meeting.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::milliseconds kConsoleTime{2000};  // for what is still to be shown at the end
+constexpr std::chrono::milliseconds kFarewellTime{1000};
+
+}  // namespace
+
+Agent::Agent(const LaunchOptions& options)
+    : options_(options), out_(options.stdout_fd), err_(options.stderr_fd) {
+  auto meeting = open_meeting(options);
+  coordinator_ = std::move(meeting.coordinator);
+  member_ = std::move(meeting.member);
+  member_->set_ready();
+}
+
+LaunchReport Agent::run() {
+  while (!finish_ || group_ || (coordinator_ && !coordinator_->is_done())) take_turn();
+  const auto latest = PollSet::Clock::now() + kFarewellTime;
+  while (member_->has_pending() && PollSet::Clock::now() < latest) take_turn();
+  out_.flush(kConsoleTime);
+  err_.flush(kConsoleTime);
+  return make_report();
+}
+
+void Agent::take_turn() {
+  PollSet polls;
+  polls.watch(signals_.poll_request(), [](short) {});
+  if (coordinator_) coordinator_->watch(polls);
+  member_->watch(polls);
+  if (group_) group_->watch(polls);
+  if (group_ && options_.status.local) polls.wake_at(next_status_);
+  for (auto* console : {&out_, &err_})
+    if (console->has_pending())
+      polls.watch(console->poll_request(), [console](short) { console->write_some(); });
+  polls.wait();
+  take_signals();
+  if (coordinator_) coordinator_->update();
+  member_->update();
+  if (group_) group_->update();
+  take_orders();
+  take_outcome();
+  exchange_status();
+  show_notes();
+}
+
+// The first signal begins the stop, the second ends the patience.
+void Agent::take_signals() {
+  while (const auto signal = signals_.next()) {
+    if (std::exchange(signalled_by_, signalled_by_.value_or(*signal))) {
+      if (group_) group_->kill();
+      continue;
+    }
+    if (coordinator_) coordinator_->forbid_restart();
+    if (group_ && group_->is_stopping()) continue;  // for a reason of its own
+    interrupted_ = true;
+    if (coordinator_) coordinator_->interrupt(*signal);
+    if (group_) group_->stop();
+    if (!group_ && !coordinator_) tell_end({});
+  }
+}
+
+void Agent::take_orders() {
+  while (auto order = member_->next()) {
+    if (const auto* place = std::get_if<NodePlace>(&*order)) begin(*place);
+    if (std::holds_alternative<StopOrder>(*order) && group_) group_->stop();
+    if (const auto* answer = std::get_if<StatusAnswer>(&*order))
+      if (options_.status.take_answer) options_.status.take_answer(answer->value);
+    if (auto* finish = std::get_if<FinishMessage>(&*order)) {
+      if (!finish_) finish_ = std::move(*finish);
+      if (group_) group_->stop();
+    }
+  }
+}
+
+void Agent::begin(const NodePlace& place) {
+  if (interrupted_ || finish_) return tell_end({});
+  node_rank_ = place.node_rank;
+  last_status_ = nullptr;
+  try {
+    own_error_ = nullptr;
+    group_.emplace(options_, place, member_->take_master(), Consoles{out_, err_});
+  } catch (const Error& error) {
+    own_error_ = std::current_exception();
+    LaunchReport report{.world_size = place.world_size};
+    report.node_failures.push_back({.node_rank = place.node_rank,
+                                    .host = place.num_nodes > 1 ? options_.host : "",
+                                    .reason = error.what(),
+                                    .exit_code = error.exit_code()});
+    tell_end(std::move(report));
+  }
+}
+
+void Agent::take_outcome() {
+  if (!group_ || !group_->is_done()) return;
+  auto report = group_->finish();
+  group_.reset();
+  tell_end(std::move(report));
+}
+
+void Agent::tell_end(LaunchReport report) {
+  const bool leaves = interrupted_ && !coordinator_;
+  if (leaves) report.interrupted_by = signalled_by_;
+  last_report_ = std::move(report);
+  member_->tell_end(last_report_, leaves);
+  if (leaves && !finish_) finish_ = FinishMessage{.report = last_report_};
+  if (!finish_ && !interrupted_) member_->set_ready();
+}
+
+void Agent::exchange_status() {
+  const auto now = PollSet::Clock::now();
+  if (!group_ || !options_.status.local || now < next_status_) return;
+  next_status_ = now + options_.monitor_interval;
+  auto status = options_.status.local();
+  if (status.is_null() || status == last_status_ || status.dump().size() > kMostStatusBytes) return;
+  member_->tell_status(status);
+  last_status_ = std::move(status);
+}
+
+void Agent::show_notes() {
+  for (const auto& note : member_->take_notes()) err_.write_note(note);
+  if (!coordinator_) return;
+  for (const auto& note : coordinator_->take_notes()) err_.write_note(note);
+}
+
+LaunchReport Agent::make_report() {
+  if (finish_->error)
+    throw Error(finish_->error->kind == kind_name(ErrorKind::Config) ? ErrorKind::Config
+                                                                     : ErrorKind::Environment,
+                finish_->error->message);
+  auto report = std::move(finish_->report);
+  if (own_error_ && !report.interrupted_by) std::rethrow_exception(own_error_);
+  report.node_rank = node_rank_;
+  if (!interrupted_) {
+    // A scheduler signals all processes of a job: a worker may die of it before the launcher gets
+    // it.
+    const auto* cause = report.cause();
+    if (cause && signalled_by_ && cause->exit.signal == signalled_by_)
+      report.interrupted_by = signalled_by_;
+    return report;
+  }
+  last_report_.interrupted_by = signalled_by_;
+  last_report_.restarts = report.restarts;
+  last_report_.run_id = report.run_id;
+  last_report_.node_rank = node_rank_;
+  return last_report_;
+}
+
+}  // namespace lockstep

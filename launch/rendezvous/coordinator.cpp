@@ -1,0 +1,336 @@
+#include "launch/rendezvous/coordinator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <climits>
+#include <tuple>
+
+#include "launch/rendezvous/address.h"
+
+namespace lockstep {
+namespace {
+
+using CoordinatorClock = PollSet::Clock;
+using Json = nlohmann::json;
+
+constexpr std::chrono::seconds kGoodbye{5};  // for the last words to arrive
+constexpr std::chrono::seconds kQuietWait{3};  // for other nodes, before the user is told
+constexpr size_t kLongestShownValue = 40;
+
+double in_seconds(std::chrono::milliseconds time) {
+  return static_cast<double>(time.count()) / 1000;
+}
+
+}  // namespace
+
+Coordinator::Coordinator(CoordinatorOptions options, FileDescriptor listener, Connection own)
+    : options_(std::move(options)),
+      door_(std::move(listener), options_.rendezvous.token),
+      last_alive_(CoordinatorClock::now()),
+      last_update_(last_alive_) {
+  auto& node = nodes_.emplace_back(Node{.connection = std::move(own)});
+  node.is_own = true;
+  begin_to_gather();
+}
+
+void Coordinator::watch(PollSet& polls) {
+  door_.watch(polls);
+  for (auto& node : nodes_)
+    if (node.connection.is_open())
+      polls.watch(node.connection.poll_request(), [&](short) { node.has_news = true; });
+  polls.wake_at(last_alive_ + options_.rendezvous.keep_alive);
+  if (phase_ == Phase::Gathering) polls.wake_at(std::min(gather_note_, last_call_.value_or(gather_deadline_)));
+  if (phase_ == Phase::Finished) polls.wake_at(finish_deadline_);
+}
+
+void Coordinator::update() {
+  door_.update();
+  for (auto& note : door_.take_notes()) say(std::move(note));
+  for (auto& arrival : door_.take_arrivals()) admit(std::move(arrival.connection), arrival.join);
+  for (auto& node : nodes_)
+    if (std::exchange(node.has_news, false)) hear(node);
+  drop_silent_nodes();
+  nodes_.remove_if([](const Node& node) { return !node.connection.is_open(); });
+  keep_alive();
+  judge_status();
+  if (phase_ == Phase::Gathering) gather();
+}
+
+void Coordinator::admit(Connection connection, const Json& join) {
+  auto& node = nodes_.emplace_back(Node{.connection = std::move(connection)});
+  node.has_news = true;  // there may be more behind it
+  try {
+    if (type_of(join) != "join") throw environment_error("something that is no message");
+    take_join(node, join);
+  } catch (const Error& error) {
+    node.connection.send(refusal(error));
+    say(fmt::format("turned {} away: {}", node.label, error.what()));
+    node.connection.close("refused");
+  }
+}
+
+void Coordinator::take_join(Node& node, const Json& message) {
+  auto join = parse_join(message);
+  const auto address =
+      node.is_own ? options_.rendezvous.local_addr : peer_address(node.connection.fd()).host();
+  node.label = address.empty() ? join.host : fmt::format("{} ({})", join.host, address);
+  verify_agreements(join, node.label);
+  verify_node_rank(join);
+  node.arrival = num_arrivals_++;
+  node.join = std::move(join);
+  node.connection.send({{"type", "welcome"}, {"host", options_.host}});
+  if (phase_ == Phase::Finished) node.connection.send(to_json(*finish_));
+  if (phase_ == Phase::Running) say(node.label + " came: it takes part from the next restart on");
+}
+
+void Coordinator::verify_agreements(const JoinMessage& join, const std::string& label) const {
+  const auto& ours = options_.rendezvous.agreements;
+  for (size_t i = 0; i < std::max(ours.size(), join.agreements.size()); ++i) {
+    if (i >= ours.size() || i >= join.agreements.size() || ours[i].what != join.agreements[i].what)
+      throw config_error(fmt::format(
+          "{} and {}, which serves the rendezvous, have other versions of Lockstep", label,
+          options_.host));
+    const auto& theirs = join.agreements[i].value;
+    if (theirs == ours[i].value) continue;
+    const bool show = std::max(theirs.size(), ours[i].value.size()) <= kLongestShownValue;
+    throw config_error(
+        show ? fmt::format("{} is '{}' on {}, but '{}' on {}, which serves the rendezvous: it must "
+                           "be the same on every node",
+                           ours[i].what, theirs, label, ours[i].value, options_.host)
+             : fmt::format("{} differs between {} and {}, which serves the rendezvous: it must be "
+                           "the same on every node",
+                           ours[i].what, label, options_.host));
+  }
+}
+
+void Coordinator::verify_node_rank(const JoinMessage& join) const {
+  if (!join.node_rank) return;
+  if (*join.node_rank >= options_.rendezvous.max_nodes)
+    throw config_error(fmt::format("--node-rank {}: expected 0 to {}", *join.node_rank,
+                                   options_.rendezvous.max_nodes - 1));
+  for (const auto& other : nodes_)
+    if (other.connection.is_open() && other.join && other.join->node_rank == join.node_rank)
+      throw config_error(fmt::format("--node-rank {} is taken by {}: each node has its own",
+                                     *join.node_rank, other.label));
+}
+
+void Coordinator::hear(Node& node) {
+  node.connection.transfer();
+  try {
+    while (auto message = node.connection.next()) take(node, *message);
+  } catch (const Error& error) {
+    node.connection.close(error.what());
+  }
+  if (!node.connection.is_open()) lose(node, "lost: " + node.connection.problem());
+}
+
+void Coordinator::take(Node& node, const Json& message) {
+  const auto type = type_of(message);
+  if (type == "join" && !node.join) return take_join(node, message);
+  if (!node.join) throw environment_error("it said something before it joined");
+  if (type == "ready") node.ready = parse_ready(message);
+  if (type == "ended") take_ended(node, parse_ended(message));
+  if (type == "status" && node.in_group) {
+    status_[node.node_rank] = message.value("value", Json());
+    has_status_ = true;
+  }
+}
+
+void Coordinator::take_ended(Node& node, const EndedMessage& message) {
+  if (node.in_group && phase_ == Phase::Running && !node.has_ended) {
+    node.has_ended = true;
+    const auto clock_error = unix_time_us() - message.time_us;
+    for (auto worker : message.report.workers) {
+      // Clocks of hosts differ, and the earliest failure is the cause.
+      worker.time_us += clock_error;
+      if (worker.error && worker.error->timestamp_us) worker.error->timestamp_us += clock_error;
+      if (!worker.host.empty()) worker.host = node.label;
+      attempt_.workers.push_back(std::move(worker));
+    }
+    for (auto failure : message.report.node_failures) {
+      if (!failure.host.empty()) failure.host = node.label;
+      attempt_.node_failures.push_back(std::move(failure));
+    }
+    for (const auto& text : message.report.notes)
+      attempt_.notes.push_back(node.is_own ? text : fmt::format("{}: {}", node.label, text));
+    const auto all_well = [](const auto& worker) { return !worker.failed(); };
+    const auto& workers = message.report.workers;
+    if (!message.leaves && (!message.report.node_failures.empty() ||
+                            !std::all_of(workers.begin(), workers.end(), all_well)))
+      stop_group();
+  }
+  if (!message.leaves) return conclude();
+  node.has_ended = false;
+  lose(node, fmt::format("stopped by {}", signal_name(message.report.interrupted_by.value_or(0))));
+  node.connection.close("left");
+}
+
+void Coordinator::judge_status() {
+  if (!std::exchange(has_status_, false) || !options_.status.judge) return;
+  const auto answer = options_.status.judge(status_);
+  if (answer.is_null()) return;
+  for (auto& node : nodes_)
+    if (node.in_group) node.connection.send({{"type", "answer"}, {"value", answer}});
+}
+
+void Coordinator::drop_silent_nodes() {
+  const auto now = CoordinatorClock::now();
+  const auto& timing = options_.rendezvous;
+  // When this process itself was stopped for a while, everybody seems silent.
+  if (now - std::exchange(last_update_, now) > timing.keep_alive)
+    for (auto& node : nodes_) node.connection.forgive_silence();
+  const auto limit = timing.keep_alive * timing.keep_alive_attempts;
+  for (auto& node : nodes_) {
+    if (node.is_own || !node.connection.is_open() || now - node.connection.last_heard() < limit)
+      continue;
+    const auto reason = fmt::format("lost: nothing was heard from it for {:g} s", in_seconds(limit));
+    node.connection.send({{"type", "dropped"}});
+    node.connection.close(reason);
+    lose(node, reason);
+  }
+}
+
+void Coordinator::lose(Node& node, const std::string& reason) {
+  everyone_is_here_ = false;
+  if (phase_ == Phase::Gathering && node.join)
+    say(fmt::format("lost {} while waiting for nodes: {}", node.label, reason));
+  if (phase_ != Phase::Running || !node.in_group) return;
+  node.in_group = false;
+  status_.erase(node.node_rank);
+  if (node.has_ended) return conclude();
+  attempt_.node_failures.push_back(
+      {.node_rank = node.node_rank, .host = node.label, .reason = reason});
+  stop_group();
+  conclude();
+}
+
+void Coordinator::keep_alive() {
+  const auto now = CoordinatorClock::now();
+  if (now - last_alive_ < options_.rendezvous.keep_alive) return;
+  last_alive_ = now;
+  for (auto& node : nodes_) node.connection.send({{"type", "alive"}});
+}
+
+std::vector<Coordinator::Node*> Coordinator::ready_nodes() {
+  std::vector<Node*> ready;
+  for (auto& node : nodes_)
+    if (node.join && node.ready && node.connection.is_open()) ready.push_back(&node);
+  return ready;
+}
+
+void Coordinator::gather() {
+  const auto now = CoordinatorClock::now();
+  auto ready = ready_nodes();
+  const auto num_ready = static_cast<int>(ready.size());
+  const auto& limits = options_.rendezvous;
+  const bool is_enough = num_ready >= limits.min_nodes;
+  if (!is_enough) last_call_.reset();
+  if (num_ready >= limits.max_nodes ||
+      (is_enough && everyone_is_here_ && ready.size() == nodes_.size()) ||
+      (last_call_ && now >= *last_call_))
+    return start(std::move(ready));
+  if (is_enough && !last_call_) last_call_ = now + limits.last_call;
+  if (now >= gather_note_) say_who_came(num_ready);
+  if (is_enough || now < gather_deadline_) return;
+  LaunchReport report{.restarts = restarts_, .run_id = options_.run_id};
+  if (restarts_ > 0) report.notes.push_back("before that: " + attempt_.summary());
+  report.node_failures.push_back(
+      {.reason = fmt::format("{} of at least {} nodes came within {:g} s", num_ready,
+                             limits.min_nodes, in_seconds(limits.join_timeout))});
+  finish(std::move(report));
+}
+
+// Nodes keep their order: by the number the user gave them, the one that serves the rendezvous, then
+// by arrival. Those of the last attempt go before newcomers when there are too many.
+void Coordinator::start(std::vector<Node*> chosen) {
+  const auto order = [](const Node* node) {
+    return std::make_tuple(node->join->node_rank.value_or(INT_MAX), !node->is_own, node->arrival);
+  };
+  const auto by_order = [&](const Node* a, const Node* b) { return order(a) < order(b); };
+  std::sort(chosen.begin(), chosen.end(), by_order);
+  std::stable_partition(chosen.begin(), chosen.end(), [](auto* node) { return node->in_group; });
+  chosen.resize(std::min<size_t>(chosen.size(), static_cast<size_t>(options_.rendezvous.max_nodes)));
+  std::sort(chosen.begin(), chosen.end(), by_order);
+  for (auto& node : nodes_) node.in_group = false;
+
+  NodePlace place{.num_nodes = static_cast<int>(chosen.size()), .world_size = 0};
+  for (const auto* node : chosen) place.world_size += node->join->num_workers;
+  place.restart_count = restarts_;
+  place.max_restarts = options_.max_restarts;
+  place.master_addr = chosen.front()->ready->address;
+  place.master_port = chosen.front()->ready->port;
+  place.run_id = options_.run_id;
+  attempt_ = {.world_size = place.world_size, .restarts = restarts_, .run_id = options_.run_id};
+  stopping_ = false;
+  status_.clear();
+  phase_ = Phase::Running;
+  for (auto* node : chosen) {
+    node->in_group = true;
+    node->has_ended = false;
+    node->ready.reset();
+    node->node_rank = place.node_rank;
+    node->connection.send(to_json(place));
+    place.first_rank += node->join->num_workers;
+    ++place.node_rank;
+  }
+}
+
+void Coordinator::stop_group() {
+  if (std::exchange(stopping_, true)) return;
+  for (auto& node : nodes_)
+    if (node.in_group && !node.has_ended) node.connection.send({{"type", "stop"}});
+}
+
+void Coordinator::conclude() {
+  if (phase_ != Phase::Running) return;
+  for (const auto& node : nodes_)
+    if (node.in_group && !node.has_ended) return;
+  std::sort(attempt_.workers.begin(), attempt_.workers.end(),
+            [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  const bool may_help = attempt_.exit_code() != static_cast<int>(ErrorKind::Config);
+  if (attempt_.succeeded() || !may_help || restarts_ >= options_.max_restarts)
+    return finish(std::move(attempt_));
+  ++restarts_;
+  say(fmt::format("restart {} of {}: {}", restarts_, options_.max_restarts, attempt_.summary()));
+  everyone_is_here_ = attempt_.node_failures.empty();
+  begin_to_gather();
+}
+
+void Coordinator::say_who_came(int num_ready) {
+  gather_note_ = CoordinatorClock::time_point::max();
+  const auto& limits = options_.rendezvous;
+  say(fmt::format("{} of {} nodes {} here; waiting for others at {}:{}", num_ready,
+                  limits.max_nodes, num_ready == 1 ? "is" : "are", limits.host, limits.port));
+}
+
+void Coordinator::begin_to_gather() {
+  const auto now = CoordinatorClock::now();
+  phase_ = Phase::Gathering;
+  gather_deadline_ = now + options_.rendezvous.join_timeout;
+  gather_note_ = now + kQuietWait;
+  last_call_.reset();
+}
+
+void Coordinator::interrupt(int signal) {
+  if (phase_ == Phase::Finished) return;
+  LaunchReport report{.interrupted_by = signal, .restarts = restarts_, .run_id = options_.run_id};
+  finish(std::move(report));
+}
+
+void Coordinator::finish(LaunchReport report) {
+  phase_ = Phase::Finished;
+  finish_deadline_ = CoordinatorClock::now() + kGoodbye;
+  finish_ = FinishMessage{.report = std::move(report)};
+  for (auto& node : nodes_)
+    if (node.join) node.connection.send(to_json(*finish_));
+}
+
+bool Coordinator::is_done() const {
+  if (phase_ != Phase::Finished) return false;
+  const auto is_gone = [](const Node& node) { return node.is_own || !node.connection.is_open(); };
+  return std::all_of(nodes_.begin(), nodes_.end(), is_gone) ||
+         CoordinatorClock::now() >= finish_deadline_;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,108 @@
+// The one launcher that decides for all: who takes part, in which order, when an attempt starts,
+// when it is stopped, whether there is another one, and how the job ended. It hears every node, its
+// own among them, through connections and never waits for one. Thread: one.
+//
+// An attempt starts when the most nodes came, or some time after the least number came. It is
+// stopped everywhere when a worker fails or a node is lost. Then the next one starts with whoever is
+// there, unless the input was wrong or no restart is left. Nodes that come while an attempt runs
+// wait for the next one.
+#pragma once
+
+#include <list>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launch/poll_set.h"
+#include "launch/rendezvous/door.h"
+#include "launch/rendezvous/messages.h"
+#include "launch/rendezvous/rendezvous_options.h"
+#include "launch/status_exchange.h"
+
+namespace lockstep {
+
+struct CoordinatorOptions {
+  RendezvousOptions rendezvous;
+  int max_restarts = 0;
+  std::string run_id;
+  std::string host;  // of this node, in messages
+  StatusExchange status;
+};
+
+class Coordinator {
+ public:
+  // `own`: the connection to the node of this process, which is as good as one with the token.
+  Coordinator(CoordinatorOptions options, FileDescriptor listener, Connection own);
+
+  void watch(PollSet& polls);
+  // Takes what came, and does what is due. Call after each turn of the loop.
+  void update();
+
+  // The job ends because this process was told so: every node stops.
+  void interrupt(int signal);
+  // What runs is the last attempt.
+  void forbid_restart() { options_.max_restarts = 0; }
+
+  // The job has ended, and every node was told, or had the time to hear it.
+  bool is_done() const;
+  // What the user should read; each once.
+  std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
+
+ private:
+  enum class Phase { Gathering, Running, Finished };
+  struct Node {
+    Connection connection;
+    std::optional<JoinMessage> join = {};
+    std::string label = {};  // "hostB (10.0.0.2)"
+    int arrival = 0;
+    bool is_own = false, has_news = false;
+    std::optional<ReadyMessage> ready = {};
+    bool in_group = false;  // of the attempt that runs
+    int node_rank = 0;      // in it
+    bool has_ended = false;
+  };
+
+  void admit(Connection connection, const nlohmann::json& join);
+  void take_join(Node& node, const nlohmann::json& message);
+  void verify_agreements(const JoinMessage& join, const std::string& label) const;
+  void verify_node_rank(const JoinMessage& join) const;
+  void hear(Node& node);
+  void take(Node& node, const nlohmann::json& message);
+  void take_ended(Node& node, const EndedMessage& message);
+  void judge_status();
+  void drop_silent_nodes();
+  void lose(Node& node, const std::string& reason);
+  void keep_alive();
+
+  void begin_to_gather();
+  void gather();
+  std::vector<Node*> ready_nodes();
+  void start(std::vector<Node*> chosen);
+  void stop_group();
+  void conclude();
+  void finish(LaunchReport report);
+  void say(std::string note) { notes_.push_back(std::move(note)); }
+  void say_who_came(int num_ready);
+
+  CoordinatorOptions options_;
+  Door door_;
+  std::list<Node> nodes_;
+  std::vector<std::string> notes_;
+  int num_arrivals_ = 0;
+
+  Phase phase_ = Phase::Gathering;
+  PollSet::Clock::time_point gather_deadline_, gather_note_, last_alive_, last_update_;
+  std::optional<PollSet::Clock::time_point> last_call_;
+  bool everyone_is_here_ = false;  // nobody was lost: no call for more nodes
+  int restarts_ = 0;
+
+  LaunchReport attempt_;  // what is known of the one that runs
+  bool stopping_ = false;
+  std::map<int, nlohmann::json> status_;
+  bool has_status_ = false;
+
+  std::optional<FinishMessage> finish_;
+  PollSet::Clock::time_point finish_deadline_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// Where nodes knock: accepts connections, asks for proof of the job's token, and passes on those
+// that gave it and said what they want. Strangers have little time, little memory and a bounded
+// number of places; when those are taken, the one that has waited longest has to go, so that
+// strangers cannot keep nodes out. Thread: one.
+#pragma once
+
+#include <chrono>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "launch/poll_set.h"
+#include "launch/rendezvous/connection.h"
+
+namespace lockstep {
+
+class Door {
+ public:
+  struct Arrival {
+    Connection connection;
+    nlohmann::json join;
+  };
+
+  // `listener`: listening, not blocking; a closed one lets nobody in.
+  Door(FileDescriptor listener, std::string token);
+
+  void watch(PollSet& polls);
+  // Takes what came since the last turn. Call after each turn of the loop.
+  void update();
+  std::vector<Arrival> take_arrivals() { return std::exchange(arrivals_, {}); }
+  // Who was turned away and why, once for each reason and host; bounded.
+  std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
+
+ private:
+  struct Stranger {
+    Connection connection;
+    Challenges challenges;
+    PollSet::Clock::time_point deadline;
+    std::string host;
+    bool proved = false;
+    bool has_news = false;
+  };
+
+  void accept_some();
+  void greet(FileDescriptor fd);
+  // Whether the stranger stays a stranger for now.
+  bool hear(Stranger& stranger);
+  bool take_proof(Stranger& stranger, const nlohmann::json& message);
+  void turn_away(Stranger& stranger, const std::string& message);
+  void note(const std::string& host, const std::string& problem);
+
+  FileDescriptor listener_;
+  std::string token_;
+  bool someone_knocks_ = false;
+  PollSet::Clock::time_point closed_until_{};  // no descriptors were left
+  std::list<Stranger> strangers_;  // the longest waiting first
+  std::vector<Arrival> arrivals_;
+  std::vector<std::string> notes_, noted_;
+};
+
+}  // namespace lockstep

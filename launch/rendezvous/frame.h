@@ -1,0 +1,34 @@
+// The bytes between launchers: frames of four bytes length (most significant first) and that many
+// bytes of content. Thread: one.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+std::string make_frame(std::string_view content);
+
+class FrameReader {
+ public:
+  // `most`: the longest content that is accepted.
+  explicit FrameReader(size_t most) : most_(most) {}
+  void set_most(size_t most) { most_ = most; }
+
+  void feed(std::string_view bytes) { bytes_.append(bytes); }
+  // The next whole frame's content. Throws Environment for one that is too long: what follows
+  // cannot be read any more.
+  std::optional<std::string> next();
+
+ private:
+  size_t most_;
+  std::string bytes_;
+  size_t at_ = 0;
+};
+
+// The content of a frame as a message: a JSON object with a "type". Throws Environment.
+nlohmann::json parse_message(std::string_view content);
+
+}  // namespace lockstep

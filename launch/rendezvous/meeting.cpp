@@ -1,0 +1,98 @@
+#include "launch/rendezvous/meeting.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "core/error.h"
+#include "launch/rendezvous/address.h"
+
+namespace lockstep {
+namespace {
+
+constexpr rlim_t kDescriptorsBesides = 1024;
+
+// Each node is a descriptor of the coordinator's.
+void make_room_for_nodes(int num_nodes) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const auto wanted = kDescriptorsBesides + 2 * static_cast<rlim_t>(num_nodes);
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// The listening socket when this node serves, a closed one when it does not.
+FileDescriptor open_endpoint(const RendezvousOptions& options) {
+  if (options.serves == false) return {};
+  std::vector<SocketAddress> addresses;
+  try {
+    addresses = resolve(options.host, options.port);
+  } catch (const Error&) {
+    // Where this node must not serve, the member tries again until the name is known.
+    if (!options.serves) return {};
+    // A pod whose own name is not known yet: others find it once it is.
+    if (options.local_addr.empty()) throw;
+    return listen_everywhere(options.port);
+  }
+  for (const auto& address : addresses) {
+    auto listener = try_listen(address);
+    if (listener.fd) return std::move(*listener.fd);
+    if (listener.reason == EADDRNOTAVAIL) continue;
+    if (listener.reason == EADDRINUSE && !options.serves) return {};
+    throw cannot_listen(address, listener.reason);
+  }
+  // An address that is forwarded to this node.
+  return options.serves ? listen_everywhere(options.port) : FileDescriptor();
+}
+
+std::array<Connection, 2> make_inner_connection() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0)
+    throw errno_error("cannot create a socket pair");
+  std::array<Connection, 2> connections{Connection(FileDescriptor(ends[0])),
+                                        Connection(FileDescriptor(ends[1]))};
+  connections[0].trust(Side::Coordinator, "", {});
+  connections[1].trust(Side::Node, "", {});
+  return connections;
+}
+
+// Where other nodes reach the node that serves: where it listens.
+std::string own_address(const FileDescriptor& listener, const RendezvousOptions& options) {
+  if (!options.local_addr.empty() || !listener.is_open()) return options.local_addr;
+  const auto address = local_address(listener.get());
+  if (!address.is_any()) return address.host();
+  return resolve(options.host, 0).front().host();
+}
+
+}  // namespace
+
+Meeting open_meeting(const LaunchOptions& options) {
+  const bool is_alone = options.rendezvous.max_nodes == 1;
+  auto listener = is_alone ? FileDescriptor() : open_endpoint(options.rendezvous);
+  MemberOptions member{.rendezvous = options.rendezvous,
+                       .host = options.host,
+                       .num_workers = options.num_workers,
+                       .master_addr = options.master_addr,
+                       .master_port = options.master_port};
+  if (!is_alone && !listener.is_open())
+    return {.coordinator = nullptr, .member = std::make_unique<Member>(std::move(member))};
+  member.rendezvous.local_addr = own_address(listener, options.rendezvous);
+  if (!is_alone) make_room_for_nodes(options.rendezvous.max_nodes);
+  auto inner = make_inner_connection();
+  CoordinatorOptions coordinator{.rendezvous = member.rendezvous,
+                                 .max_restarts = options.max_restarts,
+                                 .run_id = options.run_id,
+                                 .host = options.host,
+                                 .status = options.status};
+  return {.coordinator = std::make_unique<Coordinator>(std::move(coordinator), std::move(listener),
+                                                       std::move(inner[0])),
+          .member = std::make_unique<Member>(std::move(member), std::move(inner[1]))};
+}
+
+}  // namespace lockstep

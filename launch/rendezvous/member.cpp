@@ -1,0 +1,268 @@
+#include "launch/rendezvous/member.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/printable.h"
+#include "core/version.h"
+#include "launch/error_file.h"
+#include "launch/rendezvous/token.h"
+
+namespace lockstep {
+namespace {
+
+using MemberClock = PollSet::Clock;
+using Json = nlohmann::json;
+
+constexpr std::chrono::milliseconds kRetryEvery{250};
+constexpr std::chrono::seconds kStageTimeout{10};  // to connect, and to get each answer
+constexpr int kNodeChallengeBytes = 32;
+
+double seconds_of(std::chrono::milliseconds time) {
+  return static_cast<double>(time.count()) / 1000;
+}
+
+std::string text_member(const Json& message, const char* name) {
+  const auto found = message.find(name);
+  return found != message.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+}  // namespace
+
+Member::Member(MemberOptions options)
+    : options_(std::move(options)),
+      give_up_at_(MemberClock::now() + options_.rendezvous.join_timeout),
+      retry_at_(MemberClock::now()),
+      last_alive_(MemberClock::now()),
+      last_update_(MemberClock::now()) {}
+
+Member::Member(MemberOptions options, Connection coordinator) : Member(std::move(options)) {
+  is_local_ = true;
+  connection_ = std::move(coordinator);
+  join();
+}
+
+void Member::watch(PollSet& polls) {
+  if (connection_ && stage_ != Stage::Gone) {
+    auto request = connection_->poll_request();
+    if (stage_ == Stage::Connecting) request.events = POLLOUT;
+    polls.watch(request, [this](short) { has_news_ = true; });
+    polls.wake_at(last_alive_ + options_.rendezvous.keep_alive);
+  }
+  if (stage_ == Stage::Away) polls.wake_at(std::min(retry_at_, give_up_at_));
+  if (stage_ == Stage::Connecting || stage_ == Stage::Greeting) polls.wake_at(stage_deadline_);
+}
+
+void Member::update() {
+  if (stage_ == Stage::Gone) return;
+  if (std::exchange(has_news_, false)) hear();
+  const auto now = MemberClock::now();
+  const auto& timing = options_.rendezvous;
+  if (stage_ == Stage::Away && now >= give_up_at_)
+    return give_up(environment_error(fmt::format(
+        "cannot reach the rendezvous at {}:{} within {:g} s: {}", timing.host, timing.port,
+        seconds_of(has_joined_before_ ? timing.read_timeout : timing.join_timeout),
+        last_problem_)));
+  if (stage_ == Stage::Away && now >= retry_at_) return connect();
+  if ((stage_ == Stage::Connecting || stage_ == Stage::Greeting) && now >= stage_deadline_)
+    return fail_attempt("it does not answer");
+  if (stage_ != Stage::Joined || is_local_) return;
+  // When this process itself was stopped for a while, everything seems silent.
+  if (now - std::exchange(last_update_, now) > timing.keep_alive) connection_->forgive_silence();
+  if (now - last_alive_ >= timing.keep_alive) {
+    last_alive_ = now;
+    connection_->send({{"type", "alive"}});
+  }
+  const auto limit = timing.keep_alive * timing.keep_alive_attempts;
+  if (now - connection_->last_heard() >= limit)
+    lose_coordinator(fmt::format("nothing was heard from it for {:g} s", seconds_of(limit)), true);
+}
+
+void Member::connect() {
+  if (addresses_.empty()) {
+    try {
+      addresses_ = resolve(options_.rendezvous.host, options_.rendezvous.port);
+    } catch (const Error& error) {
+      return fail_attempt(error.what());  // the name of a node that is still starting
+    }
+  }
+  try_next_address();
+}
+
+void Member::try_next_address() {
+  const auto& address = addresses_[next_address_++ % addresses_.size()];
+  FileDescriptor fd(
+      ::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open()) return fail_attempt(std::strerror(errno));
+  const int result = ::connect(fd.get(), address.get(), address.size);
+  if (result != 0 && errno != EINPROGRESS) return fail_attempt(std::strerror(errno));
+  connection_.emplace(std::move(fd));
+  stage_ = Stage::Connecting;
+  stage_deadline_ = MemberClock::now() + kStageTimeout;
+}
+
+void Member::fail_attempt(const std::string& problem) {
+  last_problem_ = problem;
+  connection_.reset();
+  stage_ = Stage::Away;
+  retry_at_ = MemberClock::now() + kRetryEvery;
+}
+
+void Member::hear() {
+  if (stage_ == Stage::Connecting) {
+    int reason = 0;
+    socklen_t size = sizeof reason;
+    ::getsockopt(connection_->fd(), SOL_SOCKET, SO_ERROR, &reason, &size);
+    if (reason == EINPROGRESS) return;
+    if (reason != 0) return fail_attempt(std::strerror(reason));
+    stage_ = Stage::Greeting;
+    stage_deadline_ = MemberClock::now() + kStageTimeout;
+  }
+  connection_->transfer();
+  bool misspoke = false;
+  try {
+    while (connection_ && stage_ != Stage::Gone)
+      if (const auto message = connection_->next())
+        take(*message);
+      else
+        break;
+  } catch (const Error& error) {
+    misspoke = true;
+    if (connection_) connection_->close(error.what());
+  }
+  if (!connection_ || connection_->is_open() || stage_ == Stage::Gone) return;
+  const auto problem = connection_->problem();
+  if (stage_ == Stage::Joined) return lose_coordinator(problem, false);
+  if (misspoke || connection_->misspoke())
+    return give_up(config_error(fmt::format("what listens at {}:{} is no rendezvous of Lockstep's",
+                                            options_.rendezvous.host, options_.rendezvous.port)));
+  fail_attempt(problem);
+}
+
+void Member::take(const Json& message) {
+  const auto type = type_of(message);
+  if (type == "refused") return give_up(parse_refusal(message));
+  if (type == "challenge" && stage_ == Stage::Greeting) return prove(message);
+  if (type == "proof" && stage_ == Stage::Greeting) {
+    const auto expected = proof_of(Side::Coordinator, options_.rendezvous.token, challenges_);
+    if (!is_same_proof(expected, text_member(message, "proof")))
+      return give_up(config_error(
+          fmt::format("what listens at {}:{} does not have the job's token",
+                      options_.rendezvous.host, options_.rendezvous.port)));
+    connection_->trust(Side::Node, options_.rendezvous.token, challenges_);
+    return join();
+  }
+  if (stage_ != Stage::Joined) throw environment_error("something that was not asked for");
+  if (type == "welcome") coordinator_host_ = text_member(message, "host");
+  if (type == "start") {
+    is_ready_ = false;
+    is_in_group_ = true;
+    orders_.push_back(parse_start(message));
+  }
+  if (type == "stop") orders_.push_back(StopOrder{});
+  if (type == "answer") orders_.push_back(StatusAnswer{message.value("value", Json())});
+  if (type == "dropped") return lose_coordinator("it has dropped this node", true);
+  if (type == "finish") {
+    orders_.push_back(parse_finish(message));
+    stage_ = Stage::Gone;
+    leave();
+  }
+}
+
+void Member::prove(const Json& challenge) {
+  if (challenge.value("protocol", Json()) != kRendezvousProtocol)
+    return give_up(config_error(fmt::format(
+        "the rendezvous at {}:{} is of Lockstep {}, this node has {}: install the same version",
+        options_.rendezvous.host, options_.rendezvous.port,
+        printable(text_member(challenge, "version")), kVersion)));
+  challenges_ = {.coordinator = text_member(challenge, "challenge"),
+                 .node = random_hex(kNodeChallengeBytes)};
+  connection_->send({{"type", "proof"},
+                     {"protocol", kRendezvousProtocol},
+                     {"version", kVersion},
+                     {"challenge", challenges_.node},
+                     {"proof", proof_of(Side::Node, options_.rendezvous.token, challenges_)}});
+}
+
+void Member::join() {
+  stage_ = Stage::Joined;
+  has_joined_before_ = true;
+  is_in_group_ = false;
+  const auto& rendezvous = options_.rendezvous;
+  connection_->send(to_json(JoinMessage{.host = options_.host,
+                                        .num_workers = options_.num_workers,
+                                        .node_rank = rendezvous.node_rank,
+                                        .serves = is_local_,
+                                        .agreements = rendezvous.agreements}));
+  if (is_ready_) say_ready();
+}
+
+void Member::set_ready() {
+  is_ready_ = true;
+  if (stage_ == Stage::Joined) say_ready();
+}
+
+void Member::say_ready() {
+  ReadyMessage ready{.address = options_.master_addr};
+  if (options_.rendezvous.max_nodes == 1) {
+    const bool here = ready.address == "127.0.0.1" || ready.address == "localhost";
+    master_ = listen_as_master(options_.master_port, here);
+  } else {
+    ready.address = options_.rendezvous.local_addr;
+    if (ready.address.empty()) ready.address = local_address(connection_->fd()).host();
+    master_ = listen_as_master_at(ready.address);
+  }
+  ready.port = master_.port;
+  connection_->send(to_json(ready));
+}
+
+void Member::tell_end(const LaunchReport& report, bool leaves) {
+  if (stage_ != Stage::Joined || (!is_in_group_ && !leaves)) return;
+  is_in_group_ = false;
+  connection_->send(
+      to_json(EndedMessage{.report = report, .time_us = unix_time_us(), .leaves = leaves}));
+}
+
+void Member::tell_status(const Json& value) {
+  if (stage_ == Stage::Joined && is_in_group_)
+    connection_->send({{"type", "status"}, {"value", value}});
+}
+
+void Member::lose_coordinator(const std::string& problem, bool may_return) {
+  const auto name = coordinator_name();
+  if (!may_return)
+    return give_up(environment_error(
+        fmt::format("lost {}, which serves the rendezvous: {}", name, problem)));
+  notes_.push_back(
+      fmt::format("lost {}, which serves the rendezvous: {}; the workers of this node are stopped, "
+                  "and it tries to come back for {:g} s",
+                  name, problem, seconds_of(options_.rendezvous.read_timeout)));
+  orders_.push_back(StopOrder{});
+  give_up_at_ = MemberClock::now() + options_.rendezvous.read_timeout;
+  fail_attempt(problem);
+}
+
+void Member::give_up(const Error& error) {
+  stage_ = Stage::Gone;
+  leave();
+  orders_.push_back(FinishMessage{.error = describe_error(error)});
+}
+
+std::string Member::coordinator_name() const {
+  const auto& rendezvous = options_.rendezvous;
+  return fmt::format("{} ({}:{})", coordinator_host_.empty() ? "the node" : coordinator_host_,
+                     rendezvous.host, rendezvous.port);
+}
+
+std::optional<Order> Member::next() {
+  if (orders_.empty()) return std::nullopt;
+  auto order = std::move(orders_.front());
+  orders_.pop_front();
+  return order;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,102 @@
+"""Hosts for tests: network namespaces that a bridge connects, each with a name and addresses of its own.
+
+Nothing outside sees them, and close() leaves nothing behind. They share the file system.
+"""
+
+import os
+import signal
+import subprocess
+
+import processes
+
+_SERIAL = iter(range(1000))
+
+
+def _ip(*words):
+    ended = subprocess.run(["ip", *map(str, words)], capture_output=True, text=True)
+    assert ended.returncode == 0, (
+        f"hosts need network namespaces (iproute2, root, a kernel with veth and bridges), but "
+        f"'ip {' '.join(map(str, words))}' failed: {ended.stderr.strip()}"
+    )
+    return ended.stdout
+
+
+class Host:
+    def __init__(self, name, namespace, number):
+        self.name = name
+        self.namespace = namespace
+        self.address = f"10.99.0.{number}"
+        self.address6 = f"fd99::{number}"
+
+    def command(self, command):
+        """`command` on this host. The process that starts becomes it."""
+        named = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', self.name]
+        return ["ip", "netns", "exec", self.namespace, *named, *command]
+
+    def start(self, command, cwd, env=None, **streams):
+        return processes.start(self.command(command), cwd, env, **streams)
+
+    def pids(self):
+        return [int(pid) for pid in _ip("netns", "pids", self.namespace).split()]
+
+    def crash(self):
+        """Every process at once, as when the power goes; what it had said may never arrive."""
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in self.pids():
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    pass
+
+
+class Network:
+    """`count` hosts called alpha, beta, gamma, ..."""
+
+    NAMES = ("alpha", "beta", "gamma", "delta")
+
+    def __init__(self, count):
+        stem = f"lst{os.getpid()}n{next(_SERIAL)}"
+        self._switch = f"{stem}s"
+        self._namespaces = []
+        self.hosts = []
+        try:
+            self._add_namespace(self._switch)
+            self._in_switch("add", "bridge0", "type", "bridge")
+            self._in_switch("set", "bridge0", "up")
+            for number, name in enumerate(self.NAMES[:count], 1):
+                self._add_host(Host(name, f"{stem}{name[0]}", number))
+        except BaseException:
+            self.close()
+            raise
+
+    def _add_namespace(self, name):
+        _ip("netns", "add", name)
+        self._namespaces.append(name)
+
+    def _in_switch(self, *words):
+        _ip("-n", self._switch, "link", *words)
+
+    def _add_host(self, host):
+        self._add_namespace(host.namespace)
+        self._in_switch(
+            "add", f"to_{host.name}", "type", "veth", "peer", "name", "eth0", "netns", host.namespace
+        )
+        self._in_switch("set", f"to_{host.name}", "master", "bridge0", "up")
+        for device in ("lo", "eth0"):
+            _ip("-n", host.namespace, "link", "set", device, "up")
+        _ip("-n", host.namespace, "address", "add", f"{host.address}/24", "dev", "eth0")
+        _ip("-n", host.namespace, "-6", "address", "add", f"{host.address6}/64", "dev", "eth0", "nodad")
+        self.hosts.append(host)
+
+    def cut(self, host):
+        self._in_switch("set", f"to_{host.name}", "down")
+
+    def restore(self, host):
+        self._in_switch("set", f"to_{host.name}", "up")
+
+    def close(self):
+        for host in self.hosts:
+            host.crash()
+        for name in reversed(self._namespaces):
+            _ip("netns", "delete", name)
+        self._namespaces, self.hosts = [], []

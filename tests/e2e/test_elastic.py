@@ -1,0 +1,249 @@
+"""Workers, launchers, hosts and links that fail: the group starts again from the last checkpoint."""
+
+import os
+import signal
+import time
+
+import pytest
+
+import processes
+from cluster import GONE_S, Cluster
+from network import Network
+from processes import wait_until
+from safetensors_file import assert_same_bits, checkpoints, last_weights
+
+STEPS = 500
+# Some seconds of training, with a checkpoint every few steps.
+LONG = [f"train.max_steps={STEPS}", "train.epochs=1000", "checkpoint.every=10 steps"]
+LONG += ["train.eval_every=1000 epochs"]
+
+
+@pytest.fixture(scope="module")
+def network():
+    network = Network(2)
+    yield network
+    network.close()
+
+
+@pytest.fixture
+def cluster(job, network):
+    cluster = Cluster(job, network)
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The weights of the same job when nothing happens to it, by number of ranks."""
+    from conftest import Job
+
+    found = {}
+
+    def weights(ranks):
+        if ranks not in found:
+            whole = Job(tmp_path_factory.mktemp(f"undisturbed{ranks}"))
+            found[ranks] = last_weights(whole.train(*LONG, ranks=ranks))
+        return found[ranks]
+
+    return weights
+
+
+def assert_whole(run_dir, weights):
+    """The run came to its end, with the weights of an undisturbed one, and each step once."""
+    assert checkpoints(run_dir)[-1] == STEPS
+    assert_same_bits(last_weights(run_dir), weights)
+
+
+def assert_each_step_once(job, run_dir):
+    steps = [step for step, _ in job.series(run_dir.name, "train/loss")]
+    assert steps == sorted(set(steps)) and steps[-1] == STEPS
+
+
+def only_run(job):
+    (run,) = job.runs.glob("*/run.json")
+    return run.parent
+
+
+# One host
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_worker_is_started_again(job, undisturbed, victim):
+    launcher = job.start(*LONG, ranks=2, options=["--max-restarts", 1])
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), 30, "a first checkpoint")
+    os.kill(processes.ranks_of(job.directory)[victim], signal.SIGKILL)
+    ended = processes.finish(launcher, 40)
+    assert ended.code == 0, ended.err
+    note = f"lockstep: restart 1 of 1: rank {victim} (of 2) failed first: killed by SIGKILL"
+    assert note in ended.err
+    run_dir = only_run(job)
+    assert sorted(p.name for p in (run_dir / "logs").iterdir()) == ["attempt_0", "attempt_1"]
+    assert_whole(run_dir, undisturbed(2))
+    assert_each_step_once(job, run_dir)
+    assert [entry["state"] for entry in job.list()] == ["finished"]
+
+
+def shell(job, script, *options, ranks=2):
+    command = [processes.LOCKSTEP, "launch", "-n", ranks, *options, "--program", "sh", "--", "-c", script]
+    return processes.run(command, job.directory)
+
+
+def test_restarts_have_an_end(job):
+    ended = shell(job, "echo $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS; exit 5",
+                  "--max-restarts", 2, ranks=1)
+    assert ended.code == 5
+    assert ended.out.split("\n")[:-1] == ["[rank 0] 0 2", "[rank 0] 1 2", "[rank 0] 2 2"]
+    assert "restart 2 of 2" in ended.err
+    assert "rank 0 (of 1) failed first: exited with code 5" in ended.err
+    assert "after 2 restarts" in ended.err
+
+
+def test_an_input_error_is_not_tried_again(job):
+    ended = job.run("model.name=mpl", ranks=2, options=["--max-restarts", 3])
+    assert ended.code == 78
+    assert "restart" not in ended.err
+    assert "unknown model 'mpl'" in ended.err
+    assert not job.runs.exists()
+
+
+@pytest.mark.parametrize("end", ["exit 75", "exit 70", "kill -SEGV $$"])
+def test_other_failures_are_tried_again(job, end):
+    script = f"test $TORCHELASTIC_RESTART_COUNT = 1 && exit 0; {end}"
+    assert shell(job, script, "--max-restarts", 1).code == 0
+
+
+def test_a_signal_ends_restarts(job):
+    """SIGTERM while the ranks of a failed attempt are still being stopped."""
+    script = 'trap "" TERM; test $RANK = 1 && exit 9; touch here; while true; do read x < fifo; done'
+    os.mkfifo(job.directory / "fifo")
+    command = [processes.LOCKSTEP, "launch", "-n", 2, "--max-restarts", 5, "--stop-grace", "1s"]
+    command += ["--program", "sh", "--", "-c", script]
+    launcher = processes.start(command, job.directory)
+    wait_until(lambda: (job.directory / "here").exists(), 20, "rank 0 runs")
+    os.kill(launcher.pid, signal.SIGTERM)
+    ended = processes.finish(launcher, GONE_S)
+    assert ended.code in (9, 128 + signal.SIGTERM)
+    assert "restart 2" not in ended.err
+
+
+# Two hosts
+
+
+def test_a_killed_worker_on_another_host(job, cluster, undisturbed):
+    cluster.start_all(*LONG, options=["--max-restarts", 1])
+    cluster.wait_for_checkpoint()
+    cluster.kill_rank(cluster.hosts[1])
+    first, second = (cluster.finish(host) for host in cluster.hosts)
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    assert "restart 1 of 1: rank 3 (of 4) on beta" in first.err
+    assert_whole(cluster.run_dir(), undisturbed(4))
+    assert_each_step_once(job, cluster.run_dir())
+
+
+def test_a_killed_launcher_is_replaced(cluster, undisturbed):
+    """Both nodes are needed: the other one waits for a replacement."""
+    alpha, beta = cluster.hosts
+    cluster.start_all(*LONG, options=["--max-restarts", 1])
+    cluster.wait_for_checkpoint()
+    cluster.kill_launcher(beta)
+    assert cluster.finish(beta).code == -signal.SIGKILL
+    wait_until(lambda: not cluster.ranks_on(alpha), GONE_S, "the ranks of alpha were stopped")
+    cluster.start(beta, *LONG, options=["--max-restarts", 1])
+    ended = [cluster.finish(host) for host in cluster.hosts]
+    assert [end.code for end in ended] == [0, 0], ended
+    assert f"restart 1 of 1: node 1 on beta ({beta.address}): lost: " in ended[0].err
+    assert_whole(cluster.run_dir(), undisturbed(4))
+
+
+def test_whoever_is_left_goes_on(job, cluster):
+    """1:2 nodes; the power of one goes: nothing closes its connections."""
+    alpha, beta = cluster.hosts
+    cluster.start_all(*LONG, nodes="1:2", options=["--max-restarts", 1])
+    cluster.wait_for_checkpoint()
+    cluster.network.cut(beta)
+    beta.crash()
+    try:
+        ended = cluster.finish(alpha)
+    finally:
+        cluster.network.restore(beta)
+    assert ended.code == 0, ended.err
+    assert f"node 1 on beta ({beta.address}): lost: nothing was heard from it for 1.2 s" in ended.err
+    assert checkpoints(cluster.run_dir())[-1] == STEPS
+    assert job.list()[0]["world_size"] == 2
+    assert_each_step_once(job, cluster.run_dir())
+
+
+def test_a_newcomer_is_taken_in_at_the_next_restart(job, cluster):
+    alpha, beta = cluster.hosts
+    options = ["--max-restarts", 1]
+    cluster.start(alpha, *LONG, nodes="1:2", options=options)
+    cluster.wait_for_checkpoint()
+    cluster.start(beta, *LONG, nodes="1:2", options=options)
+    wait_until(lambda: beta.pids(), GONE_S, "beta runs")
+    time_to_join = time.monotonic() + 0.5
+    wait_until(lambda: time.monotonic() > time_to_join, 5, "beta has joined")
+    assert not cluster.ranks_on(beta)
+    cluster.kill_rank(alpha)
+    first, second = cluster.finish(alpha), cluster.finish(beta)
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    assert f"beta ({beta.address}) came: it takes part from the next restart on" in first.err
+    assert checkpoints(cluster.run_dir())[-1] == STEPS
+    assert job.list()[0]["world_size"] == 4
+
+
+def test_a_link_that_is_cut_for_a_moment_harms_nothing(cluster, undisturbed):
+    alpha, beta = cluster.hosts
+    cluster.start_all(*LONG, options=["--max-restarts", 0], conf="keep_alive_max_attempt=50")
+    cluster.wait_for_checkpoint()
+    cluster.network.cut(beta)
+    moment = time.monotonic() + 1
+    wait_until(lambda: time.monotonic() > moment, 5, "a second")
+    cluster.network.restore(beta)
+    ended = [cluster.finish(host) for host in cluster.hosts]
+    assert [end.code for end in ended] == [0, 0], ended
+    assert_whole(cluster.run_dir(), undisturbed(4))
+
+
+def test_a_node_that_was_cut_off_comes_back(cluster, undisturbed):
+    alpha, beta = cluster.hosts
+    cluster.start_all(*LONG, options=["--max-restarts", 1])
+    cluster.wait_for_checkpoint()
+    cluster.network.cut(beta)
+    try:
+        wait_until(lambda: not processes.ranks_of(cluster.job.directory), GONE_S, "all ranks stop")
+    finally:
+        cluster.network.restore(beta)
+    ended = [cluster.finish(host) for host in cluster.hosts]
+    assert [end.code for end in ended] == [0, 0], ended
+    assert f"lost alpha ({alpha.address}:29400), which serves the rendezvous: nothing was heard" in ended[1].err
+    assert_whole(cluster.run_dir(), undisturbed(4))
+
+
+def test_a_launcher_that_was_stopped_comes_back(cluster, undisturbed):
+    """SIGSTOP: its ranks run on, and nobody hears from it."""
+    alpha, beta = cluster.hosts
+    cluster.start_all(*LONG, options=["--max-restarts", 1])
+    cluster.wait_for_checkpoint()
+    cluster.kill_launcher(beta, signal.SIGSTOP)
+    wait_until(lambda: not cluster.ranks_on(alpha), GONE_S, "the ranks of alpha were stopped")
+    cluster.kill_launcher(beta, signal.SIGCONT)
+    ended = [cluster.finish(host) for host in cluster.hosts]
+    assert [end.code for end in ended] == [0, 0], ended
+    assert_whole(cluster.run_dir(), undisturbed(4))
+
+
+def test_the_node_that_serves_dies(job, cluster):
+    """Every other node stops and says so; the job goes on when it is started again."""
+    alpha, beta = cluster.hosts
+    cluster.start_all(*LONG, options=["--max-restarts", 3])
+    cluster.wait_for_checkpoint()
+    cluster.kill_launcher(alpha)
+    ended = cluster.finish(beta, GONE_S)
+    assert ended.code == 75
+    assert f"lost alpha ({alpha.address}:29400), which serves the rendezvous: the connection" in ended.err
+    assert cluster.finish(alpha).code == -signal.SIGKILL
+    wait_until(lambda: not processes.ranks_of(job.directory), GONE_S, "no rank is left")
+    run = only_run(job).name
+    cluster.start_all(*LONG, options=["--resume", run])
+    assert [cluster.finish(host).code for host in cluster.hosts] == [0, 0]
+    assert checkpoints(only_run(job))[-1] == STEPS

@@ -1,0 +1,165 @@
+"""Random faults, one after another: no run is spoiled, and nothing stays behind.
+
+LOCKSTEP_SOAK_FAULTS (6) and LOCKSTEP_SOAK_SEED (1) say how many and which; the seed is printed with a
+failure. What ends a launcher is followed by a new one with the same command, as a scheduler does.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import time
+
+
+import processes
+from cluster import GONE_S, Cluster
+from network import Network
+from processes import wait_until
+from safetensors_file import assert_same_bits, checkpoints, last_weights
+
+FAULTS = int(os.environ.get("LOCKSTEP_SOAK_FAULTS", "6"))
+SEED = int(os.environ.get("LOCKSTEP_SOAK_SEED", "1"))
+STEPS = 400
+FAULTS_OF_A_RUN = 3
+RUN_S = 120  # in which a run with its faults must be over
+OVERRIDES = [f"train.max_steps={STEPS}", "train.epochs=1000", "checkpoint.every=10 steps"]
+OVERRIDES += ["train.eval_every=1000 epochs", "distributed.timeout=10 s"]
+OPTIONS = ["--max-restarts", 1000, "--stop-grace", "3s", "--run-id", "soak", "--tee", 0]
+
+
+def wait(seconds):
+    moment = time.monotonic() + seconds
+    wait_until(lambda: time.monotonic() >= moment, seconds + 5, "time passes")
+
+
+def worker_killed(cluster, host, rng):
+    pids = list(cluster.ranks_on(host).values())
+    if pids:
+        os.kill(rng.choice(pids), signal.SIGKILL)
+
+
+def worker_stopped(cluster, host, rng):
+    """It gets no further; its peers lose patience after distributed.timeout."""
+    pids = list(cluster.ranks_on(host).values())
+    if pids:
+        os.kill(rng.choice(pids), signal.SIGSTOP)
+
+
+def launcher_killed(cluster, host, rng):
+    cluster.kill_launcher(host)
+
+
+def launcher_stopped(cluster, host, rng):
+    process = cluster.launchers[host.name]
+    os.kill(process.pid, signal.SIGSTOP)
+    wait(rng.uniform(0.2, 2.5))
+    os.kill(process.pid, signal.SIGCONT)
+
+
+def host_crashed(cluster, host, rng):
+    cluster.network.cut(host)
+    host.crash()
+    wait(rng.uniform(0, 2))
+    cluster.network.restore(host)
+
+
+def link_cut(cluster, host, rng):
+    cluster.network.cut(host)
+    wait(rng.uniform(0.2, 2.5))
+    cluster.network.restore(host)
+
+
+KINDS = [worker_killed, worker_stopped, launcher_killed, launcher_stopped, host_crashed, link_cut]
+
+
+class Supervised:
+    """A job whose launchers are started again when they end before it does."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.done = set()
+        self.story = []
+
+    def start(self, host):
+        self.cluster.start(host, *OVERRIDES, options=OPTIONS)
+
+    def is_over(self):
+        """Looks after every launcher once."""
+        for host in self.cluster.hosts:
+            process = self.cluster.launchers[host.name]
+            if host.name in self.done or process.poll() is None:
+                continue
+            ended = processes.finish(process, GONE_S)
+            self.story.append(f"{host.name}: {ended.code}: {ended.err}")
+            if ended.code == 0:
+                self.done.add(host.name)
+                continue
+            assert ended.code in (75, -signal.SIGKILL), self.story
+            if ended.code == 75:  # it names a rank, a node, or the node that serves
+                named = ("rank ", "node ", "which serves the rendezvous", "the rendezvous at")
+                assert any(word in ended.err for word in named), self.story
+            self.start(host)
+        return len(self.done) == len(self.cluster.hosts)
+
+    def wait_for(self, condition, what):
+        wait_until(lambda: self.is_over() or condition(), RUN_S, f"{what}; {self.story}")
+
+
+def last_checkpoint(job):
+    if not (job.runs / "soak" / "checkpoints").is_dir():
+        return 0
+    return max(checkpoints(job.runs / "soak"), default=0)
+
+
+def listening(host):
+    """The ports of `host` that somebody listens at."""
+    shown = subprocess.run(["ip", "netns", "exec", host.namespace, "cat", "/proc/net/tcp", "/proc/net/tcp6"],
+                           capture_output=True, text=True, check=True).stdout
+    return [line.split()[1] for line in shown.splitlines() if line.split()[3] == "0A"]
+
+
+def run_with_faults(job, network, rng, kinds):
+    cluster = Cluster(job, network)
+    supervised = Supervised(cluster)
+    try:
+        for host in cluster.hosts:
+            supervised.start(host)
+        for kind in kinds:
+            reached = last_checkpoint(job)
+            supervised.wait_for(lambda: last_checkpoint(job) > reached, f"progress beyond {reached}")
+            if supervised.done:
+                break
+            wait(rng.uniform(0, 0.2))
+            host = rng.choice(cluster.hosts)
+            supervised.story.append(f"{kind.__name__} on {host.name} at step {last_checkpoint(job)}")
+            kind(cluster, host, rng)
+        supervised.wait_for(lambda: False, "the end")
+        wait_until(lambda: not any(host.pids() for host in cluster.hosts), GONE_S, "no process is left")
+        assert not any(listening(host) for host in cluster.hosts)
+    finally:
+        cluster.stop()
+    return supervised.story
+
+
+def test_random_faults(tmp_path):
+    from conftest import Job
+
+    rng = random.Random(SEED)
+    (tmp_path / "undisturbed").mkdir()
+    whole = Job(tmp_path / "undisturbed")
+    expected = last_weights(whole.train(*OVERRIDES, ranks=4))
+    network = Network(2)
+    try:
+        left = FAULTS
+        while left > 0:
+            kinds = [rng.choice(KINDS) for _ in range(min(left, FAULTS_OF_A_RUN))]
+            directory = tmp_path / f"run{left}"
+            directory.mkdir()
+            job = Job(directory)
+            story = run_with_faults(job, network, rng, kinds)
+            assert last_checkpoint(job) == STEPS, (SEED, story)
+            assert_same_bits(last_weights(job.runs / "soak"), expected)
+            left -= len(kinds)
+            print(f"seed {SEED}, {left} faults left:", *story, sep="\n  ")
+    finally:
+        network.close()

@@ -1,0 +1,302 @@
+"""Several hosts train as one: network namespaces, a launcher on each."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import processes
+from cluster import PORT, TOKEN, Cluster
+from network import Network
+from processes import LOCKSTEP, wait_until
+from safetensors_file import assert_same_bits, last_weights
+
+
+@pytest.fixture(scope="module")
+def network():
+    network = Network(3)
+    yield network
+    network.close()
+
+
+@pytest.fixture
+def cluster(job, network, request):
+    cluster = Cluster(job, network, getattr(request, "param", 2))
+    yield cluster
+    cluster.stop()
+
+
+SAY_WHO = ["--program", "sh", "--", "-c", "echo $RANK/$WORLD_SIZE $GROUP_RANK $LOCAL_RANK $(hostname)"]
+
+
+@pytest.mark.parametrize("cluster", [2, 3], indirect=True)
+def test_hosts_train_to_the_bits_of_one_host(job, cluster):
+    hosts = len(cluster.hosts)
+    together = cluster.train("train.max_steps=20", "tracking.ranks=all")
+    for node in range(hosts):
+        logs = together / "logs" / f"node_{node}" / "attempt_0"
+        assert sorted(path.name for path in logs.iterdir()) == ["0", "1"]
+    assert len({entry["id"] for entry in job.list()}) == 2 * hosts
+    alone = job.run("train.max_steps=20", ranks=2 * hosts, options=["--run-id", "alone"])
+    assert alone.code == 0, alone.err
+    assert_same_bits(last_weights(together), last_weights(job.runs / "alone"))
+
+
+def test_ipv6(cluster):
+    endpoint = ["--rdzv-endpoint", f"[{cluster.hosts[0].address6}]:{PORT}"]
+    cluster.train("train.max_steps=3", options=endpoint)
+
+
+def test_ranks_are_numbered_by_node_local_first(cluster):
+    """torchrun's static way; the second node comes first, and nodes may have other numbers of ranks."""
+    alpha, beta = cluster.hosts
+    for host, node_rank, ranks in ((beta, 1, 1), (alpha, 0, 2)):
+        static = ["--master-addr", alpha.address, "--master-port", PORT, "--node-rank", node_rank]
+        command = [LOCKSTEP, "launch", "-n", ranks, "--nnodes", 2, *static, *SAY_WHO]
+        env = processes.environment(LOCKSTEP_RDZV_TOKEN=TOKEN)
+        cluster.launchers[host.name] = host.start(command, cluster.job.directory, env)
+    first, second = cluster.finish(alpha), cluster.finish(beta)
+    assert sorted(first.out.splitlines()) == ["[rank 0] 0/3 0 0 alpha", "[rank 1] 1/3 0 1 alpha"]
+    assert second.out == "[rank 2] 2/3 1 0 beta\n"
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+
+
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+def test_without_numbers_the_node_that_serves_is_first(cluster):
+    alpha, beta, gamma = cluster.hosts
+    for host in (gamma, alpha, beta):
+        cluster.start(host, ranks=1, rest=SAY_WHO)
+    said = [cluster.finish(host).out.split() for host in cluster.hosts]
+    assert said[0][2:] == ["0/3", "0", "0", "alpha"]
+    assert {words[2] for words in said} == {"0/3", "1/3", "2/3"}
+
+
+def test_torchruns_flags_in_its_environment(cluster):
+    alpha, beta = cluster.hosts
+    for host in (alpha, beta):
+        pet = {"PET_NNODES": 2, "PET_NPROC_PER_NODE": 1, "PET_RDZV_ID": "seven"}
+        pet["PET_RDZV_ENDPOINT"] = f"{alpha.address}:{PORT}"
+        env = processes.environment(LOCKSTEP_RDZV_TOKEN=TOKEN, **pet)
+        command = [LOCKSTEP, "launch", *SAY_WHO]
+        cluster.launchers[host.name] = host.start(command, cluster.job.directory, env)
+    assert cluster.finish(alpha).out == "[rank 0] 0/2 0 0 alpha\n"
+    assert cluster.finish(beta).out == "[rank 1] 1/2 1 0 beta\n"
+
+
+def test_the_token_comes_from_a_file(cluster):
+    made = processes.run([LOCKSTEP, "launch", "--new-token", "token"], cluster.job.directory)
+    assert made.code == 0, made.err
+    file = cluster.job.directory / "token"
+    assert file.stat().st_mode & 0o777 == 0o600
+    cluster.start_all(ranks=1, token=None, options=["--rdzv-token-file", file], rest=SAY_WHO)
+    assert [cluster.finish(host).code for host in cluster.hosts] == [0, 0]
+    file.chmod(0o644)
+    cluster.start(cluster.hosts[0], token=None, options=["--rdzv-token-file", file], rest=SAY_WHO)
+    ended = cluster.finish(cluster.hosts[0])
+    assert ended.code == 78
+    assert "other users may read it; run: chmod 600" in ended.err
+
+
+def test_a_failure_on_another_host_is_told_everywhere(cluster):
+    script = 'if [ $RANK = 3 ]; then echo "no more paper" >&2; exit 5; fi; exec sleep 1000'
+    cluster.start_all(rest=["--program", "sh", "--", "-c", script])
+    first, second = (cluster.finish(host) for host in cluster.hosts)
+    beta = f"beta ({cluster.hosts[1].address})"
+    assert (first.code, second.code) == (5, 5)
+    assert f"rank 3 (of 4) on {beta} failed first: exited with code 5\n  no more paper\n" in first.err
+    assert "stopped because of it: ranks 0, 1, 2\n" in first.err
+    assert f"logs: {beta}: " in first.err
+    assert f"rank 3 (of 4) on {beta} failed first" in second.err
+
+
+def test_a_program_that_is_missing_on_one_host_is_told_everywhere(cluster):
+    alpha, beta = cluster.hosts
+    program = cluster.job.directory / "worker"
+    for host in (alpha, beta):
+        cluster.start(host, rest=["--program", program if host is beta else "sleep", "--", 1000])
+    first, second = cluster.finish(alpha), cluster.finish(beta)
+    assert (first.code, second.code) == (78, 78)
+    assert f"node 1 on beta ({beta.address}): cannot start" in first.err
+    assert "cannot start" in second.err
+
+
+def test_sigterm_to_one_host_ends_all(cluster):
+    for victim in cluster.hosts:
+        cluster.start_all(rest=["--program", "sleep", "--", 1000])
+        wait_until(lambda: len(processes.find("sleep 1000")) == 4, 20, "all ranks run")
+        cluster.kill_launcher(victim, signal.SIGTERM)
+        for host in cluster.hosts:
+            ended = cluster.finish(host)
+            if host is victim or victim is cluster.hosts[0]:
+                assert ended.code == 128 + signal.SIGTERM
+                assert "stopped by SIGTERM" in ended.err
+            else:
+                assert ended.code == 75
+                assert "node 1 on beta" in ended.err and "stopped by SIGTERM" in ended.err
+
+
+def refused(cluster, second_options=(), second_rest=None, **second):
+    """What a second node is told that does not fit, while the first waits; then one that fits comes."""
+    alpha, beta = cluster.hosts[:2]
+    first = cluster.start(alpha, ranks=1, rest=SAY_WHO)
+    cluster.start(beta, ranks=1, options=second_options, rest=second_rest or SAY_WHO, **second)
+    ended = cluster.finish(beta)
+    assert first.poll() is None, "the job was harmed"
+    cluster.start(beta, ranks=1, rest=SAY_WHO)
+    assert cluster.finish(beta).code == 0
+    unharmed = cluster.finish(alpha)
+    assert unharmed.code == 0
+    assert f"turned beta ({beta.address}) away" in unharmed.err or f"turned {beta.address}" in unharmed.err
+    assert ended.code == 78
+    assert ended.err.count("\n") == 1, ended.err
+    return ended.err
+
+
+def test_other_node_counts(cluster):
+    assert "--nnodes is '3' on beta" in refused(cluster, nodes=3)
+
+
+def test_another_job(cluster):
+    assert "--rdzv-id is 'other' on beta" in refused(cluster, ["--rdzv-id", "other"])
+
+
+def test_other_arguments(cluster):
+    rest = ["--program", "sh", "--", "-c", "echo something else that is rather long, forty or more"]
+    assert "the overrides and arguments differs between beta" in refused(cluster, second_rest=rest)
+
+
+def test_another_token(cluster):
+    err = refused(cluster, token="another secret, as long as that")
+    assert "this node does not have the job's token" in err
+
+
+def test_no_token(cluster):
+    cluster.start(cluster.hosts[1], token=None, rest=SAY_WHO)
+    ended = cluster.finish(cluster.hosts[1])
+    assert ended.code == 78
+    assert "lockstep launch --new-token FILE" in ended.err
+
+
+def test_two_nodes_with_one_number(cluster):
+    alpha, beta = cluster.hosts
+    cluster.start(alpha, ranks=1, options=["--node-rank", 0], rest=SAY_WHO)
+    cluster.start(beta, ranks=1, options=["--node-rank", 0], rest=SAY_WHO)
+    ended = cluster.finish(beta)
+    assert ended.code == 78
+    assert f"--node-rank 0 is taken by alpha ({alpha.address})" in ended.err
+    cluster.start(beta, ranks=1, options=["--node-rank", 1], rest=SAY_WHO)
+    assert [cluster.finish(host).code for host in (alpha, beta)] == [0, 0]
+
+
+@pytest.mark.parametrize("change", ["run file", "build"])
+def test_another_run_file_or_build(job, cluster, change):
+    alpha, beta = cluster.hosts
+    other = job.directory / "other"
+    other.mkdir()
+    cluster.start(alpha, "train.max_steps=2")
+    command = [LOCKSTEP, job.file]
+    if change == "run file":
+        (other / "run.yaml").write_text(job.file.read_text() + "# another\n")
+        command = [LOCKSTEP, other / "run.yaml"]
+    else:
+        os.link(LOCKSTEP, other / "lockstep")
+        (other / "lockstep-trainer").write_text("#!/bin/sh\n")
+        command = [other / "lockstep", job.file]
+    command[1:1] = ["launch", "-n", 2, "--nnodes", 2, "--rdzv-endpoint", f"{alpha.address}:{PORT}"]
+    env = processes.environment(LOCKSTEP_RDZV_TOKEN=TOKEN)
+    ended = processes.finish(beta.start([*command, "train.max_steps=2"], job.directory, env), 20)
+    assert ended.code == 78
+    assert f"the {change}{' of lockstep-trainer' if change == 'build' else ''} differs" in ended.err
+    cluster.start(beta, "train.max_steps=2")
+    assert [cluster.finish(host).code for host in (alpha, beta)] == [0, 0]
+
+
+def test_an_endpoint_that_cannot_be_reached(cluster):
+    beta = cluster.hosts[1]
+    for endpoint in ("10.99.0.1:29401", "10.99.0.77:29400", "no-such-host:29400"):
+        options = ["--rdzv-timeout", "1s", "--rdzv-endpoint", endpoint]
+        cluster.start(beta, options=options, rest=SAY_WHO)
+        ended = cluster.finish(beta)
+        assert ended.code == 75
+        assert f"cannot reach the rendezvous at {endpoint} within 1 s: " in ended.err
+
+
+def test_nodes_that_do_not_come(cluster):
+    cluster.start(cluster.hosts[0], options=["--rdzv-timeout", "1s"], rest=SAY_WHO)
+    ended = cluster.finish(cluster.hosts[0])
+    assert ended.code == 75
+    assert "1 of at least 2 nodes came within 1 s" in ended.err
+
+
+STRANGER = """
+import socket, sys, time
+address, kind = (sys.argv[1], int(sys.argv[2])), sys.argv[3]
+held = []
+for number in range(int(sys.argv[4])):
+    stranger = socket.create_connection(address, 5)
+    try:
+        if kind == "garbage":
+            stranger.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n" * 1000)
+        if kind == "huge":
+            stranger.sendall(b"\\x7f\\xff\\xff\\xff" + b"{" * 100000)
+        if kind == "slow":
+            stranger.sendall(b"\\0\\0")
+    except OSError:
+        pass
+    held.append(stranger)
+print("here", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("kind, count", [("garbage", 20), ("huge", 20), ("slow", 600), ("silent", 600)])
+def test_strangers_at_the_port(cluster, kind, count):
+    """They come before the nodes do, and stay; the nodes meet all the same."""
+    alpha, beta = cluster.hosts
+    cluster.start(alpha, ranks=1, rest=SAY_WHO)
+    stranger = beta.start(
+        [sys.executable, "-c", STRANGER, alpha.address, PORT, kind, count],
+        cluster.job.directory,
+        stdin=subprocess.PIPE,
+    )
+    try:
+        assert stranger.stdout.readline() == "here\n"
+        cluster.start(beta, ranks=1, rest=SAY_WHO)
+        assert [cluster.finish(host, 8).code for host in (beta, alpha)] == [0, 0]
+    finally:
+        stranger.kill()
+        stranger.communicate(timeout=5)
+
+
+def test_something_else_listens_at_the_endpoint(cluster):
+    beta = cluster.hosts[1]
+    serve = "import socket,sys; s=socket.create_server((sys.argv[1],29499)); print('here',flush=True)\n"
+    serve += "while True: c,_=s.accept(); c.sendall(b'SSH-2.0-OpenSSH\\r\\n'); c.recv(1)"
+    other = cluster.hosts[0].start([sys.executable, "-c", serve, cluster.hosts[0].address], "/")
+    try:
+        assert other.stdout.readline() == "here\n"
+        options = ["--rdzv-endpoint", f"{cluster.hosts[0].address}:29499"]
+        cluster.start(beta, options=options, rest=SAY_WHO)
+        ended = cluster.finish(beta)
+    finally:
+        other.kill()
+        other.communicate(timeout=5)
+    assert ended.code == 78
+    assert "is no rendezvous of Lockstep's" in ended.err
+
+
+def test_the_secret_is_nowhere(job, cluster):
+    """Not in what is printed, logged or recorded, and not in the environment of the ranks."""
+    script = "env; cat /proc/$PPID/cmdline; touch here$RANK; exec sleep 1000"
+    cluster.start_all(ranks=1, rest=["--program", "sh", "--", "-c", script])
+    here = [job.directory / f"here{rank}" for rank in (0, 1)]
+    wait_until(lambda: all(path.exists() for path in here), 20, "both ranks run")
+    cluster.kill_launcher(cluster.hosts[0], signal.SIGTERM)
+    for host in cluster.hosts:
+        ended = cluster.finish(host)
+        assert TOKEN not in ended.out + ended.err
+    files = [path for path in job.directory.rglob("*") if path.is_file()]
+    assert files
+    assert not [path for path in files if TOKEN.encode() in path.read_bytes()]

@@ -16,6 +16,7 @@ using Json = nlohmann::json;
 
 constexpr std::chrono::seconds kGoodbye{5};  // for the last words to arrive
 constexpr std::chrono::seconds kQuietWait{3};  // for other nodes, before the user is told
+constexpr int kLooksPerSilence = 4;  // while nothing happens
 constexpr size_t kLongestShownValue = 40;
 
 double in_seconds(std::chrono::milliseconds time) {
@@ -40,6 +41,7 @@ void Coordinator::watch(PollSet& polls) {
     if (node.connection.is_open())
       polls.watch(node.connection.poll_request(), [&](short) { node.has_news = true; });
   polls.wake_at(last_alive_ + options_.rendezvous.keep_alive);
+  polls.wake_at(last_update_ + options_.rendezvous.longest_silence() / kLooksPerSilence);
   if (phase_ == Phase::Gathering) polls.wake_at(std::min(gather_note_, last_call_.value_or(gather_deadline_)));
   if (phase_ == Phase::Finished) polls.wake_at(finish_deadline_);
 }
@@ -176,11 +178,10 @@ void Coordinator::judge_status() {
 
 void Coordinator::drop_silent_nodes() {
   const auto now = CoordinatorClock::now();
-  const auto& timing = options_.rendezvous;
+  const auto limit = options_.rendezvous.longest_silence();
   // When this process itself was stopped for a while, everybody seems silent.
-  if (now - std::exchange(last_update_, now) > timing.keep_alive)
+  if (now - std::exchange(last_update_, now) > limit / 2)
     for (auto& node : nodes_) node.connection.forgive_silence();
-  const auto limit = timing.keep_alive * timing.keep_alive_attempts;
   for (auto& node : nodes_) {
     if (node.is_own || !node.connection.is_open() || now - node.connection.last_heard() < limit)
       continue;

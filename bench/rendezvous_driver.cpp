@@ -1,5 +1,6 @@
-// Launchers without workers: one process that serves the rendezvous, one that is all the nodes. They
-// meet, vote once, lose one, and meet again (without the time that the last call takes). Usage: lockstep_bench_rendezvous NODES. Prints JSON.
+// Launchers without workers: one process that serves the rendezvous, one that is all the nodes.
+// They meet, vote once, lose one, and meet again (without the time that the last call takes).
+// Usage: lockstep_bench_rendezvous NODES. Prints JSON.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -93,8 +94,7 @@ class Nodes {
 
 void serve(LaunchOptions options, int num_nodes) {
   options.status.judge = [num_nodes](const std::map<int, nlohmann::json>& votes) {
-    return votes.size() == static_cast<size_t>(num_nodes) ? nlohmann::json(true)
-                                                          : nlohmann::json();
+    return votes.size() == static_cast<size_t>(num_nodes) ? nlohmann::json(true) : nlohmann::json();
   };
   auto meeting = open_meeting(options);
   std::vector<std::unique_ptr<Member>> members;
@@ -130,8 +130,7 @@ void be_nodes(LaunchOptions options, int num_nodes) {
   nodes.await<StopOrder>();
   nodes.end();
   nodes.await<NodePlace>();
-  const double again =
-      seconds_since(voted) - std::chrono::duration<double>(kLastCall).count();
+  const double again = seconds_since(voted) - std::chrono::duration<double>(kLastCall).count();
   fmt::print("\"nodes\": {}, \"meet_s\": {:.4f}, \"vote_s\": {:.4f}, \"lose_one_s\": {:.4f}, ",
              num_nodes, std::chrono::duration<double>(met - begin).count(),
              std::chrono::duration<double>(voted - met).count(), again);

@@ -33,9 +33,7 @@ constexpr int kRendezvousPort = 29400;  // torchrun's
 constexpr int kMasterPort = 29500;
 constexpr int kMostNodes = 100'000;
 
-auto default_text(const char* value) {
-  return cxxopts::value<std::string>()->default_value(value);
-}
+auto default_text(const char* value) { return cxxopts::value<std::string>()->default_value(value); }
 
 void add_worker_options(cxxopts::Options& options) {
   auto add = options.add_options();
@@ -51,7 +49,8 @@ void add_worker_options(cxxopts::Options& options) {
   add("log-dir,log_dir", "where logs go", value(), "DIR");
   add("t,tee", "what is shown: 0 nothing, 1 stdout, 2 stderr, 3 both, or 0:3,1:2 by local rank",
       default_text("3"), "SPEC");
-  add("r,redirects", "what is in the log files only, written like --tee", default_text("0"), "SPEC");
+  add("r,redirects", "what is in the log files only, written like --tee", default_text("0"),
+      "SPEC");
   add("local-ranks-filter,local_ranks_filter", "show the output of these local ranks only, as 0,2",
       value(), "LIST");
   add("role", "ROLE_NAME of the ranks", default_text("default"), "NAME");
@@ -79,8 +78,10 @@ void add_node_options(cxxopts::Options& options) {
       "FILE");
   add("rdzv-timeout,rdzv_timeout", "how long to wait for the other nodes", default_text("10 min"),
       "TIME");
-  add("rdzv-conf,rdzv_conf", "last_call_timeout=30,keep_alive_interval=5,keep_alive_max_attempt=3,"
-      "read_timeout=60,join_timeout=600 in seconds, is_host=1", value(), "K=V,...");
+  add("rdzv-conf,rdzv_conf",
+      "last_call_timeout=30,keep_alive_interval=5,keep_alive_max_attempt=3,"
+      "read_timeout=60,join_timeout=600 in seconds, is_host=1",
+      value(), "K=V,...");
   add("local-addr,local_addr", "where other nodes reach this one", value(), "HOST");
   add("interface", "the same, by network interface", value(), "NAME");
   add("standalone", "one node");
@@ -169,10 +170,10 @@ void read_conf(const std::string& text, RendezvousOptions& rendezvous) {
     else if (key == "is_host")
       rendezvous.serves = to_number(what, value, 0, 1) == 1;
     else
-      throw config_error(fmt::format(
-          "{}: no such setting{}", what,
-          suggest(key, {"join_timeout", "last_call_timeout", "keep_alive_interval",
-                        "keep_alive_max_attempt", "read_timeout", "is_host"})));
+      throw config_error(
+          fmt::format("{}: no such setting{}", what,
+                      suggest(key, {"join_timeout", "last_call_timeout", "keep_alive_interval",
+                                    "keep_alive_max_attempt", "read_timeout", "is_host"})));
   }
 }
 
@@ -198,8 +199,8 @@ void read_endpoint(const LaunchValues& values, RendezvousOptions& rendezvous) {
     rendezvous.host = parsed.host;
     rendezvous.port = parsed.port;
     if (rendezvous.port == 0)
-      throw config_error(fmt::format(
-          "--rdzv-endpoint {}: with several nodes all must know the port", *endpoint));
+      throw config_error(
+          fmt::format("--rdzv-endpoint {}: with several nodes all must know the port", *endpoint));
     return;
   }
   if (!master)

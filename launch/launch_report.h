@@ -54,7 +54,7 @@ struct NodeFailure {
 
 struct LaunchReport {
   int world_size = 1;
-  std::vector<WorkerEnd> workers;     // of this node, or of all nodes, by rank
+  std::vector<WorkerEnd> workers;  // of this node, or of all nodes, by rank
   std::vector<NodeFailure> node_failures;
   std::optional<int> interrupted_by;  // the signal that ended the launch from outside
   int restarts = 0;                   // that came before the attempt this report is about

@@ -155,9 +155,8 @@ void Member::take(const Json& message) {
   if (type == "proof" && stage_ == Stage::Greeting) {
     const auto expected = proof_of(Side::Coordinator, options_.rendezvous.token, challenges_);
     if (!is_same_proof(expected, text_member(message, "proof")))
-      return give_up(config_error(
-          fmt::format("what listens at {}:{} does not have the job's token",
-                      options_.rendezvous.host, options_.rendezvous.port)));
+      return give_up(config_error(fmt::format("what listens at {}:{} does not have the job's token",
+                                              options_.rendezvous.host, options_.rendezvous.port)));
     connection_->trust(Side::Node, options_.rendezvous.token, challenges_);
     return join();
   }
@@ -240,8 +239,8 @@ void Member::tell_status(const Json& value) {
 void Member::lose_coordinator(const std::string& problem, bool may_return) {
   const auto name = coordinator_name();
   if (!may_return)
-    return give_up(environment_error(
-        fmt::format("lost {}, which serves the rendezvous: {}", name, problem)));
+    return give_up(
+        environment_error(fmt::format("lost {}, which serves the rendezvous: {}", name, problem)));
   notes_.push_back(
       fmt::format("lost {}, which serves the rendezvous: {}; the workers of this node are stopped, "
                   "and it tries to come back for {:g} s",

@@ -207,8 +207,7 @@ TEST_CASE("rendezvous: a lost node is the cause when the others only waited for 
   job.end(0, 75, true);
   const auto report = job.next<FinishMessage>(0).report;
   REQUIRE(report.node_cause());
-  CHECK(report.summary() ==
-        "node 1 on host1 (127.0.0.1): lost: the connection was closed");
+  CHECK(report.summary() == "node 1 on host1 (127.0.0.1): lost: the connection was closed");
   CHECK(report.exit_code() == 75);
 }
 

@@ -51,8 +51,8 @@ std::vector<Agreement> job_agreements(const LaunchArguments& arguments,
       {"the overrides and arguments", others}};
   // Two builds of a trainer need not compute the same bits. A program of one's own may be a script.
   if (!arguments.program)
-    agreements.push_back({"the build of lockstep-trainer",
-                          digest_of(read_file(program, kMostProgramBytes))});
+    agreements.push_back(
+        {"the build of lockstep-trainer", digest_of(read_file(program, kMostProgramBytes))});
   return agreements;
 }
 

@@ -14,8 +14,9 @@ namespace {
 using CoordinatorClock = PollSet::Clock;
 using Json = nlohmann::json;
 
-constexpr std::chrono::seconds kGoodbye{5};  // for the last words to arrive
+constexpr std::chrono::seconds kGoodbye{5};    // for the last words to arrive
 constexpr std::chrono::seconds kQuietWait{3};  // for other nodes, before the user is told
+constexpr int kLooksPerSilence = 4;            // while nothing happens
 constexpr size_t kLongestShownValue = 40;
 
 double in_seconds(std::chrono::milliseconds time) {
@@ -40,7 +41,9 @@ void Coordinator::watch(PollSet& polls) {
     if (node.connection.is_open())
       polls.watch(node.connection.poll_request(), [&](short) { node.has_news = true; });
   polls.wake_at(last_alive_ + options_.rendezvous.keep_alive);
-  if (phase_ == Phase::Gathering) polls.wake_at(std::min(gather_note_, last_call_.value_or(gather_deadline_)));
+  polls.wake_at(last_update_ + options_.rendezvous.longest_silence() / kLooksPerSilence);
+  if (phase_ == Phase::Gathering)
+    polls.wake_at(std::min(gather_note_, last_call_.value_or(gather_deadline_)));
   if (phase_ == Phase::Finished) polls.wake_at(finish_deadline_);
 }
 
@@ -88,9 +91,9 @@ void Coordinator::verify_agreements(const JoinMessage& join, const std::string& 
   const auto& ours = options_.rendezvous.agreements;
   for (size_t i = 0; i < std::max(ours.size(), join.agreements.size()); ++i) {
     if (i >= ours.size() || i >= join.agreements.size() || ours[i].what != join.agreements[i].what)
-      throw config_error(fmt::format(
-          "{} and {}, which serves the rendezvous, have other versions of Lockstep", label,
-          options_.host));
+      throw config_error(
+          fmt::format("{} and {}, which serves the rendezvous, have other versions of Lockstep",
+                      label, options_.host));
     const auto& theirs = join.agreements[i].value;
     if (theirs == ours[i].value) continue;
     const bool show = std::max(theirs.size(), ours[i].value.size()) <= kLongestShownValue;
@@ -176,15 +179,15 @@ void Coordinator::judge_status() {
 
 void Coordinator::drop_silent_nodes() {
   const auto now = CoordinatorClock::now();
-  const auto& timing = options_.rendezvous;
+  const auto limit = options_.rendezvous.longest_silence();
   // When this process itself was stopped for a while, everybody seems silent.
-  if (now - std::exchange(last_update_, now) > timing.keep_alive)
+  if (now - std::exchange(last_update_, now) > limit / 2)
     for (auto& node : nodes_) node.connection.forgive_silence();
-  const auto limit = timing.keep_alive * timing.keep_alive_attempts;
   for (auto& node : nodes_) {
     if (node.is_own || !node.connection.is_open() || now - node.connection.last_heard() < limit)
       continue;
-    const auto reason = fmt::format("lost: nothing was heard from it for {:g} s", in_seconds(limit));
+    const auto reason =
+        fmt::format("lost: nothing was heard from it for {:g} s", in_seconds(limit));
     node.connection.send({{"type", "dropped"}});
     node.connection.close(reason);
     lose(node, reason);
@@ -241,8 +244,8 @@ void Coordinator::gather() {
   finish(std::move(report));
 }
 
-// Nodes keep their order: by the number the user gave them, the one that serves the rendezvous, then
-// by arrival. Those of the last attempt go before newcomers when there are too many.
+// Nodes keep their order: by the number the user gave them, the one that serves the rendezvous,
+// then by arrival. Those of the last attempt go before newcomers when there are too many.
 void Coordinator::start(std::vector<Node*> chosen) {
   const auto order = [](const Node* node) {
     return std::make_tuple(node->join->node_rank.value_or(INT_MAX), !node->is_own, node->arrival);
@@ -250,7 +253,8 @@ void Coordinator::start(std::vector<Node*> chosen) {
   const auto by_order = [&](const Node* a, const Node* b) { return order(a) < order(b); };
   std::sort(chosen.begin(), chosen.end(), by_order);
   std::stable_partition(chosen.begin(), chosen.end(), [](auto* node) { return node->in_group; });
-  chosen.resize(std::min<size_t>(chosen.size(), static_cast<size_t>(options_.rendezvous.max_nodes)));
+  chosen.resize(
+      std::min<size_t>(chosen.size(), static_cast<size_t>(options_.rendezvous.max_nodes)));
   std::sort(chosen.begin(), chosen.end(), by_order);
   for (auto& node : nodes_) node.in_group = false;
 

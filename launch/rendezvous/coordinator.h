@@ -3,8 +3,8 @@
 // own among them, through connections and never waits for one. Thread: one.
 //
 // An attempt starts when the most nodes came, or some time after the least number came. It is
-// stopped everywhere when a worker fails or a node is lost. Then the next one starts with whoever is
-// there, unless the input was wrong or no restart is left. Nodes that come while an attempt runs
+// stopped everywhere when a worker fails or a node is lost. Then the next one starts with whoever
+// is there, unless the input was wrong or no restart is left. Nodes that come while an attempt runs
 // wait for the next one.
 #pragma once
 

@@ -33,6 +33,8 @@ struct RendezvousOptions {
   int keep_alive_attempts = 3;  // without a word for that many intervals: lost
   // How long a node that was cut off tries to come back.
   std::chrono::milliseconds read_timeout = std::chrono::seconds(60);
+
+  std::chrono::milliseconds longest_silence() const { return keep_alive * keep_alive_attempts; }
 };
 
 // Throws Config for numbers that are out of range or contradict each other, and for an endpoint

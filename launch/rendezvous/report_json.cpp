@@ -12,12 +12,9 @@ constexpr int kMostRanks = 100'000'000;
 constexpr int64_t kLatest = INT64_MAX;
 
 Json to_json(const WorkerEnd& end) {
-  Json json = {{"rank", end.rank},
-               {"local_rank", end.local_rank},
-               {"node_rank", end.node_rank},
-               {"host", end.host},
-               {"time_us", end.time_us},
-               {"stopped", end.stopped},
+  Json json = {{"rank", end.rank},           {"local_rank", end.local_rank},
+               {"node_rank", end.node_rank}, {"host", end.host},
+               {"time_us", end.time_us},     {"stopped", end.stopped},
                {"log", end.log.string()}};
   if (end.exit.signal)
     json["signal"] = *end.exit.signal;
@@ -80,9 +77,12 @@ ErrorReport parse_error_report(const Json& json) {
 }
 
 Json to_json(const LaunchReport& report) {
-  Json json = {{"world_size", report.world_size}, {"restarts", report.restarts},
-               {"node_rank", report.node_rank},   {"run_id", report.run_id},
-               {"workers", Json::array()},        {"node_failures", Json::array()},
+  Json json = {{"world_size", report.world_size},
+               {"restarts", report.restarts},
+               {"node_rank", report.node_rank},
+               {"run_id", report.run_id},
+               {"workers", Json::array()},
+               {"node_failures", Json::array()},
                {"notes", report.notes}};
   if (report.interrupted_by) json["interrupted_by"] = *report.interrupted_by;
   for (const auto& worker : report.workers) json["workers"].push_back(to_json(worker));

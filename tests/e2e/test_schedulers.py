@@ -145,6 +145,7 @@ def test_a_requeued_job_goes_on_with_its_run(slurm, job):
     steps = [step for step, _ in job.series(run_dir.name, "train/loss")]
     assert steps == sorted(set(steps))
     assert (run_dir / "logs" / "node_1" / "attempt_1").is_dir()
+    wait_until(lambda: not find(job.file), 20, "every process is gone")
 
 
 # ---- mpirun

@@ -1,4 +1,4 @@
-"""Ranks that others start: Slurm, mpirun of OpenMPI and of MPICH, and an indexed Job of Kubernetes.
+"""Ranks that others start: Slurm, mpirun of OpenMPI and of MPICH, torchrun, and an indexed Job of Kubernetes.
 
 Slurm is a real cluster of two nodes on this machine (slurm_cluster.py); mpirun is Debian's. Kubernetes is what its manifest
 tells a pod.
@@ -6,6 +6,7 @@ tells a pod.
 
 import re
 import shutil
+import sys
 
 import pytest
 import yaml
@@ -191,6 +192,26 @@ def test_mpirun_twice_at_once_are_two_runs(kind, job):
         ended = processes.finish(process, 60)
         assert ended.code == 0, ended.err
     assert [entry["world_size"] for entry in job.list()] == [2, 2]
+
+
+# ---- torchrun
+
+
+def test_torchrun_on_two_nodes(job):
+    """Two agents, one rank each; the first serves the store that ranks meet in."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--nnodes", 2]
+    torchrun += ["--nproc-per-node", 1, "--master-addr", "127.0.0.1"]
+    torchrun += ["--master-port", processes.free_port()]
+    command = [TRAINER, job.file, STEPS, "tracking.ranks=node"]
+    nodes = [
+        processes.start([*torchrun, "--node-rank", node, *command], job.directory)
+        for node in range(2)
+    ]
+    for node in nodes:
+        ended = processes.finish(node, 90)
+        assert ended.code == 0, ended.err
+    assert sorted(entry["rank"] for entry in job.list()) == [0, 1]
+    assert_trained_as_launched(job, only_run(job), ranks=2)
 
 
 # ---- Kubernetes

@@ -199,14 +199,16 @@ class HostsLaunch {
       return {.exit_code = 128 + *interrupted_by_,
               .summary = fmt::format("stopped by {}", signal_name(*interrupted_by_))};
     if (!cause_) return {};
-    const auto where = fmt::format("{} (node {} of {})", cause_->host(), cause_->node_rank(),
-                                   launch_.hosts.size());
     const auto& exit = cause_->exit();
     if (exit.signal || exit.code == 255)
-      return {.exit_code = kLostPeer, .summary = fmt::format("lost the connection to {}", where)};
-    return {
-        .exit_code = exit.code,
-        .summary = fmt::format("{} failed first: its launch ended with code {}", where, exit.code)};
+      return {.exit_code = kLostPeer,
+              .summary = fmt::format("lost the connection to {} (node {} of {})", cause_->host(),
+                                     cause_->node_rank(), launch_.hosts.size())};
+    // Which rank was the cause the launchers have agreed on, and the first one tells all of it.
+    const auto& teller = nodes_.front()->exit().code == 0 ? *cause_ : *nodes_.front();
+    return {.exit_code = exit.code,
+            .summary =
+                fmt::format("the job failed with code {}; {} says why", exit.code, teller.host())};
   }
 
   const RemoteLaunch& launch_;

@@ -26,7 +26,7 @@ struct RemoteLaunch {
 
 struct RemoteEnd {
   int exit_code = 0;
-  // One line: which host failed first and how; empty when all succeeded.
+  // One line: how it ended, and which host says why; empty when all succeeded.
   std::string summary;
 };
 

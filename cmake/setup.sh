@@ -25,6 +25,7 @@ install_packages() {
   local packages=(libfmt-dev libcxxopts-dev nlohmann-json3-dev libyaml-cpp-dev catch2 libgloo-dev zlib1g-dev libssl-dev
     libcpp-httplib-dev libpng-dev ccache)
   local missing_tools=() missing=()
+  if [ $peers = yes ]; then packages+=(iproute2); fi  # the tests' hosts are network namespaces
   require_tool g++ g++
   require_tool cmake cmake
   require_tool npm npm

@@ -173,9 +173,9 @@ void await_tracking(const fs::path& run_dir, int node_rank) {
                run_dir.string());
 }
 
-// Every node tells the cause; one of them, that of rank 0, tells all.
+// Every node tells the cause; the one that serves the rendezvous tells all.
 void print_report(const LaunchReport& report, bool logs_are_kept) {
-  const bool is_brief = report.node_rank > 0 && !report.succeeded();
+  const bool is_brief = !report.serves && !report.succeeded();
   auto text = is_brief ? report.summary() + "\n" : report.text();
   if (!text.empty()) text.insert(0, "lockstep: ");
   if (const auto* cause = report.cause(); cause && logs_are_kept)

@@ -54,6 +54,7 @@ install_packages() {
     libcpp-httplib-dev libpng-dev ccache)
   [ $peers = no ] || packages+=("${peer_packages[@]}")
   local missing_tools=() missing=()
+  if [ $peers = yes ]; then packages+=(iproute2); fi  # the tests' hosts are network namespaces
   require_tool g++ g++
   require_tool cmake cmake
   require_tool npm npm

@@ -81,7 +81,7 @@ void Agent::take_orders() {
 }
 
 void Agent::begin(const NodePlace& place) {
-  if (interrupted_ || finish_) return tell_end({});
+  if (signalled_by_ || finish_) return tell_end({});
   node_rank_ = place.node_rank;
   last_status_ = nullptr;
   try {
@@ -106,7 +106,8 @@ void Agent::take_outcome() {
 }
 
 void Agent::tell_end(LaunchReport report) {
-  const bool leaves = interrupted_ && !coordinator_;
+  const bool leaves = signalled_by_ && !coordinator_;
+  interrupted_ = interrupted_ || leaves;
   if (leaves) report.interrupted_by = signalled_by_;
   last_report_ = std::move(report);
   member_->tell_end(last_report_, leaves);
@@ -138,6 +139,7 @@ LaunchReport Agent::make_report() {
   auto report = std::move(finish_->report);
   if (own_error_ && !report.interrupted_by) std::rethrow_exception(own_error_);
   report.node_rank = node_rank_;
+  report.serves = last_report_.serves = coordinator_ != nullptr;
   if (!interrupted_) {
     // A scheduler signals all processes of a job: a worker may die of it before the launcher gets
     // it.

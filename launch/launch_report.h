@@ -59,6 +59,7 @@ struct LaunchReport {
   std::optional<int> interrupted_by;  // the signal that ended the launch from outside
   int restarts = 0;                   // that came before the attempt this report is about
   int node_rank = 0;                  // of this node in that attempt
+  bool serves = true;                 // this node decided for all, and knows about all workers
   std::string run_id;                 // that all nodes agreed on
   std::vector<std::string>
       notes;  // what else went wrong, e.g. a log file that could not be written

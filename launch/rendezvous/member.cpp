@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -107,7 +108,8 @@ void Member::try_next_address() {
   if (result != 0 && errno != EINPROGRESS) return fail_attempt(std::strerror(errno));
   connection_.emplace(std::move(fd));
   stage_ = Stage::Connecting;
-  stage_deadline_ = MemberClock::now() + kStageTimeout;
+  const auto now = MemberClock::now();
+  stage_deadline_ = std::min(now + kStageTimeout, std::max(give_up_at_, now + kRetryEvery));
 }
 
 void Member::fail_attempt(const std::string& problem) {
@@ -161,6 +163,7 @@ void Member::take(const Json& message) {
     return join();
   }
   if (stage_ != Stage::Joined) throw environment_error("something that was not asked for");
+  if (type == "probe") connection_->send({{"type", "alive"}});
   if (type == "welcome") coordinator_host_ = text_member(message, "host");
   if (type == "start") {
     is_ready_ = false;

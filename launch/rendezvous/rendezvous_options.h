@@ -6,12 +6,9 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+#include "launch/rendezvous/agreement.h"
 
-// Something that must be the same on every node, e.g. {"the run file", "<digest>"}.
-struct Agreement {
-  std::string what, value;
-};
+namespace lockstep {
 
 struct RendezvousOptions {
   int min_nodes = 1, max_nodes = 1;

@@ -8,6 +8,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kLongestMessage = 8u << 10;
+constexpr size_t kMostToldFailures = 8;
 constexpr int kMostRanks = 100'000'000;
 constexpr int64_t kLatest = INT64_MAX;
 
@@ -74,6 +75,16 @@ ErrorReport parse_error_report(const Json& json) {
           .kind = fields.text("kind"),
           .peer = fields.flag("peer"),
           .timestamp_us = fields.integer("timestamp_us", 0, kLatest)};
+}
+
+LaunchReport outline_of(LaunchReport report) {
+  const auto* cause = report.cause();
+  const int cause_rank = cause ? cause->rank : -1;
+  std::erase_if(report.workers, [&](const auto& worker) { return worker.rank != cause_rank; });
+  if (report.node_failures.size() > kMostToldFailures)
+    report.node_failures.resize(kMostToldFailures);
+  report.notes.clear();
+  return report;
 }
 
 Json to_json(const LaunchReport& report) {

@@ -74,6 +74,8 @@ class Job {
     }
     throw std::runtime_error("no such note came");
   }
+  // Its process is stopped: it hears and says nothing.
+  void freeze(size_t node) { frozen_ = node; }
   void lose(size_t node) { members_[node]->leave(); }
   void tell_status(size_t node, int value) { members_[node]->tell_status(value); }
   LaunchOptions& options() { return options_; }
@@ -82,15 +84,18 @@ class Job {
   void turn() {
     PollSet polls;
     coordinator_->watch(polls);
-    for (auto& member : members_) member->watch(polls);
+    for (size_t i = 0; i < members_.size(); ++i)
+      if (frozen_ != i) members_[i]->watch(polls);
     polls.wait();
     coordinator_->update();
-    for (auto& member : members_) member->update();
+    for (size_t i = 0; i < members_.size(); ++i)
+      if (frozen_ != i) members_[i]->update();
   }
 
   LaunchOptions options_;
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<std::unique_ptr<Member>> members_;
+  std::optional<size_t> frozen_;
 };
 
 }  // namespace
@@ -195,6 +200,28 @@ TEST_CASE("rendezvous: a node more than there may be is a replacement") {
   job.end(0, 75, true);
   CHECK(job.next<NodePlace>(0).node_rank == 0);
   CHECK(job.next<NodePlace>(2).node_rank == 1);
+}
+
+TEST_CASE("rendezvous: a number is one node's, as long as that one answers") {
+  Job job(2, 2, 1);
+  job.options().rendezvous.keep_alive = 100ms;
+  job.add_node(0);
+  job.add_node(1);
+  job.next<NodePlace>(0);
+  job.next<NodePlace>(1);
+  SECTION("it answers: the newcomer is told who has it") {
+    const auto error = job.next<FinishMessage>(job.add_node(1)).error;
+    REQUIRE(error);
+    CHECK(error->message == "--node-rank 1 is taken by host1 (127.0.0.1): each node has its own");
+  }
+  SECTION("it does not: the newcomer takes its place") {
+    job.freeze(1);
+    job.add_node(1);
+    job.next<StopOrder>(0);
+    job.end(0, 75, true);
+    CHECK(job.next<NodePlace>(0).restart_count == 1);
+    CHECK(job.next<NodePlace>(2).node_rank == 1);
+  }
 }
 
 TEST_CASE("rendezvous: a lost node is the cause when the others only waited for it") {

@@ -49,7 +49,8 @@ ErrorReport describe_error(const std::exception& error) {
 bool write_error_file(const std::filesystem::path& path, const ErrorReport& report) noexcept {
   try {
     write_file_durably(
-        path, error_file_json(report).dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+        path,
+        error_file_json(report).dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
     return true;
   } catch (const std::exception&) {
     return false;

@@ -141,6 +141,18 @@ class SlurmCluster:
     def run(self, command, cwd, timeout=60, **changes):
         return processes.finish(self.start(command, cwd, **changes), timeout)
 
+    def _descendants(self):
+        """What daemons and jobs may have left: slurmstepd shows no directory, but has our environment."""
+        own = f"SLURM_CONF={self.directory}/".encode()
+        found = set(processes.find(self.directory))
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and own in (entry / "environ").read_bytes():
+                    found.add(int(entry.name))
+            except OSError:
+                pass
+        return found
+
     def stop(self):
         """Ends all jobs and daemons, and removes the directory."""
         for daemon in reversed(self.daemons):
@@ -152,6 +164,9 @@ class SlurmCluster:
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait(timeout=5)
-        for pid in processes.find(self.directory):
-            os.kill(pid, signal.SIGKILL)
+        for pid in self._descendants():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
         shutil.rmtree(self.directory, ignore_errors=True)

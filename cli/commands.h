@@ -5,6 +5,7 @@
 namespace lockstep {
 
 int launch_command(int argc, char** argv);
+int launch_node_command(int argc, char** argv);
 int runs_command(int argc, char** argv);
 int artifacts_command(int argc, char** argv);
 int track_command(int argc, char** argv);

@@ -48,11 +48,11 @@ std::vector<Agreement> job_agreements(const LaunchArguments& arguments,
       {"--run-id", arguments.run_id.value_or("")},
       {"--resume", arguments.resume.value_or("")},
       {"the run file", files.empty() ? "" : digest_of(files)},
-      {"the overrides and arguments", others}};
+      {"the list of overrides and arguments", others}};
   // Two builds of a trainer need not compute the same bits. A program of one's own may be a script.
   if (!arguments.program)
-    agreements.push_back({"the build of lockstep-trainer",
-                          digest_of(read_file(program, kMostProgramBytes))});
+    agreements.push_back(
+        {"the build of lockstep-trainer", digest_of(read_file(program, kMostProgramBytes))});
   return agreements;
 }
 

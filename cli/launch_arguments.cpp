@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/run_id.h"
+#include "launch/node_env.h"
 #include "launch/rendezvous/address.h"
 #include "launch/rendezvous/token.h"
 #include "launch/worker_env.h"
@@ -33,9 +34,7 @@ constexpr int kRendezvousPort = 29400;  // torchrun's
 constexpr int kMasterPort = 29500;
 constexpr int kMostNodes = 100'000;
 
-auto default_text(const char* value) {
-  return cxxopts::value<std::string>()->default_value(value);
-}
+auto default_text(const char* value) { return cxxopts::value<std::string>()->default_value(value); }
 
 void add_worker_options(cxxopts::Options& options) {
   auto add = options.add_options();
@@ -51,7 +50,8 @@ void add_worker_options(cxxopts::Options& options) {
   add("log-dir,log_dir", "where logs go", value(), "DIR");
   add("t,tee", "what is shown: 0 nothing, 1 stdout, 2 stderr, 3 both, or 0:3,1:2 by local rank",
       default_text("3"), "SPEC");
-  add("r,redirects", "what is in the log files only, written like --tee", default_text("0"), "SPEC");
+  add("r,redirects", "what is in the log files only, written like --tee", default_text("0"),
+      "SPEC");
   add("local-ranks-filter,local_ranks_filter", "show the output of these local ranks only, as 0,2",
       value(), "LIST");
   add("role", "ROLE_NAME of the ranks", default_text("default"), "NAME");
@@ -79,8 +79,10 @@ void add_node_options(cxxopts::Options& options) {
       "FILE");
   add("rdzv-timeout,rdzv_timeout", "how long to wait for the other nodes", default_text("10 min"),
       "TIME");
-  add("rdzv-conf,rdzv_conf", "last_call_timeout=30,keep_alive_interval=5,keep_alive_max_attempt=3,"
-      "read_timeout=60,join_timeout=600 in seconds, is_host=1", value(), "K=V,...");
+  add("rdzv-conf,rdzv_conf",
+      "last_call_timeout=30,keep_alive_interval=5,keep_alive_max_attempt=3,"
+      "read_timeout=60,join_timeout=600 in seconds, is_host=1",
+      value(), "K=V,...");
   add("local-addr,local_addr", "where other nodes reach this one", value(), "HOST");
   add("interface", "the same, by network interface", value(), "NAME");
   add("standalone", "one node");
@@ -88,11 +90,24 @@ void add_node_options(cxxopts::Options& options) {
       "FILE");
 }
 
+void add_host_options(cxxopts::Options& options) {
+  auto add = options.add_options();
+  const auto value = [] { return cxxopts::value<std::string>(); };
+  add("hostfile", "start on each host of this file through ssh: [user@]host[:port] [slots=N]",
+      value(), "FILE");
+  add("ssh", "the ssh command for --hostfile, with options of your own", default_text("ssh"),
+      "COMMAND");
+  add("export", "environment variables that --hostfile passes on", value(), "A,B");
+  add("remote-lockstep,remote_lockstep", "where lockstep is on the hosts (default: as here)",
+      value(), "PATH");
+}
+
 cxxopts::Options make_options() {
   cxxopts::Options options("lockstep launch", "Start the ranks of one node and watch them.\n");
   options.custom_help("[OPTION...] CONFIG [a.b=value ...]").set_width(100);
   add_worker_options(options);
   add_node_options(options);
+  add_host_options(options);
   options.add_options()("h,help", "print this");
   return options;
 }
@@ -169,10 +184,10 @@ void read_conf(const std::string& text, RendezvousOptions& rendezvous) {
     else if (key == "is_host")
       rendezvous.serves = to_number(what, value, 0, 1) == 1;
     else
-      throw config_error(fmt::format(
-          "{}: no such setting{}", what,
-          suggest(key, {"join_timeout", "last_call_timeout", "keep_alive_interval",
-                        "keep_alive_max_attempt", "read_timeout", "is_host"})));
+      throw config_error(
+          fmt::format("{}: no such setting{}", what,
+                      suggest(key, {"join_timeout", "last_call_timeout", "keep_alive_interval",
+                                    "keep_alive_max_attempt", "read_timeout", "is_host"})));
   }
 }
 
@@ -198,8 +213,8 @@ void read_endpoint(const LaunchValues& values, RendezvousOptions& rendezvous) {
     rendezvous.host = parsed.host;
     rendezvous.port = parsed.port;
     if (rendezvous.port == 0)
-      throw config_error(fmt::format(
-          "--rdzv-endpoint {}: with several nodes all must know the port", *endpoint));
+      throw config_error(
+          fmt::format("--rdzv-endpoint {}: with several nodes all must know the port", *endpoint));
     return;
   }
   if (!master)
@@ -210,6 +225,69 @@ void read_endpoint(const LaunchValues& values, RendezvousOptions& rendezvous) {
   rendezvous.host = *master;
   rendezvous.port = port ? port : kMasterPort;
   if (rendezvous.node_rank) rendezvous.serves = *rendezvous.node_rank == 0;
+}
+
+// Without a word of the user about nodes, the scheduler's counts.
+std::optional<NodeEnv> node_of_scheduler(const LaunchValues& values) {
+  for (const char* name : {"nnodes", "node-rank", "master-addr", "rdzv-endpoint", "hostfile"})
+    if (values.has(name)) return std::nullopt;
+  return values.flag("standalone") ? std::nullopt : read_node_env();
+}
+
+void take_node(const NodeEnv& node, const LaunchValues& values, LaunchArguments& arguments) {
+  arguments.job = node.job;
+  arguments.job_restarted = node.job_restarted;
+  auto& rendezvous = arguments.rendezvous;
+  if (node.num_nodes == 1) return;
+  rendezvous.min_nodes = rendezvous.max_nodes = node.num_nodes;
+  rendezvous.node_rank = node.node_rank;
+  rendezvous.serves = node.node_rank == 0;
+  rendezvous.host = node.master_addr;
+  rendezvous.port = values.has("master-port") ? values.number("master-port", 1, 65535)
+                    : node.master_port        ? node.master_port
+                                              : kMasterPort;
+  if (const auto conf = values.given("rdzv-conf")) read_conf(*conf, rendezvous);
+  rendezvous.token = read_token(values.given("rdzv-token-file"));
+}
+
+std::vector<std::string> split_names(const std::string& text) {
+  std::vector<std::string> names;
+  std::istringstream items(text);
+  for (std::string name; std::getline(items, name, ',');) names.push_back(name);
+  return names;
+}
+
+// What of the options the hosts' launchers are not given as it is: --hostfile says it for them.
+bool is_said_by_hostfile(const std::string& name) {
+  for (const char* own :
+       {"hostfile", "ssh", "export", "remote-lockstep", "nproc-per-node", "nnodes", "node-rank",
+        "master-addr", "master-port", "rdzv-endpoint", "rdzv-backend", "rdzv-token-file", "run-id",
+        "resume", "standalone", "new-token", "help"})
+    if (name == own) return true;
+  return false;
+}
+
+void read_hosts(const LaunchValues& values, LaunchArguments& arguments) {
+  arguments.hostfile = values.given("hostfile");
+  for (const char* name : {"ssh", "export", "remote-lockstep"})
+    if (!arguments.hostfile && values.has(name))
+      throw config_error(fmt::format("--{} is for --hostfile, which is not given", name));
+  if (!arguments.hostfile) return;
+  for (const char* name : {"nnodes", "node-rank", "rdzv-endpoint", "rdzv-backend",
+                           "rdzv-token-file", "local-addr", "interface"})
+    if (values.has(name))
+      throw config_error(fmt::format(
+          "--{} and --hostfile exclude each other: the file says which hosts there are", name));
+  arguments.remote_lockstep = values.given("remote-lockstep");
+  arguments.ssh = values.text("ssh");
+  arguments.exported = split_names(values.given("export").value_or(""));
+  arguments.wanted_workers = values.given("nproc-per-node");
+  arguments.given_master_addr = values.given("master-addr");
+  for (const auto& option : option_names(make_options())) {
+    const auto name = option.substr(2);
+    if (is_said_by_hostfile(name)) continue;
+    if (const auto given = values.given(name)) arguments.forwarded.push_back(option + "=" + *given);
+  }
 }
 
 RendezvousOptions read_rendezvous(const LaunchValues& values) {
@@ -243,6 +321,8 @@ LaunchArguments read_arguments(const LaunchValues& values) {
   arguments.master_addr = values.given("master-addr").value_or("127.0.0.1");
   arguments.master_port = values.number("master-port", 0, 65535);
   arguments.rendezvous = read_rendezvous(values);
+  if (const auto node = node_of_scheduler(values)) take_node(*node, values, arguments);
+  read_hosts(values, arguments);
   arguments.rdzv_id = values.text("rdzv-id");
   arguments.max_restarts = values.number("max-restarts", 0, 1'000'000);
   arguments.monitor_interval = values.duration("monitor-interval");

@@ -20,6 +20,15 @@ struct LaunchArguments {
   int max_restarts = 0;
   std::chrono::milliseconds monitor_interval{};
   std::optional<std::string> log_dir, run_id, resume, program;
+  // The scheduler's step that this launch is ("slurm-1234-0"); empty where none says so.
+  std::string job;
+  bool job_restarted = false;
+  // Start a launcher on each host of this file through `ssh`, with these variables.
+  std::optional<std::string> hostfile, remote_lockstep;
+  std::string ssh;
+  std::vector<std::string> exported;
+  std::optional<std::string> wanted_workers, given_master_addr;  // as they were given
+  std::vector<std::string> forwarded;  // options that the hosts' launchers get as well
   std::string role;
   TeeSpec tee;
   std::chrono::milliseconds stop_grace{};

@@ -7,14 +7,17 @@
 #include "cli/commands.h"
 #include "cli/job_agreements.h"
 #include "cli/launch_arguments.h"
+#include "cli/launch_hosts.h"
 #include "cli/trainer_program.h"
 #include "core/config_value.h"
 #include "core/nearest_name.h"
 #include "core/run_id.h"
+#include "launch/job_token.h"
 #include "launch/launcher.h"
 #include "launch/rendezvous/token.h"
 #include "tracking/agent/agent.h"
 #include "tracking/agent/agent_status.h"
+#include "tracking/job_run.h"
 #include "tracking/run_end.h"
 
 namespace lockstep {
@@ -58,10 +61,11 @@ RunPlace find_place(const LaunchArguments& arguments) {
     place.runs_dir = text_of(root, "dir", "runs");
     name = text_of(root, "name", name);
   }
-  if (arguments.resume)
-    place.run_id = *arguments.resume;
-  else
-    place.run_id = arguments.run_id ? *arguments.run_id : new_run_id(name);
+  std::optional<std::string> given = arguments.resume ? arguments.resume : arguments.run_id;
+  if (!given && !arguments.job.empty())
+    given = run_of_job(place.runs_dir, name,
+                       {.id = arguments.job, .restarted = arguments.job_restarted});
+  place.run_id = given ? *given : new_run_id(name);
   return place;
 }
 
@@ -171,9 +175,9 @@ void await_tracking(const fs::path& run_dir, int node_rank) {
                run_dir.string());
 }
 
-// Every node tells the cause; one of them, that of rank 0, tells all.
+// Every node tells the cause; the one that serves the rendezvous tells all.
 void print_report(const LaunchReport& report, bool logs_are_kept) {
-  const bool is_brief = report.node_rank > 0 && !report.succeeded();
+  const bool is_brief = !report.serves && !report.succeeded();
   auto text = is_brief ? report.summary() + "\n" : report.text();
   if (!text.empty()) text.insert(0, "lockstep: ");
   if (const auto* cause = report.cause(); cause && logs_are_kept)
@@ -182,10 +186,22 @@ void print_report(const LaunchReport& report, bool logs_are_kept) {
   std::fputs(text.c_str(), stderr);
 }
 
+// The nodes of a scheduler's job share no secret unless the user gave one.
+bool needs_job_token(const LaunchArguments& arguments) {
+  return !arguments.job.empty() && arguments.rendezvous.max_nodes > 1 &&
+         arguments.rendezvous.token.empty();
+}
+
 int run_launch(const LaunchArguments& arguments) {
   const auto place = find_place(arguments);
   if (arguments.resume) verify_resumed(place);
+  if (arguments.hostfile) return launch_on_hosts(arguments, place.run_id);
   auto options = make_options(arguments, place);
+  std::optional<JobToken> token;
+  if (needs_job_token(arguments)) {
+    token.emplace(place.runs_dir, arguments.job, options.rendezvous.serves.value_or(false));
+    options.rendezvous.token = token->text();
+  }
   std::optional<NewDirectories> created;
   options.log_dir = [&](const std::string& run_id, int node_rank) {
     auto directory = log_dir_of(arguments, place.runs_dir / run_id, node_rank);

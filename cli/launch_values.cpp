@@ -18,7 +18,8 @@ constexpr double kLongestSeconds = 1e7;
 std::string variable_of(const std::string& name) {
   std::string variable = "PET_" + name;
   for (auto& letter : variable)
-    letter = letter == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+    letter =
+        letter == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
   return variable;
 }
 
@@ -55,7 +56,8 @@ int to_number(const std::string& what, const std::string& text, int least, int m
   const auto* end = text.data() + text.size();
   const auto result = std::from_chars(text.data(), end, value);
   if (result.ec != std::errc{} || result.ptr != end || value < least || value > most)
-    throw config_error(fmt::format("{} {}: expected a number from {} to {}", what, text, least, most));
+    throw config_error(
+        fmt::format("{} {}: expected a number from {} to {}", what, text, least, most));
   return value;
 }
 

@@ -23,9 +23,11 @@ struct Command {
   const char* help;
   int (*run)(int argc, char** argv);
 };
-constexpr std::array<Command, 9> kCommands = {{
+constexpr std::array<Command, 10> kCommands = {{
     {"launch", "train on several ranks: start them, show their output, stop all when one fails",
      launch_command},
+    {"launch-node", "the part of 'launch --hostfile' on a host; ssh starts it",
+     launch_node_command},
     {"train", "train as one process: the same as lockstep-trainer", train_command},
     {"runs", "list, show, compare, tag and remove recorded runs", runs_command},
     {"artifacts", "keep and fetch versioned files of the runs", artifacts_command},
@@ -43,7 +45,7 @@ int version_command(int, char**) {
 
 int help_command(int, char**) {
   fmt::print("usage: lockstep COMMAND ...\n\ncommands:\n");
-  for (const auto& command : kCommands) fmt::print("  {:<11}{}\n", command.name, command.help);
+  for (const auto& command : kCommands) fmt::print("  {:<12}{}\n", command.name, command.help);
   fmt::print("\n'lockstep COMMAND --help' tells more about one.\n");
   return 0;
 }

@@ -23,12 +23,16 @@ namespace {
 
 }  // namespace
 
-std::string trainer_program() {
+std::string own_program() {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error)
     throw environment_error(fmt::format("cannot read /proc/self/exe: {}", error.message()));
-  return (self.parent_path() / "lockstep-trainer").string();
+  return self.string();
+}
+
+std::string trainer_program() {
+  return (std::filesystem::path(own_program()).parent_path() / "lockstep-trainer").string();
 }
 
 int train_command(int argc, char** argv) { become_trainer({argv + 1, argv + argc}); }

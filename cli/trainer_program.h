@@ -9,6 +9,9 @@ namespace lockstep {
 // "<directory of this binary>/lockstep-trainer". Throws Environment.
 std::string trainer_program();
 
+// The path of this program. Throws Environment.
+std::string own_program();
+
 // `lockstep train ARGS`: becomes `lockstep-trainer ARGS`. Throws Config when that cannot be
 // executed.
 int train_command(int argc, char** argv);

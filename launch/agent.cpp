@@ -92,7 +92,7 @@ void Agent::take_orders() {
 }
 
 void Agent::begin(const NodePlace& place) {
-  if (interrupted_ || finish_) return tell_end({});
+  if (signalled_by_ || finish_) return tell_end({});
   node_rank_ = place.node_rank;
   last_status_ = nullptr;
   try {
@@ -119,7 +119,8 @@ void Agent::take_outcome() {
 }
 
 void Agent::tell_end(LaunchReport report) {
-  const bool leaves = interrupted_ && !coordinator_;
+  const bool leaves = signalled_by_ && !coordinator_;
+  interrupted_ = interrupted_ || leaves;
   if (leaves) report.interrupted_by = signalled_by_;
   last_report_ = std::move(report);
   member_->tell_end(last_report_, leaves);
@@ -154,6 +155,7 @@ LaunchReport Agent::make_report() {
   report.node_rank = node_rank_;
   if (const auto hang = hang_watch_.unresolved(); !hang.empty() && !report.succeeded())
     report.notes.push_back(hang);
+  report.serves = last_report_.serves = coordinator_ != nullptr;
   if (!interrupted_) {
     // A scheduler signals all processes of a job: a worker may die of it before the launcher gets
     // it.

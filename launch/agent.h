@@ -48,8 +48,8 @@ class Agent {
   std::optional<int> signalled_by_;
   PollSet::Clock::time_point signalled_at_;
   bool interrupted_ = false;
-  LaunchReport last_report_;           // of the workers of this node
-  std::exception_ptr own_error_;       // why they could not be started
+  LaunchReport last_report_;      // of the workers of this node
+  std::exception_ptr own_error_;  // why they could not be started
   std::optional<FinishMessage> finish_;
   nlohmann::json last_status_;
   PollSet::Clock::time_point next_status_;

@@ -21,12 +21,16 @@ constexpr std::array kColours = {36, 33, 32, 35, 34, 96, 93, 92};
 Console::Console(int fd) : fd_(fd), coloured_(::isatty(fd) == 1 && !environment("NO_COLOR")) {}
 
 void Console::write_line(int rank, std::string_view line) {
+  write_line(rank, fmt::format("rank {}", rank), line);
+}
+
+void Console::write_line(int number, std::string_view label, std::string_view line) {
   if (broken_) return;
   if (coloured_)
-    fmt::format_to(std::back_inserter(pending_), "\x1b[{}m[rank {}]\x1b[0m {}\n",
-                   kColours[static_cast<size_t>(rank) % kColours.size()], rank, line);
+    fmt::format_to(std::back_inserter(pending_), "\x1b[{}m[{}]\x1b[0m {}\n",
+                   kColours[static_cast<size_t>(number) % kColours.size()], label, line);
   else
-    fmt::format_to(std::back_inserter(pending_), "[rank {}] {}\n", rank, line);
+    fmt::format_to(std::back_inserter(pending_), "[{}] {}\n", label, line);
 }
 
 void Console::write_note(std::string_view text) {

@@ -18,6 +18,8 @@ class Console {
 
   // Queues one line with the prefix of the rank it came from.
   void write_line(int rank, std::string_view line);
+  // Queues one line behind "[label]". Labels with the same number have the same colour.
+  void write_line(int number, std::string_view label, std::string_view line);
 
   // Queues a line of the launcher's own: "lockstep: TEXT".
   void write_note(std::string_view text);

@@ -13,7 +13,7 @@ using nlohmann::ordered_json;
 
 constexpr size_t kMaxErrorFileBytes = 1u << 20;
 
-ordered_json to_json(const ErrorReport& report) {
+ordered_json error_file_json(const ErrorReport& report) {
   const auto time_us = report.timestamp_us ? report.timestamp_us : unix_time_us();
   // No "py_callstack": torchrun would show that, even when it is empty, in place of the message.
   const ordered_json extra = {{"timestamp", std::to_string(time_us / 1'000'000)},
@@ -49,7 +49,8 @@ ErrorReport describe_error(const std::exception& error) {
 bool write_error_file(const std::filesystem::path& path, const ErrorReport& report) noexcept {
   try {
     write_file_durably(
-        path, to_json(report).dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+        path,
+        error_file_json(report).dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
     return true;
   } catch (const std::exception&) {
     return false;

@@ -59,11 +59,12 @@ struct NodeFailure {
 
 struct LaunchReport {
   int world_size = 1;
-  std::vector<WorkerEnd> workers;     // of this node, or of all nodes, by rank
+  std::vector<WorkerEnd> workers;  // of this node, or of all nodes, by rank
   std::vector<NodeFailure> node_failures;
   std::optional<int> interrupted_by;  // the signal that ended the launch from outside
   int restarts = 0;                   // that came before the attempt this report is about
   int node_rank = 0;                  // of this node in that attempt
+  bool serves = true;                 // this node decided for all, and knows about all workers
   std::string run_id;                 // that all nodes agreed on
   std::vector<std::string>
       notes;  // what else went wrong, e.g. a log file that could not be written

@@ -1,5 +1,5 @@
-// What one turn of an event loop waits for: descriptors and a moment. The parts of a loop add theirs
-// before each turn. Thread: one.
+// What one turn of an event loop waits for: descriptors and a moment. The parts of a loop add
+// theirs before each turn. Thread: one.
 #pragma once
 
 #include <poll.h>

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -19,6 +21,12 @@ struct RankEnv {
   // the others.
   bool agent_serves_store = false;
   int restart_count = 0;
+  // Keeps what this job and this attempt write into a store apart from all others that find it.
+  std::string store_prefix = "attempt_0";
+  // The step of the scheduler that this is ("slurm-1234-0"), and whether the scheduler started it
+  // again, so that its run goes on; empty where none says so.
+  std::string job;
+  bool job_restarted = false;
   // A socket that listens on master_port already, handed over to rank 0 by `lockstep launch`.
   std::optional<int> listen_fd;
   // The run this job is (LOCKSTEP_RUN_ID), so that a restart continues it.
@@ -27,12 +35,17 @@ struct RankEnv {
   std::optional<std::string> error_file;
 };
 
-// Throws Config when the variables contradict each other or are no numbers (naming the variable),
-// or when several processes are meant but MASTER_ADDR or MASTER_PORT is missing.
+// MASTER_ADDR and MASTER_PORT, where they are not set, follow from Slurm's node list and job id,
+// and from mpirun's job when all ranks are on one host. Throws Config when the variables contradict
+// each other or are no numbers (naming the variable), or when several processes are meant but where
+// rank 0 listens cannot be told.
 RankEnv read_rank_env();
 
 // OMP_NUM_THREADS, when it is a positive number.
 std::optional<int> requested_num_threads();
+
+// This process's environment as "NAME=value", with `changes` set.
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& changes);
 
 // The environment variable `name`, when set and not empty: for launch and cli, which must not read
 // it themselves.

@@ -19,8 +19,10 @@ namespace {
 using GroupClock = PollSet::Clock;
 
 constexpr std::chrono::milliseconds kDrainTime{2000};  // for output of dead workers
-constexpr std::chrono::milliseconds kPreemptTime{5000};  // between the first rank that ends and the others
-constexpr std::chrono::milliseconds kUnkillable{10'000};  // one that survives SIGKILL hangs in the kernel
+// Between the first rank that ends in good order and the others.
+constexpr std::chrono::milliseconds kPreemptTime{5000};
+constexpr std::chrono::milliseconds kUnkillable{
+    10'000};  // one that survives SIGKILL hangs in the kernel
 
 }  // namespace
 
@@ -56,10 +58,10 @@ WorkerGroup::~WorkerGroup() = default;
 
 void WorkerGroup::add_worker(const std::filesystem::path& directory, int local_rank) {
   make_directories(directory);
-  workers_.push_back(std::make_unique<Worker>(
-      place_.first_rank + local_rank, local_rank, directory,
-      options_.tee.shows_stdout(local_rank) ? &consoles_.out : nullptr,
-      options_.tee.shows_stderr(local_rank) ? &consoles_.err : nullptr));
+  workers_.push_back(
+      std::make_unique<Worker>(place_.first_rank + local_rank, local_rank, directory,
+                               options_.tee.shows_stdout(local_rank) ? &consoles_.out : nullptr,
+                               options_.tee.shows_stderr(local_rank) ? &consoles_.err : nullptr));
 }
 
 void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
@@ -195,8 +197,7 @@ WorkerEnd WorkerGroup::describe(const Worker& worker) const {
   end.last_lines = worker.err.last_lines();
   const bool has_stderr = !end.last_lines.empty();
   if (!has_stderr) end.last_lines = worker.out.last_lines();
-  end.log =
-      worker.directory / (has_stderr || end.last_lines.empty() ? "stderr.log" : "stdout.log");
+  end.log = worker.directory / (has_stderr || end.last_lines.empty() ? "stderr.log" : "stdout.log");
   end.stopped = was_stopped(end);
   return end;
 }

@@ -57,7 +57,8 @@ void reset_signals() {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail_in_child(start.status_fd);
   if (::getppid() != start.launcher) ::_exit(127);  // it died before prctl: nobody would tell us
   reset_signals();
-  const int input = ::open("/dev/null", O_RDONLY);
+  const int input =
+      start.command.stdin_fd >= 0 ? start.command.stdin_fd : ::open("/dev/null", O_RDONLY);
   if (input < 0 || ::dup2(input, STDIN_FILENO) < 0 ||
       ::dup2(start.command.stdout_fd, STDOUT_FILENO) < 0 ||
       ::dup2(start.command.stderr_fd, STDERR_FILENO) < 0)

@@ -16,6 +16,7 @@ struct WorkerCommand {
   std::vector<std::string> arguments;    // without argv[0]
   std::vector<std::string> environment;  // all of it, as "NAME=value"
   int stdout_fd = -1, stderr_fd = -1;
+  int stdin_fd = -1;  // -1: /dev/null
   std::vector<int> inherited_fds;  // stay open in the worker, under the same numbers
 };
 
@@ -27,7 +28,7 @@ struct ProcessExit {
 
 class WorkerProcess {
  public:
-  // Starts it, with /dev/null as input, no blocked signal and default signal actions.
+  // Starts it, with no blocked signal and default signal actions.
   // Throws Config when the program cannot be executed, Environment when there is no room for a
   // process.
   explicit WorkerProcess(const WorkerCommand& command);

@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <ctime>
 
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "core/run_id.h"
 #include "distributed/objects.h"
+#include "tracking/job_run.h"
+#include "launch/launch_report.h"
 #include "tracking/run_directory.h"
 #include "tracking/run_end.h"
 #include "tracking/stop_request.h"
@@ -26,7 +27,7 @@ WorldOptions world_options(const RankEnv& ranks, const DistributedSection& confi
                            .port = static_cast<uint16_t>(ranks.master_port),
                            .serve = !ranks.agent_serves_store,
                            .listen_fd = ranks.listen_fd,
-                           .prefix = fmt::format("attempt_{}", ranks.restart_count)};
+                           .prefix = ranks.store_prefix};
   return {.rank = ranks.rank,
           .local_rank = ranks.local_rank,
           .node_rank = ranks.node_rank,
@@ -39,11 +40,15 @@ WorldOptions world_options(const RankEnv& ranks, const DistributedSection& confi
           .progress = progress};
 }
 
-// Which run this job is: named by the user, by the launcher, by an earlier attempt of the same job,
-// or new.
+// Which run this job is: named by the user, by the launcher, by the scheduler's job, by an earlier
+// attempt of the same job, or new.
 std::string choose_run_id(World& world, const SessionOptions& options, const RunConfig& config) {
   if (options.resume_id) return *options.resume_id;
   if (options.ranks.run_id) return *options.ranks.run_id;
+  if (!options.ranks.job.empty())
+    return run_of_job(config.run.dir, config.run.name,
+                      {.id = options.ranks.job, .restarted = options.ranks.job_restarted})
+        .value_or(new_run_id(config.run.name));
   if (const auto earlier = world.recall(kRunIdKey)) return *earlier;
   return new_run_id(config.run.name);
 }
@@ -176,10 +181,6 @@ Tracker open_tracker_of(const Job& job, const Trainer& trainer, int64_t resumed)
                        .agent_program = options.agent_program,
                        .local_world_size = options.ranks.local_world_size,
                        .local_pids = job.local_pids});
-}
-
-const char* signal_name(int signal) {
-  return signal == SIGUSR1 ? "SIGUSR1" : signal == SIGINT ? "SIGINT" : "SIGTERM";
 }
 
 RunEnd describe_end(const Trainer& trainer, const std::filesystem::path& run_dir) {

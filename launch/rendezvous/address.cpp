@@ -22,9 +22,10 @@ namespace {
 constexpr int kRendezvousBacklog = 4096;  // the kernel lowers it to what it allows
 
 Error endpoint_error(const std::string& text, const std::string& option) {
-  return config_error(fmt::format("{} {}: expected HOST or HOST:PORT, an IPv6 address with a port "
-                                  "in brackets: [ADDRESS]:PORT",
-                                  option, text));
+  return config_error(
+      fmt::format("{} {}: expected HOST or HOST:PORT, an IPv6 address with a port "
+                  "in brackets: [ADDRESS]:PORT",
+                  option, text));
 }
 
 FileDescriptor open_listener(const SocketAddress& address) {
@@ -47,8 +48,7 @@ SocketAddress address_from(int fd, Get get) {
 
 std::string SocketAddress::host() const {
   char text[NI_MAXHOST] = {};
-  if (size == 0 ||
-      ::getnameinfo(get(), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
+  if (size == 0 || ::getnameinfo(get(), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
     return "?";
   return text;
 }
@@ -84,8 +84,8 @@ Endpoint parse_endpoint(const std::string& text, int default_port, const std::st
     if (close == std::string::npos) throw endpoint_error(text, option);
     endpoint.host = text.substr(1, close - 1);
     port = text.substr(close + 1);
-  } else if (const auto colon = text.find(':'); colon != std::string::npos &&
-                                               text.find(':', colon + 1) == std::string::npos) {
+  } else if (const auto colon = text.find(':');
+             colon != std::string::npos && text.find(':', colon + 1) == std::string::npos) {
     endpoint.host = text.substr(0, colon);
     port = text.substr(colon);
   }
@@ -149,8 +149,8 @@ std::string address_of_interface(const std::string& name) {
   if (!ipv6.empty()) return ipv6;
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
-  throw config_error(
-      fmt::format("--interface {}: no such interface with an address{}", name, suggest(name, names)));
+  throw config_error(fmt::format("--interface {}: no such interface with an address{}", name,
+                                 suggest(name, names)));
 }
 
 Error cannot_listen(const SocketAddress& address, int reason) {

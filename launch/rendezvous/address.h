@@ -45,8 +45,8 @@ bool is_loopback(const std::string& host);
 // The address of a network interface ("eth0"), IPv4 first. Throws Config, naming those there are.
 std::string address_of_interface(const std::string& name);
 
-// A socket that listens, does not block and is closed on exec; or the errno for which there is none:
-// EADDRNOTAVAIL when the address is not this machine's.
+// A socket that listens, does not block and is closed on exec; or the errno for which there is
+// none: EADDRNOTAVAIL when the address is not this machine's.
 struct Listener {
   std::optional<FileDescriptor> fd;
   int reason = 0;

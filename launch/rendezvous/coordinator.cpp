@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "launch/rendezvous/address.h"
+#include "launch/rendezvous/report_json.h"
 
 namespace lockstep {
 namespace {
@@ -14,9 +15,9 @@ namespace {
 using CoordinatorClock = PollSet::Clock;
 using Json = nlohmann::json;
 
-constexpr std::chrono::seconds kGoodbye{5};  // for the last words to arrive
+constexpr std::chrono::seconds kGoodbye{5};    // for the last words to arrive
 constexpr std::chrono::seconds kQuietWait{3};  // for other nodes, before the user is told
-constexpr size_t kLongestShownValue = 40;
+constexpr int kLooksPerSilence = 4;            // while nothing happens
 
 double in_seconds(std::chrono::milliseconds time) {
   return static_cast<double>(time.count()) / 1000;
@@ -40,21 +41,54 @@ void Coordinator::watch(PollSet& polls) {
     if (node.connection.is_open())
       polls.watch(node.connection.poll_request(), [&](short) { node.has_news = true; });
   polls.wake_at(last_alive_ + options_.rendezvous.keep_alive);
-  if (phase_ == Phase::Gathering) polls.wake_at(std::min(gather_note_, last_call_.value_or(gather_deadline_)));
+  polls.wake_at(last_update_ + options_.rendezvous.longest_silence() / kLooksPerSilence);
+  if (phase_ == Phase::Gathering)
+    polls.wake_at(std::min(gather_note_, last_call_.value_or(gather_deadline_)));
   if (phase_ == Phase::Finished) polls.wake_at(finish_deadline_);
 }
 
 void Coordinator::update() {
   door_.update();
   for (auto& note : door_.take_notes()) say(std::move(note));
-  for (auto& arrival : door_.take_arrivals()) admit(std::move(arrival.connection), arrival.join);
+  for (auto& arrival : door_.take_arrivals())
+    if (auto* other = node_with_rank_of(arrival.join))
+      doubt(std::move(arrival), *other);
+    else
+      admit(std::move(arrival.connection), arrival.join);
   for (auto& node : nodes_)
     if (std::exchange(node.has_news, false)) hear(node);
   drop_silent_nodes();
   nodes_.remove_if([](const Node& node) { return !node.connection.is_open(); });
+  settle_doubts();
   keep_alive();
   judge_status();
   if (phase_ == Phase::Gathering) gather();
+}
+
+// A node with the number of another one may be its replacement, which came before the loss of the
+// first was noticed: ask that one, and decide when it has answered or is lost.
+void Coordinator::doubt(Door::Arrival arrival, Node& other) {
+  other.connection.send({{"type", "probe"}});
+  doubtful_.push_back({std::move(arrival), CoordinatorClock::now()});
+}
+
+void Coordinator::settle_doubts() {
+  for (auto& doubt : std::exchange(doubtful_, {})) {
+    const auto* other = node_with_rank_of(doubt.arrival.join);
+    if (other && other->connection.last_heard() <= doubt.since)
+      doubtful_.push_back(std::move(doubt));
+    else
+      admit(std::move(doubt.arrival.connection), doubt.arrival.join);
+  }
+}
+
+Coordinator::Node* Coordinator::node_with_rank_of(const Json& join) {
+  const auto node_rank = join.value("node_rank", Json());
+  for (auto& node : nodes_)
+    if (node.connection.is_open() && node.join && node.join->node_rank &&
+        node_rank == *node.join->node_rank)
+      return &node;
+  return nullptr;
 }
 
 void Coordinator::admit(Connection connection, const Json& join) {
@@ -75,33 +109,14 @@ void Coordinator::take_join(Node& node, const Json& message) {
   const auto address =
       node.is_own ? options_.rendezvous.local_addr : peer_address(node.connection.fd()).host();
   node.label = address.empty() ? join.host : fmt::format("{} ({})", join.host, address);
-  verify_agreements(join, node.label);
+  require_same(options_.rendezvous.agreements, join.agreements, {node.label, options_.host});
   verify_node_rank(join);
   node.arrival = num_arrivals_++;
   node.join = std::move(join);
   node.connection.send({{"type", "welcome"}, {"host", options_.host}});
-  if (phase_ == Phase::Finished) node.connection.send(to_json(*finish_));
+  if (phase_ == Phase::Finished)
+    node.connection.send(to_json(FinishMessage{.report = outline_of(finish_->report)}));
   if (phase_ == Phase::Running) say(node.label + " came: it takes part from the next restart on");
-}
-
-void Coordinator::verify_agreements(const JoinMessage& join, const std::string& label) const {
-  const auto& ours = options_.rendezvous.agreements;
-  for (size_t i = 0; i < std::max(ours.size(), join.agreements.size()); ++i) {
-    if (i >= ours.size() || i >= join.agreements.size() || ours[i].what != join.agreements[i].what)
-      throw config_error(fmt::format(
-          "{} and {}, which serves the rendezvous, have other versions of Lockstep", label,
-          options_.host));
-    const auto& theirs = join.agreements[i].value;
-    if (theirs == ours[i].value) continue;
-    const bool show = std::max(theirs.size(), ours[i].value.size()) <= kLongestShownValue;
-    throw config_error(
-        show ? fmt::format("{} is '{}' on {}, but '{}' on {}, which serves the rendezvous: it must "
-                           "be the same on every node",
-                           ours[i].what, theirs, label, ours[i].value, options_.host)
-             : fmt::format("{} differs between {} and {}, which serves the rendezvous: it must be "
-                           "the same on every node",
-                           ours[i].what, label, options_.host));
-  }
 }
 
 void Coordinator::verify_node_rank(const JoinMessage& join) const {
@@ -176,15 +191,15 @@ void Coordinator::judge_status() {
 
 void Coordinator::drop_silent_nodes() {
   const auto now = CoordinatorClock::now();
-  const auto& timing = options_.rendezvous;
+  const auto limit = options_.rendezvous.longest_silence();
   // When this process itself was stopped for a while, everybody seems silent.
-  if (now - std::exchange(last_update_, now) > timing.keep_alive)
+  if (now - std::exchange(last_update_, now) > limit / 2)
     for (auto& node : nodes_) node.connection.forgive_silence();
-  const auto limit = timing.keep_alive * timing.keep_alive_attempts;
   for (auto& node : nodes_) {
     if (node.is_own || !node.connection.is_open() || now - node.connection.last_heard() < limit)
       continue;
-    const auto reason = fmt::format("lost: nothing was heard from it for {:g} s", in_seconds(limit));
+    const auto reason =
+        fmt::format("lost: nothing was heard from it for {:g} s", in_seconds(limit));
     node.connection.send({{"type", "dropped"}});
     node.connection.close(reason);
     lose(node, reason);
@@ -241,8 +256,8 @@ void Coordinator::gather() {
   finish(std::move(report));
 }
 
-// Nodes keep their order: by the number the user gave them, the one that serves the rendezvous, then
-// by arrival. Those of the last attempt go before newcomers when there are too many.
+// Nodes keep their order: by the number the user gave them, the one that serves the rendezvous,
+// then by arrival. Those of the last attempt go before newcomers when there are too many.
 void Coordinator::start(std::vector<Node*> chosen) {
   const auto order = [](const Node* node) {
     return std::make_tuple(node->join->node_rank.value_or(INT_MAX), !node->is_own, node->arrival);
@@ -250,7 +265,8 @@ void Coordinator::start(std::vector<Node*> chosen) {
   const auto by_order = [&](const Node* a, const Node* b) { return order(a) < order(b); };
   std::sort(chosen.begin(), chosen.end(), by_order);
   std::stable_partition(chosen.begin(), chosen.end(), [](auto* node) { return node->in_group; });
-  chosen.resize(std::min<size_t>(chosen.size(), static_cast<size_t>(options_.rendezvous.max_nodes)));
+  chosen.resize(
+      std::min<size_t>(chosen.size(), static_cast<size_t>(options_.rendezvous.max_nodes)));
   std::sort(chosen.begin(), chosen.end(), by_order);
   for (auto& node : nodes_) node.in_group = false;
 
@@ -322,8 +338,10 @@ void Coordinator::finish(LaunchReport report) {
   phase_ = Phase::Finished;
   finish_deadline_ = CoordinatorClock::now() + kGoodbye;
   finish_ = FinishMessage{.report = std::move(report)};
+  const auto all = to_json(*finish_);
+  const auto outline = to_json(FinishMessage{.report = outline_of(finish_->report)});
   for (auto& node : nodes_)
-    if (node.join) node.connection.send(to_json(*finish_));
+    if (node.join) node.connection.send(node.is_own ? all : outline);
 }
 
 bool Coordinator::is_done() const {

@@ -3,8 +3,8 @@
 // own among them, through connections and never waits for one. Thread: one.
 //
 // An attempt starts when the most nodes came, or some time after the least number came. It is
-// stopped everywhere when a worker fails or a node is lost. Then the next one starts with whoever is
-// there, unless the input was wrong or no restart is left. Nodes that come while an attempt runs
+// stopped everywhere when a worker fails or a node is lost. Then the next one starts with whoever
+// is there, unless the input was wrong or no restart is left. Nodes that come while an attempt runs
 // wait for the next one.
 #pragma once
 
@@ -62,9 +62,17 @@ class Coordinator {
     bool has_ended = false;
   };
 
+  // A newcomer with the number of a node that may be gone, since when.
+  struct Doubt {
+    Door::Arrival arrival;
+    PollSet::Clock::time_point since;
+  };
+
+  void doubt(Door::Arrival arrival, Node& other);
+  void settle_doubts();
+  Node* node_with_rank_of(const nlohmann::json& join);
   void admit(Connection connection, const nlohmann::json& join);
   void take_join(Node& node, const nlohmann::json& message);
-  void verify_agreements(const JoinMessage& join, const std::string& label) const;
   void verify_node_rank(const JoinMessage& join) const;
   void hear(Node& node);
   void take(Node& node, const nlohmann::json& message);
@@ -87,6 +95,7 @@ class Coordinator {
   CoordinatorOptions options_;
   Door door_;
   std::list<Node> nodes_;
+  std::vector<Doubt> doubtful_;
   std::vector<std::string> notes_;
   int num_arrivals_ = 0;
 

@@ -105,8 +105,9 @@ bool Door::take_proof(Stranger& stranger, const Json& message) {
   stranger.challenges.node = member_text(message, "challenge");
   const auto expected = proof_of(Side::Node, token_, stranger.challenges);
   if (!is_same_proof(expected, member_text(message, "proof"))) {
-    turn_away(stranger, "this node does not have the job's token: use the same --rdzv-token-file "
-                        "or LOCKSTEP_RDZV_TOKEN on every node");
+    turn_away(stranger,
+              "this node does not have the job's token: use the same --rdzv-token-file "
+              "or LOCKSTEP_RDZV_TOKEN on every node");
     return false;
   }
   stranger.connection.send(

@@ -53,7 +53,7 @@ class Door {
   std::string token_;
   bool someone_knocks_ = false;
   PollSet::Clock::time_point closed_until_{};  // no descriptors were left
-  std::list<Stranger> strangers_;  // the longest waiting first
+  std::list<Stranger> strangers_;              // the longest waiting first
   std::vector<Arrival> arrivals_;
   std::vector<std::string> notes_, noted_;
 };

@@ -35,8 +35,10 @@ FileDescriptor open_endpoint(const RendezvousOptions& options) {
     addresses = resolve(options.host, options.port);
   } catch (const Error&) {
     // Where this node must not serve, the member tries again until the name is known.
-    if (options.serves) throw;
-    return {};
+    if (!options.serves) return {};
+    // A pod whose own name is not known yet: others find it once it is.
+    if (options.local_addr.empty()) throw;
+    return listen_everywhere(options.port);
   }
   for (const auto& address : addresses) {
     auto listener = try_listen(address);

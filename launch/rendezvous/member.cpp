@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -21,6 +22,7 @@ using Json = nlohmann::json;
 constexpr std::chrono::milliseconds kRetryEvery{250};
 constexpr std::chrono::seconds kStageTimeout{10};  // to connect, and to get each answer
 constexpr int kNodeChallengeBytes = 32;
+constexpr int kLooksPerSilenceOfIt = 4;  // while nothing happens
 
 double seconds_of(std::chrono::milliseconds time) {
   return static_cast<double>(time.count()) / 1000;
@@ -51,7 +53,10 @@ void Member::watch(PollSet& polls) {
     auto request = connection_->poll_request();
     if (stage_ == Stage::Connecting) request.events = POLLOUT;
     polls.watch(request, [this](short) { has_news_ = true; });
+  }
+  if (stage_ == Stage::Joined && !is_local_) {
     polls.wake_at(last_alive_ + options_.rendezvous.keep_alive);
+    polls.wake_at(last_update_ + options_.rendezvous.longest_silence() / kLooksPerSilenceOfIt);
   }
   if (stage_ == Stage::Away) polls.wake_at(std::min(retry_at_, give_up_at_));
   if (stage_ == Stage::Connecting || stage_ == Stage::Greeting) polls.wake_at(stage_deadline_);
@@ -61,6 +66,7 @@ void Member::update() {
   if (stage_ == Stage::Gone) return;
   if (std::exchange(has_news_, false)) hear();
   const auto now = MemberClock::now();
+  const auto since_last = now - std::exchange(last_update_, now);
   const auto& timing = options_.rendezvous;
   if (stage_ == Stage::Away && now >= give_up_at_)
     return give_up(environment_error(fmt::format(
@@ -71,13 +77,13 @@ void Member::update() {
   if ((stage_ == Stage::Connecting || stage_ == Stage::Greeting) && now >= stage_deadline_)
     return fail_attempt("it does not answer");
   if (stage_ != Stage::Joined || is_local_) return;
+  const auto limit = timing.longest_silence();
   // When this process itself was stopped for a while, everything seems silent.
-  if (now - std::exchange(last_update_, now) > timing.keep_alive) connection_->forgive_silence();
+  if (since_last > limit / 2) connection_->forgive_silence();
   if (now - last_alive_ >= timing.keep_alive) {
     last_alive_ = now;
     connection_->send({{"type", "alive"}});
   }
-  const auto limit = timing.keep_alive * timing.keep_alive_attempts;
   if (now - connection_->last_heard() >= limit)
     lose_coordinator(fmt::format("nothing was heard from it for {:g} s", seconds_of(limit)), true);
 }
@@ -102,7 +108,8 @@ void Member::try_next_address() {
   if (result != 0 && errno != EINPROGRESS) return fail_attempt(std::strerror(errno));
   connection_.emplace(std::move(fd));
   stage_ = Stage::Connecting;
-  stage_deadline_ = MemberClock::now() + kStageTimeout;
+  const auto now = MemberClock::now();
+  stage_deadline_ = std::min(now + kStageTimeout, std::max(give_up_at_, now + kRetryEvery));
 }
 
 void Member::fail_attempt(const std::string& problem) {
@@ -150,13 +157,13 @@ void Member::take(const Json& message) {
   if (type == "proof" && stage_ == Stage::Greeting) {
     const auto expected = proof_of(Side::Coordinator, options_.rendezvous.token, challenges_);
     if (!is_same_proof(expected, text_member(message, "proof")))
-      return give_up(config_error(
-          fmt::format("what listens at {}:{} does not have the job's token",
-                      options_.rendezvous.host, options_.rendezvous.port)));
+      return give_up(config_error(fmt::format("what listens at {}:{} does not have the job's token",
+                                              options_.rendezvous.host, options_.rendezvous.port)));
     connection_->trust(Side::Node, options_.rendezvous.token, challenges_);
     return join();
   }
   if (stage_ != Stage::Joined) throw environment_error("something that was not asked for");
+  if (type == "probe") connection_->send({{"type", "alive"}});
   if (type == "welcome") coordinator_host_ = text_member(message, "host");
   if (type == "start") {
     is_ready_ = false;
@@ -235,8 +242,8 @@ void Member::tell_status(const Json& value) {
 void Member::lose_coordinator(const std::string& problem, bool may_return) {
   const auto name = coordinator_name();
   if (!may_return)
-    return give_up(environment_error(
-        fmt::format("lost {}, which serves the rendezvous: {}", name, problem)));
+    return give_up(
+        environment_error(fmt::format("lost {}, which serves the rendezvous: {}", name, problem)));
   notes_.push_back(
       fmt::format("lost {}, which serves the rendezvous: {}; the workers of this node are stopped, "
                   "and it tries to come back for {:g} s",

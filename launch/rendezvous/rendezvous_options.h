@@ -6,12 +6,9 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+#include "launch/rendezvous/agreement.h"
 
-// Something that must be the same on every node, e.g. {"the run file", "<digest>"}.
-struct Agreement {
-  std::string what, value;
-};
+namespace lockstep {
 
 struct RendezvousOptions {
   int min_nodes = 1, max_nodes = 1;
@@ -33,6 +30,8 @@ struct RendezvousOptions {
   int keep_alive_attempts = 3;  // without a word for that many intervals: lost
   // How long a node that was cut off tries to come back.
   std::chrono::milliseconds read_timeout = std::chrono::seconds(60);
+
+  std::chrono::milliseconds longest_silence() const { return keep_alive * keep_alive_attempts; }
 };
 
 // Throws Config for numbers that are out of range or contradict each other, and for an endpoint

@@ -8,16 +8,14 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kLongestMessage = 8u << 10;
+constexpr size_t kMostToldFailures = 8;
 constexpr int kMostRanks = 100'000'000;
 constexpr int64_t kLatest = INT64_MAX;
 
 Json to_json(const WorkerEnd& end) {
-  Json json = {{"rank", end.rank},
-               {"local_rank", end.local_rank},
-               {"node_rank", end.node_rank},
-               {"host", end.host},
-               {"time_us", end.time_us},
-               {"stopped", end.stopped},
+  Json json = {{"rank", end.rank},           {"local_rank", end.local_rank},
+               {"node_rank", end.node_rank}, {"host", end.host},
+               {"time_us", end.time_us},     {"stopped", end.stopped},
                {"log", end.log.string()}};
   if (end.exit.signal)
     json["signal"] = *end.exit.signal;
@@ -79,10 +77,23 @@ ErrorReport parse_error_report(const Json& json) {
           .timestamp_us = fields.integer("timestamp_us", 0, kLatest)};
 }
 
+LaunchReport outline_of(LaunchReport report) {
+  const auto* cause = report.cause();
+  const int cause_rank = cause ? cause->rank : -1;
+  std::erase_if(report.workers, [&](const auto& worker) { return worker.rank != cause_rank; });
+  if (report.node_failures.size() > kMostToldFailures)
+    report.node_failures.resize(kMostToldFailures);
+  report.notes.clear();
+  return report;
+}
+
 Json to_json(const LaunchReport& report) {
-  Json json = {{"world_size", report.world_size}, {"restarts", report.restarts},
-               {"node_rank", report.node_rank},   {"run_id", report.run_id},
-               {"workers", Json::array()},        {"node_failures", Json::array()},
+  Json json = {{"world_size", report.world_size},
+               {"restarts", report.restarts},
+               {"node_rank", report.node_rank},
+               {"run_id", report.run_id},
+               {"workers", Json::array()},
+               {"node_failures", Json::array()},
                {"notes", report.notes}};
   if (report.interrupted_by) json["interrupted_by"] = *report.interrupted_by;
   for (const auto& worker : report.workers) json["workers"].push_back(to_json(worker));

@@ -46,9 +46,9 @@ std::string read_token(const std::optional<std::filesystem::path>& file) {
   const auto where = fmt::format("--rdzv-token-file {}", file->string());
   struct stat status {};
   if (::stat(file->c_str(), &status) != 0)
-    throw config_error(fmt::format(
-        "{}: there is no such file; 'lockstep launch --new-token {}' makes one", where,
-        file->string()));
+    throw config_error(
+        fmt::format("{}: there is no such file; 'lockstep launch --new-token {}' makes one", where,
+                    file->string()));
   if ((status.st_mode & 077) != 0)
     throw config_error(
         fmt::format("{}: other users may read it; run: chmod 600 {}", where, file->string()));

@@ -14,16 +14,17 @@ GONE_S = 15  # in which every process must be gone
 
 
 class Cluster:
-    def __init__(self, job, network, num_hosts=2):
+    def __init__(self, job, network, num_hosts=2, ranks=2):
         self.job = job
         self.network = network
         self.hosts = network.hosts[:num_hosts]
+        self.ranks = ranks  # on each host
         self.launchers = {}
 
-    def start(self, host, *overrides, nodes=None, ranks=2, options=(), rest=None, conf="", token=TOKEN):
+    def start(self, host, *overrides, nodes=None, ranks=None, options=(), rest=None, conf="", token=TOKEN):
         """A launcher on `host`; `rest`: in place of the run file and its overrides."""
         timing = "last_call_timeout=1,keep_alive_interval=0.4" + (conf and "," + conf)
-        command = [LOCKSTEP, "launch", "-n", ranks, "--nnodes", nodes or len(self.hosts)]
+        command = [LOCKSTEP, "launch", "-n", ranks or self.ranks, "--nnodes", nodes or len(self.hosts)]
         command += ["--rdzv-endpoint", f"{self.hosts[0].address}:{PORT}", "--rdzv-conf", timing]
         command += [*options, *(rest or [self.job.file, *overrides])]
         env = processes.environment(LOCKSTEP_RDZV_TOKEN=token)

@@ -164,7 +164,7 @@ def test_another_job(cluster):
 
 def test_other_arguments(cluster):
     rest = ["--program", "sh", "--", "-c", "echo something else that is rather long, forty or more"]
-    assert "the overrides and arguments differs between beta" in refused(cluster, second_rest=rest)
+    assert "the list of overrides and arguments is not the same on beta" in refused(cluster, second_rest=rest)
 
 
 def test_another_token(cluster):
@@ -208,7 +208,7 @@ def test_another_run_file_or_build(job, cluster, change):
     env = processes.environment(LOCKSTEP_RDZV_TOKEN=TOKEN)
     ended = processes.finish(beta.start([*command, "train.max_steps=2"], job.directory, env), 20)
     assert ended.code == 78
-    assert f"the {change}{' of lockstep-trainer' if change == 'build' else ''} differs" in ended.err
+    assert f"the {change}{' of lockstep-trainer' if change == 'build' else ''} is not the same on" in ended.err
     cluster.start(beta, "train.max_steps=2")
     assert [cluster.finish(host).code for host in (alpha, beta)] == [0, 0]
 

@@ -72,10 +72,13 @@ std::vector<std::string> fuzz_seeds() {
   NodePlace start{.world_size = 4};
   start.master_port = 1;
   std::vector<nlohmann::json> messages = {
-      to_json(join), to_json(ReadyMessage{.address = "10.0.0.1", .port = 29500}), to_json(start),
+      to_json(join),
+      to_json(ReadyMessage{.address = "10.0.0.1", .port = 29500}),
+      to_json(start),
       to_json(EndedMessage{.report = report, .time_us = 7}),
       to_json(FinishMessage{.report = report, .error = ErrorReport{.message = "gone"}}),
-      refusal(config_error("not you")), {{"type", "status"}, {"value", {1, 2.5, nullptr}}}};
+      refusal(config_error("not you")),
+      {{"type", "status"}, {"value", {1, 2.5, nullptr}}}};
   std::vector<std::string> seeds;
   std::string all;
   for (const auto& message : messages) {

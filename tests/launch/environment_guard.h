@@ -18,12 +18,12 @@ class EnvironmentGuard {
     for (char** entry = environ; *entry; ++entry) saved_.emplace_back(*entry);
     for (const auto& entry : saved_) {
       const auto name = entry.substr(0, entry.find('='));
-      for (const char* prefix :
-           {"SLURM_", "OMPI_", "PMI_", "MPI_", "TORCHELASTIC_", "LOCKSTEP_", "MASTER_", "OMP_NUM_"})
+      for (const char* prefix : {"SLURM_", "OMPI_", "PMI_", "PMIX_", "MPI_", "PET_",
+                                 "TORCHELASTIC_", "LOCKSTEP_", "MASTER_", "OMP_NUM_"})
         if (name.starts_with(prefix)) ::unsetenv(name.c_str());
     }
-    for (const char* name :
-         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NO_COLOR"})
+    for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+                             "NO_COLOR", "JOB_COMPLETION_INDEX", "NNODES"})
       ::unsetenv(name);
   }
   explicit EnvironmentGuard(std::initializer_list<std::pair<const char*, const char*>> variables)

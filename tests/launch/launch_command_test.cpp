@@ -107,8 +107,8 @@ TEST_CASE("lockstep launch: help lists the options") {
   CHECK(help.exit_code == 0);
   for (const char* option :
        {"--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port",
-        "--log-dir", "--tee", "--stop-grace", "--run-id", "--resume", "--program", "--rdzv-endpoint",
-        "--rdzv-id", "--max-restarts", "--rdzv-token-file", "--new-token"})
+        "--log-dir", "--tee", "--stop-grace", "--run-id", "--resume", "--program",
+        "--rdzv-endpoint", "--rdzv-id", "--max-restarts", "--rdzv-token-file", "--new-token"})
     CHECK(help.out.find(option) != std::string::npos);
 }
 

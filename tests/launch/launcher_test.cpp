@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <ctime>
 #include <sstream>
 
 #include "core/error.h"
@@ -217,6 +218,14 @@ TEST_CASE("master socket: it can be connected to at once") {
   name.sin_port = htons(static_cast<uint16_t>(master.port));
   name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   CHECK(::connect(client.get(), reinterpret_cast<sockaddr*>(&name), sizeof name) == 0);
+}
+
+TEST_CASE("launcher: it uses no processor while nothing happens") {
+  ShellLaunch launch("exec sleep 1");
+  launch.options.rendezvous.keep_alive = std::chrono::milliseconds(50);
+  const auto begin = std::clock();
+  CHECK(launch.run().succeeded());
+  CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 0.2);
 }
 
 TEST_CASE("launcher: a program that cannot be executed is an input error") {

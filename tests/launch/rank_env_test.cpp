@@ -77,14 +77,20 @@ TEST_CASE("rank environment: an agent that serves no store is not taken for one"
 }
 
 TEST_CASE("rank environment: Slurm's variables are understood, uneven nodes too") {
-  EnvironmentGuard guard({{"SLURM_PROCID", "6"},
+  EnvironmentGuard guard({{"SLURM_JOB_ID", "17"},
+                          {"SLURM_STEP_ID", "2"},
+                          {"SLURM_STEP_NODELIST", "n[07-10]"},
+                          {"SLURM_PROCID", "6"},
                           {"SLURM_LOCALID", "0"},
                           {"SLURM_NTASKS", "7"},
                           {"SLURM_TASKS_PER_NODE", "2(x3),1"},
-                          {"SLURM_NODEID", "3"},
-                          {"MASTER_ADDR", "node0"},
-                          {"MASTER_PORT", "29400"}});
+                          {"SLURM_NNODES", "4"},
+                          {"SLURM_NODEID", "3"}});
   const auto env = read_rank_env();
+  CHECK(env.master_addr == "n07");
+  CHECK(env.job == "slurm-17-2");
+  CHECK(env.store_prefix == "slurm-17-2/attempt_0");
+  CHECK_FALSE(env.job_restarted);
   CHECK(env.rank == 6);
   CHECK(env.local_rank == 0);
   CHECK(env.node_rank == 3);
@@ -94,35 +100,83 @@ TEST_CASE("rank environment: Slurm's variables are understood, uneven nodes too"
   guard.set("SLURM_PROCID", "3");
   guard.set("SLURM_LOCALID", "1");
   CHECK(read_rank_env().local_world_size == 2);
+  guard.set("SLURM_TASKS_PER_NODE", "7");
+  CHECK(config_error_of_environment() ==
+        "environment variable SLURM_TASKS_PER_NODE=7 has no entry for SLURM_NODEID=1");
   guard.set("SLURM_NODEID", "4");
   CHECK(config_error_of_environment() ==
-        "environment variable SLURM_TASKS_PER_NODE=2(x3),1 has no entry for SLURM_NODEID=4");
+        "environment variables SLURM_NODEID=4 and SLURM_STEP_NUM_NODES=4 contradict each other: "
+        "the first must be smaller");
+}
+
+TEST_CASE("rank environment: all tasks of a Slurm step find one port, other steps another") {
+  EnvironmentGuard guard({{"SLURM_JOB_ID", "17"},
+                          {"SLURM_STEP_ID", "0"},
+                          {"SLURM_STEP_NODELIST", "n[1-2]"},
+                          {"SLURM_STEP_NUM_NODES", "2"},
+                          {"SLURM_STEP_NUM_TASKS", "2"},
+                          {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+                          {"SLURM_PROCID", "0"},
+                          {"SLURM_LOCALID", "0"},
+                          {"SLURM_NODEID", "0"}});
+  const auto port = read_rank_env().master_port;
+  CHECK(port >= 15000);
+  CHECK(port < 30000);
+  guard.set("SLURM_PROCID", "1");
+  guard.set("SLURM_NODEID", "1");
+  CHECK(read_rank_env().master_port == port);
+  guard.set("SLURM_STEP_ID", "1");
+  CHECK(read_rank_env().master_port != port);
+  guard.set("MASTER_PORT", "29400");
+  guard.set("MASTER_ADDR", "10.0.0.7");
+  CHECK(read_rank_env().master_port == 29400);
+  CHECK(read_rank_env().master_addr == "10.0.0.7");
+  guard.set("SLURM_RESTART_COUNT", "1");
+  CHECK(read_rank_env().job_restarted);
+  guard.set("SLURM_STEP_NODELIST", "n[1-");
+  CHECK(config_error_of_environment() ==
+        "environment variable SLURM_STEP_NODELIST=n[1- is no list of hosts as Slurm writes it");
 }
 
 TEST_CASE("rank environment: Slurm's tasks per node are used when there is no list") {
-  EnvironmentGuard guard({{"SLURM_PROCID", "3"},
+  EnvironmentGuard guard({{"SLURM_JOB_ID", "17"},
+                          {"SLURM_STEP_ID", "0"},
+                          {"SLURM_STEP_NODELIST", "n[1-2]"},
+                          {"SLURM_PROCID", "3"},
                           {"SLURM_LOCALID", "1"},
                           {"SLURM_NTASKS", "4"},
                           {"SLURM_NTASKS_PER_NODE", "2"},
-                          {"SLURM_NODEID", "1"},
-                          {"MASTER_ADDR", "node0"},
-                          {"MASTER_PORT", "29400"}});
+                          {"SLURM_NNODES", "2"},
+                          {"SLURM_NODEID", "1"}});
   CHECK(read_rank_env().local_world_size == 2);
 }
 
 TEST_CASE("rank environment: a job step that is smaller than its job counts") {
-  EnvironmentGuard guard(
-      {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "1"}});
-  CHECK(read_rank_env().world_size == 1);
+  EnvironmentGuard guard({{"SLURM_JOB_ID", "17"},
+                          {"SLURM_STEP_ID", "1"},
+                          {"SLURM_STEP_NODELIST", "n2"},
+                          {"SLURM_STEP_NUM_NODES", "1"},
+                          {"SLURM_NNODES", "2"},
+                          {"SLURM_NODEID", "0"},
+                          {"SLURM_LOCALID", "0"},
+                          {"SLURM_PROCID", "0"},
+                          {"SLURM_NTASKS", "8"},
+                          {"SLURM_STEP_NUM_TASKS", "1"}});
+  const auto env = read_rank_env();
+  CHECK(env.world_size == 1);
+  CHECK(env.job == "slurm-17-1");
 }
 
-TEST_CASE(
-    "rank environment: a Slurm job of one task and an interactive allocation are one process") {
+TEST_CASE("rank environment: a Slurm allocation, its batch script and its shell are one process") {
   EnvironmentGuard guard({{"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "17"}});
   CHECK(read_rank_env().world_size == 1);
-  guard.set("SLURM_PROCID", "0");
-  guard.set("SLURM_NTASKS", "1");
+  guard.set("SLURM_PROCID", "0");  // as sbatch sets it
+  guard.set("SLURM_NODEID", "0");
   CHECK(read_rank_env().world_size == 1);
+  guard.set("SLURM_STEP_ID", "4294967290");  // LaunchParameters=use_interactive_step
+  const auto env = read_rank_env();
+  CHECK(env.world_size == 1);
+  CHECK(env.job.empty());
 }
 
 TEST_CASE("rank environment: OpenMPI's variables win over those of the batch script it runs in") {
@@ -152,6 +206,10 @@ TEST_CASE(
   CHECK(read_rank_env().local_rank == 1);
   ::unsetenv("MPI_LOCALRANKID");
   ::unsetenv("MPI_LOCALNRANKS");
+  guard.set("SLURM_JOB_ID", "17");
+  guard.set("SLURM_STEP_ID", "0");
+  guard.set("SLURM_STEP_NODELIST", "n[1-2]");
+  guard.set("SLURM_STEP_NUM_NODES", "2");
   guard.set("SLURM_PROCID", "1");
   guard.set("SLURM_NTASKS", "2");
   guard.set("SLURM_LOCALID", "0");
@@ -159,6 +217,55 @@ TEST_CASE(
   guard.set("SLURM_TASKS_PER_NODE", "1(x2)");
   CHECK(read_rank_env().local_rank == 0);
   CHECK(read_rank_env().node_rank == 1);
+}
+
+TEST_CASE("rank environment: ranks of mpirun on one host need no address and no port") {
+  EnvironmentGuard guard({{"OMPI_COMM_WORLD_RANK", "1"},
+                          {"OMPI_COMM_WORLD_SIZE", "2"},
+                          {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                          {"OMPI_MCA_ess_base_jobid", "411238401"}});
+  const auto env = read_rank_env();
+  CHECK(env.master_addr == "127.0.0.1");
+  CHECK(env.store_prefix == "openmpi-411238401/attempt_0");
+  CHECK(env.job.empty());
+  guard.set("OMPI_MCA_ess_base_jobid", "411238402");
+  CHECK(read_rank_env().master_port != env.master_port);
+}
+
+TEST_CASE("rank environment: ranks of MPICH on one host agree through what started them") {
+  EnvironmentGuard guard(
+      {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}});
+  const auto port = read_rank_env().master_port;
+  CHECK(port >= 15000);
+  guard.set("PMI_RANK", "0");
+  guard.set("MPI_LOCALRANKID", "0");
+  CHECK(read_rank_env().master_port == port);
+}
+
+TEST_CASE("rank environment: mpirun on several hosts must tell where rank 0 is") {
+  EnvironmentGuard guard({{"OMPI_COMM_WORLD_RANK", "1"},
+                          {"OMPI_COMM_WORLD_SIZE", "2"},
+                          {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+                          {"PMIX_NAMESPACE", "prterun-head-17@1"}});
+  CHECK(config_error_of_environment() ==
+        "environment variable MASTER_ADDR is missing: this is rank 1 of 2, so it must name the "
+        "host of rank 0 (mpirun -x MASTER_ADDR=HOST with OpenMPI, -genv MASTER_ADDR HOST with "
+        "MPICH)");
+  guard.set("MASTER_ADDR", "head");
+  CHECK(read_rank_env().master_port >= 15000);
+}
+
+TEST_CASE("rank environment: MPICH on several hosts has no common port of its own") {
+  EnvironmentGuard guard({{"PMI_RANK", "1"},
+                          {"PMI_SIZE", "2"},
+                          {"MPI_LOCALRANKID", "0"},
+                          {"MPI_LOCALNRANKS", "1"},
+                          {"MASTER_ADDR", "head"}});
+  CHECK(config_error_of_environment() ==
+        "environment variable MASTER_PORT is missing: this is rank 1 of 2, so it must be a free "
+        "port of head");
 }
 
 TEST_CASE("rank environment: what is missing is named") {

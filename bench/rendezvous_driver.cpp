@@ -1,0 +1,168 @@
+// Launchers without workers: one process that serves the rendezvous, one that is all the nodes.
+// They meet, vote once, lose one, and meet again (without the time that the last call takes).
+// Usage: lockstep_bench_rendezvous NODES. Prints JSON.
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "launch/rendezvous/address.h"
+#include "launch/rendezvous/meeting.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = PollSet::Clock;
+
+constexpr std::chrono::seconds kPatience{300};
+constexpr std::chrono::milliseconds kLastCall{500};  // so long the rest waits for a lost one
+
+LaunchOptions make_options(int num_nodes) {
+  LaunchOptions options;
+  options.host = "node";
+  options.max_restarts = 1;
+  auto& rendezvous = options.rendezvous;
+  rendezvous.min_nodes = num_nodes - 1;
+  rendezvous.max_nodes = num_nodes;
+  rendezvous.host = "127.0.0.1";
+  rendezvous.token = "a token of the measurement";
+  rendezvous.port = local_address(listen_everywhere(0).get()).port();
+  return options;
+}
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double peak_megabytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+// The nodes of one process, as far as they meet.
+class Nodes {
+ public:
+  Nodes(std::vector<std::unique_ptr<Member>> members, Coordinator* coordinator)
+      : members_(std::move(members)), coordinator_(coordinator), latest_(Clock::now() + kPatience) {
+    for (auto& member : members_) member->set_ready();
+  }
+
+  // Until every node got an order of this kind.
+  template <class T>
+  void await() {
+    std::vector<bool> has(members_.size());
+    for (size_t missing = members_.size(); missing > 0;) {
+      turn();
+      for (size_t i = 0; i < members_.size(); ++i)
+        while (const auto order = members_[i]->next())
+          if (std::holds_alternative<T>(*order) && !has[i]) {
+            has[i] = true;
+            --missing;
+          }
+    }
+  }
+  void turn() {
+    if (Clock::now() >= latest_) throw environment_error("the nodes did not meet in time");
+    PollSet polls;
+    if (coordinator_) coordinator_->watch(polls);
+    for (auto& member : members_) member->watch(polls);
+    polls.wait();
+    if (coordinator_) coordinator_->update();
+    for (auto& member : members_) member->update();
+  }
+  void vote() {
+    for (auto& member : members_) member->tell_status(1);
+  }
+  void lose_one() { members_.pop_back(); }
+  void end() {
+    LaunchReport report;
+    report.workers.push_back({.exit = {.code = 75}, .error = ErrorReport{.peer = true}});
+    for (auto& member : members_) {
+      member->tell_end(report, false);
+      member->set_ready();
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<Member>> members_;
+  Coordinator* coordinator_;
+  Clock::time_point latest_;
+};
+
+void serve(LaunchOptions options, int num_nodes) {
+  options.status.judge = [num_nodes](const std::map<int, nlohmann::json>& votes) {
+    return votes.size() == static_cast<size_t>(num_nodes) ? nlohmann::json(true) : nlohmann::json();
+  };
+  auto meeting = open_meeting(options);
+  std::vector<std::unique_ptr<Member>> members;
+  members.push_back(std::move(meeting.member));
+  Nodes nodes(std::move(members), meeting.coordinator.get());
+  nodes.await<NodePlace>();
+  nodes.vote();
+  nodes.await<StopOrder>();
+  nodes.end();
+  nodes.await<NodePlace>();
+  meeting.coordinator->interrupt(SIGTERM);
+  while (!meeting.coordinator->is_done()) nodes.turn();
+  fmt::print("\"coordinator_mb\": {:.1f}, ", peak_megabytes());
+  std::fflush(stdout);
+}
+
+void be_nodes(LaunchOptions options, int num_nodes) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  options.rendezvous.serves = false;
+  const auto begin = Clock::now();
+  std::vector<std::unique_ptr<Member>> members;
+  for (int i = 1; i < num_nodes; ++i) members.push_back(open_meeting(options).member);
+  Nodes nodes(std::move(members), nullptr);
+  nodes.await<NodePlace>();
+  const auto met = Clock::now();
+  nodes.vote();
+  nodes.await<StatusAnswer>();
+  const auto voted = Clock::now();
+  nodes.lose_one();
+  nodes.await<StopOrder>();
+  nodes.end();
+  nodes.await<NodePlace>();
+  const double again = seconds_since(voted) - std::chrono::duration<double>(kLastCall).count();
+  fmt::print("\"nodes\": {}, \"meet_s\": {:.4f}, \"vote_s\": {:.4f}, \"lose_one_s\": {:.4f}, ",
+             num_nodes, std::chrono::duration<double>(met - begin).count(),
+             std::chrono::duration<double>(voted - met).count(), again);
+  std::fflush(stdout);
+  nodes.await<FinishMessage>();
+}
+
+int measure(int num_nodes) {
+  auto options = make_options(num_nodes);
+  options.rendezvous.last_call = kLastCall;
+  fmt::print("{{");
+  std::fflush(stdout);
+  const auto child = ::fork();
+  if (child == 0) {
+    be_nodes(options, num_nodes);
+    ::_exit(0);
+  }
+  serve(options, num_nodes);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  fmt::print("\"ok\": {}}}\n", status == 0);
+  return status == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  try {
+    return lockstep::measure(argc > 1 ? std::atoi(argv[1]) : 100);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

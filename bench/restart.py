@@ -1,0 +1,139 @@
+"""From the SIGKILL of one of two ranks to the next optimizer step: Lockstep against torchrun with Python DDP, in turn.
+
+    .venv/bin/python bench/restart.py [--rounds 5] [--out bench/results/restart.json]
+
+Both train the same MLP on MNIST, keep a checkpoint every 20 steps, and have one restart (--max-restarts 1).
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import measuring
+from measuring import BIN, SOURCE
+
+MNIST = SOURCE / ".data" / "mnist"
+ENDLESS = 1_000_000
+KILL_AFTER_STEP = 50
+PATIENCE_S = 120
+
+
+def lockstep_command(directory):
+    overrides = [f"train.max_steps={ENDLESS}", f"train.epochs={ENDLESS}", f"run.dir={directory}/runs", "tracking.sinks=[]"]
+    overrides += ["train.log_every=1 step", "checkpoint.every=20 steps", f"train.eval_every={ENDLESS} epochs"]
+    overrides += [f"data.{split}.path={MNIST}" for split in ("train", "eval")]
+    return [BIN / "lockstep", "launch", "-n", 2, "--max-restarts", 1, SOURCE / "configs" / "mnist.yaml", *overrides]
+
+
+def torchrun_command(directory):
+    files = [next(MNIST.glob(f"train-{what}*")) for what in ("images", "labels")]
+    peer = [SOURCE / "bench" / "restart_peer.py", *files, f"{directory}/state.pt", ENDLESS]
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts", 1, *peer]
+
+
+def second_rank(directory):
+    """The process of rank 1 that works for `directory`."""
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            line, variables = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if str(directory).encode() in line and b"RANK=1" in variables:
+            return int(entry.name)
+    raise RuntimeError("there is no rank 1")
+
+
+def checkpoints(directory):
+    return [int(path.name) for path in pathlib.Path(directory).glob("runs/*/checkpoints/*") if path.name.isdigit()]
+
+
+def next_lockstep_step(process, directory):
+    """By the run's own log: every step is logged with its time."""
+    measuring.wait_until("a checkpoint", lambda: max(checkpoints(directory), default=0) >= KILL_AFTER_STEP, PATIENCE_S)
+    victim, before, killed = second_rank(directory), max(checkpoints(directory)), time.time()
+    os.kill(victim, signal.SIGKILL)
+    measuring.wait_until("the next checkpoint", lambda: max(checkpoints(directory)) > before + 20, PATIENCE_S)
+    os.kill(process.pid, signal.SIGTERM)
+    process.wait(20)
+    (run,) = (path.parent.name for path in pathlib.Path(directory).glob("runs/*/run.json"))
+    command = [BIN / "lockstep", "runs", "export", run, "--dir", f"{directory}/runs", "--format", "jsonl"]
+    rows = [json.loads(line) for line in measuring.output_of(command, directory, 60).splitlines()]
+    return min(row["time"] for row in rows if row["metric"] == "train/loss" and row["time"] > killed) - killed
+
+
+def next_torchrun_step(process, directory):
+    """By the lines of the peer's rank 0: after the restart it begins at a checkpoint that lies behind."""
+    killed, last = None, 0
+    for line in process.stdout:
+        if not line.startswith("step "):
+            continue
+        step = int(line.split()[1])
+        if killed and step < last:
+            return time.monotonic() - killed
+        last = max(last, step)
+        if not killed and step > KILL_AFTER_STEP and step % 20 == 10:
+            killed = time.monotonic()
+            os.kill(second_rank(directory), signal.SIGKILL)
+    errors = pathlib.Path(directory, "errors").read_text()[-1000:]
+    raise RuntimeError(f"no step came after the restart of torchrun: {errors}")
+
+
+def measure_once(make_command, next_step, directory):
+    words = [str(word) for word in make_command(directory)]
+    environment = measuring.environment(directory, OMP_NUM_THREADS="1")
+    with open(f"{directory}/errors", "w") as errors:
+        process = subprocess.Popen(words, cwd=directory, stdout=subprocess.PIPE if next_step is next_torchrun_step else errors,
+                                   stderr=errors, text=True, env=environment, start_new_session=True)
+    try:
+        return next_step(process, directory)
+    finally:
+        try:
+            process.terminate()
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if process.stdout:
+            process.stdout.close()
+
+
+def measure(rounds):
+    commands = {"lockstep": (lockstep_command, next_lockstep_step), "torchrun": (torchrun_command, next_torchrun_step)}
+    times = {name: [] for name in commands}
+    for _ in range(rounds):
+        for name, how in commands.items():
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+                times[name].append(measure_once(*how, directory))
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    return {
+        "what": "two ranks, from SIGKILL of one to the next optimizer step",
+        "seconds": {name: [round(value, 3) for value in values] for name, values in times.items()},
+        "median_seconds": {name: round(value, 3) for name, value in medians.items()},
+        "ratio": round(medians["torchrun"] / medians["lockstep"], 2),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=pathlib.Path, help="also write the result as JSON")
+    arguments = parser.parse_args()
+    machine = measuring.machine(SOURCE)
+    result = {**measure(arguments.rounds), "machine": machine, "commit": measuring.commit()}
+    result["command"] = f"bench/restart.py --rounds {arguments.rounds}"
+    print(json.dumps(result, indent=2))
+    if arguments.out:
+        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Two hosts that are reached over real OpenSSH: one sshd on 127.0.0.2 and 127.0.0.3, with keys, accounts and a port of its
+own, all below one directory.
+
+Server and clients live in mount namespaces in which /etc/passwd, /etc/shadow and /run are ours: ssh reads the
+configuration in the home directory of the account, not of $HOME, and sshd wants a user and a directory of its own. Needs
+root. `stop` leaves nothing behind.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import processes
+from processes import SOURCE
+
+HOSTS = ["127.0.0.2", "127.0.0.3"]
+SSHD = [Path("/usr/sbin/sshd"), SOURCE / ".data" / "openssh-server" / "usr" / "sbin" / "sshd"]
+
+SERVER = """
+{listen}
+HostKey {directory}/host_key
+AuthorizedKeysFile {directory}/authorized_keys
+PidFile none
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+StrictModes no
+MaxStartups 100
+"""
+
+CLIENT = """
+Host first
+  HostName 127.0.0.2
+Host *
+  Port {port}
+  IdentityFile {directory}/key
+  IdentitiesOnly yes
+  UserKnownHostsFile {directory}/known_hosts
+  StrictHostKeyChecking yes
+"""
+
+NAMESPACE = """
+set -e
+mount --bind "$0/passwd" /etc/passwd
+mount --bind "$0/shadow" /etc/shadow
+mount -t tmpfs tmpfs /run
+mkdir -m 755 /run/sshd
+exec "$@"
+"""
+
+
+def make_key(path):
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=20)
+    return path.with_suffix(".pub").read_text()
+
+
+class SshHosts:
+    def __init__(self):
+        sshd = next((path for path in SSHD if path.exists()), None)
+        assert sshd, "there is no sshd: run cmake/setup.sh --peers"
+        for program in ("ssh", "ssh-keygen", "unshare"):
+            assert shutil.which(program), f"there is no {program}"
+        assert os.geteuid() == 0, "an SSH server with an account of its own needs root"
+        self.directory = Path(tempfile.mkdtemp(prefix="lockstep-ssh-"))
+        self.port = processes.free_port()
+        self.server = None
+        try:
+            self._start(sshd)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, sshd):
+        here = self.directory
+        here.chmod(0o755)
+        host_key = make_key(here / "host_key")
+        (here / "authorized_keys").write_text(make_key(here / "key"))
+        known = ",".join(f"[{host}]:{self.port}" for host in HOSTS)
+        (here / "known_hosts").write_text(f"{known} {host_key}")
+        (here / ".ssh").mkdir(mode=0o700)
+        (here / ".ssh" / "config").write_text(CLIENT.format(directory=here, port=self.port))
+        # root at home here, without a password that could lock it.
+        kept = [
+            line
+            for line in Path("/etc/passwd").read_text().splitlines()
+            if not line.startswith(("root:", "sshd:"))
+        ]
+        root, sshd_user = f"root:x:0:0:root:{here}:/bin/sh", "sshd:x:65500:65534::/:/bin/false"
+        (here / "passwd").write_text("\n".join([root, *kept, sshd_user]) + "\n")
+        (here / "shadow").write_text("root:*:19000:0:99999:7:::\n")
+        listen = "\n".join(f"ListenAddress {host}:{self.port}" for host in HOSTS)
+        (here / "sshd_config").write_text(SERVER.format(listen=listen, directory=here))
+        with open(here / "sshd.log", "wb") as log:
+            self.server = subprocess.Popen(
+                self.command([sshd, "-D", "-e", "-f", here / "sshd_config"]),
+                env=processes.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        processes.wait_until(self._answers, 10, f"sshd answers: {self.log()}")
+
+    def _answers(self):
+        assert self.server.poll() is None, f"sshd ended: {self.log()}"
+        return all(self.run(["ssh", host, "true"], self.directory).code == 0 for host in HOSTS)
+
+    def log(self):
+        return (self.directory / "sshd.log").read_text()
+
+    def command(self, command):
+        """`command` where root's home is our directory."""
+        unshare = ["unshare", "--mount", "--propagation", "private", "sh", "-c", NAMESPACE]
+        return [str(part) for part in [*unshare, self.directory, *command]]
+
+    def start(self, command, cwd, **changes):
+        return processes.start(self.command(command), cwd, processes.environment(**changes))
+
+    def run(self, command, cwd, timeout=60, **changes):
+        return processes.finish(self.start(command, cwd, **changes), timeout)
+
+    def sessions(self):
+        """The processes of sshd that serve a connection each, by pid."""
+        lines = processes.find("sshd: ")
+        return [pid for pid, line in lines.items() if line.startswith("sshd: root")]
+
+    def stop(self):
+        if self.server:
+            self.server.send_signal(signal.SIGTERM)
+            self.server.wait(timeout=10)
+        for pid in processes.find(self.directory):
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.directory, ignore_errors=True)

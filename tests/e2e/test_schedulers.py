@@ -1,0 +1,299 @@
+"""Ranks that others start: Slurm, mpirun of OpenMPI and of MPICH, torchrun, and an indexed Job of Kubernetes.
+
+Slurm is a real cluster of two nodes on this machine (slurm_cluster.py); mpirun is Debian's. Kubernetes is what its manifest
+tells a pod.
+"""
+
+import re
+import shutil
+import sys
+
+import pytest
+import yaml
+
+import processes
+from processes import BIN, LOCKSTEP, SOURCE, TRAINER, find, wait_until
+from safetensors_file import assert_same_bits, checkpoints, last_weights
+from slurm_cluster import SlurmCluster
+
+STEPS = "train.max_steps=6"
+ENDLESS = ["train.epochs=100000", "checkpoint.every=20 steps", "tracking.ranks=main"]
+EXAMPLES = SOURCE / "examples"
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    cluster = SlurmCluster()
+    yield cluster
+    cluster.stop()
+
+
+def only_run(job):
+    runs = [path for path in job.runs.iterdir() if not path.name.startswith(".")]
+    assert len(runs) == 1, f"expected one run directory, got {runs}"
+    return runs[0]
+
+
+def assert_one_run(job, world_size):
+    """One directory, one entry, of as many ranks. Returns the directory."""
+    run_dir = only_run(job)
+    (entry,) = job.list()
+    assert (entry["id"], entry["state"]) == (run_dir.name, "finished")
+    assert entry["world_size"] == world_size
+    return run_dir
+
+
+def assert_trained_as_launched(job, run_dir, ranks):
+    """The weights are those of as many ranks under `lockstep launch`."""
+    ours = job.train(STEPS, ranks=ranks)
+    assert_same_bits(last_weights(run_dir), last_weights(ours))
+
+
+# ---- Slurm
+
+
+def test_srun_trains_on_all_tasks(slurm, job):
+    ended = slurm.run(["srun", "-N2", "-n4", TRAINER, job.file, STEPS], job.directory)
+    assert ended.code == 0, ended.err
+    run_dir = assert_one_run(job, world_size=4)
+    assert run_dir.name.startswith("e2e-slurm-") and run_dir.name.endswith("-0")
+    assert ended.out.count("done:") == 1
+    assert_trained_as_launched(job, run_dir, ranks=4)
+
+
+def test_srun_tells_ranks_which_node_they_are_on(slurm, job):
+    command = ["srun", "-N2", "-n4", TRAINER, job.file, STEPS, "tracking.ranks=node"]
+    ended = slurm.run(command, job.directory)
+    assert ended.code == 0, ended.err
+    only_run(job)
+    assert sorted(entry["rank"] for entry in job.list()) == [0, 2]
+
+
+def test_srun_starts_a_launcher_on_each_node(slurm, job):
+    command = ["srun", "-N2", "--ntasks-per-node=1", LOCKSTEP, "launch", "-n", 2, job.file, STEPS]
+    ended = slurm.run(command, job.directory)
+    assert ended.code == 0, ended.err
+    run_dir = assert_one_run(job, world_size=4)
+    assert sorted(path.name for path in (run_dir / "logs").iterdir()) == ["node_0", "node_1"]
+    assert "[rank 0] " in ended.out
+    assert_trained_as_launched(job, run_dir, ranks=4)
+
+
+def test_srun_with_a_launcher_for_each_rank_is_told_better(slurm, job):
+    command = ["srun", "-N2", "-n4", LOCKSTEP, "launch", "-n", 2, job.file, STEPS]
+    ended = slurm.run(command, job.directory)
+    assert ended.code == 78, ended.err
+    assert "give srun --ntasks-per-node=1" in ended.err
+    assert not job.runs.exists()
+
+
+def test_the_batch_script_of_the_examples(slurm, job):
+    path = f"{BIN}:{slurm.environment()['PATH']}"
+    command = ["sbatch", "--wait", "--output=job.out", "--parsable"]
+    command += [EXAMPLES / "slurm" / "train.sbatch", job.file, STEPS]
+    ended = slurm.run(command, job.directory, PATH=path)
+    said = (job.directory / "job.out").read_text()
+    assert ended.code == 0, said
+    run_dir = assert_one_run(job, world_size=4)
+    assert run_dir.name == f"e2e-slurm-{ended.out.split()[0]}-0"
+
+
+def test_a_launch_in_a_batch_script_itself_is_of_one_node(slurm, job):
+    """Without srun the script runs on the first node alone, whatever the job's size."""
+    script = job.directory / "job.sh"
+    script.write_text(f"#!/bin/sh\n{LOCKSTEP} launch -n 2 {job.file} {STEPS}\n")
+    command = ["sbatch", "--wait", "-N2", "--ntasks-per-node=2", "--output=job.out", script]
+    ended = slurm.run(command, job.directory)
+    assert ended.code == 0, (job.directory / "job.out").read_text()
+    assert_one_run(job, world_size=2)
+
+
+@pytest.mark.parametrize("launched", [False, True], ids=["ranks", "launchers"])
+def test_scancel_ends_all_of_it(slurm, job, launched):
+    tasks = ["-n2", LOCKSTEP, "launch", "-n", 2] if launched else ["-n4", TRAINER]
+    srun = slurm.start(["srun", "-N2", *tasks, job.file, *ENDLESS], job.directory)
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), 40, "a first checkpoint")
+    number = only_run(job).name.split("-")[2]
+    assert slurm.run(["scancel", "--signal=TERM", number], job.directory).code == 0
+    ended = processes.finish(srun, 20)
+    assert ended.code != 0
+    wait_until(lambda: not find(job.file), 20, "every process is gone")
+    # Without a launcher nobody is left to tell: Slurm ends the tracking agent with the ranks.
+    (entry,) = job.list()
+    assert entry["state"] in (["killed"] if launched else ["killed", "lost"])
+
+
+def test_a_requeued_job_goes_on_with_its_run(slurm, job):
+    limits = ["train.epochs=1000", "train.max_steps=400", "checkpoint.every=20 steps"]
+    command = ["sbatch", "--output=job.out", "--parsable"]
+    command += [EXAMPLES / "slurm" / "train.sbatch", job.file, *limits]
+    path = f"{BIN}:{slurm.environment()['PATH']}"
+    number = slurm.run(command, job.directory, PATH=path).out.strip()
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), 40, "a first checkpoint")
+    assert slurm.run(["scontrol", "requeue", number], job.directory).code == 0
+
+    def is_running():
+        # Slurm lets a requeued job wait for two minutes, unless it is told otherwise.
+        now = ["scontrol", "update", f"JobId={number}", "StartTime=now"]
+        slurm.run(now, job.directory)
+        shown = slurm.run(["scontrol", "show", "job", number], job.directory).out
+        return "JobState=RUNNING" in shown and "Restarts=1" in shown
+
+    wait_until(is_running, 60, "the job began again")
+    wait_until(lambda: job.list() and job.list()[0]["state"] == "finished", 60, "the run's end")
+    run_dir = assert_one_run(job, world_size=4)
+    assert checkpoints(run_dir)[-1] == 400
+    steps = [step for step, _ in job.series(run_dir.name, "train/loss")]
+    assert steps == sorted(set(steps))
+    assert (run_dir / "logs" / "node_1" / "attempt_1").is_dir()
+    wait_until(lambda: not find(job.file), 20, "every process is gone")
+
+
+# ---- mpirun
+
+MPIRUNS = {
+    "openmpi": ["mpirun.openmpi", "--oversubscribe"],
+    "mpich": ["mpirun.mpich"],
+}
+MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": 1, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": 1}
+
+
+def mpirun(kind, job, command, ranks=2):
+    program = MPIRUNS[kind]
+    assert shutil.which(program[0]), f"{program[0]} is not there: run cmake/setup.sh --peers"
+    return processes.start(
+        [*program, "-n", ranks, *command], job.directory, processes.environment(**MPI_ENVIRONMENT)
+    )
+
+
+@pytest.mark.parametrize("kind", MPIRUNS)
+def test_mpirun_trains_without_a_word_about_addresses(kind, job):
+    ended = processes.finish(mpirun(kind, job, [TRAINER, job.file, STEPS]), 60)
+    assert ended.code == 0, ended.err
+    run_dir = assert_one_run(job, world_size=2)
+    assert ended.out.count("done:") == 1
+    assert_trained_as_launched(job, run_dir, ranks=2)
+
+
+@pytest.mark.parametrize("kind", MPIRUNS)
+def test_mpirun_of_a_script_around_the_trainer(kind, job):
+    script = job.directory / "train.sh"
+    script.write_text(f'#!/bin/sh\n"{TRAINER}" "$@"\ncode=$?\nexit $code\n')
+    script.chmod(0o755)
+    ended = processes.finish(mpirun(kind, job, [script, job.file, STEPS]), 60)
+    assert ended.code == 0, ended.err
+    assert_one_run(job, world_size=2)
+
+
+@pytest.mark.parametrize("kind", MPIRUNS)
+def test_mpirun_twice_at_once_are_two_runs(kind, job):
+    started = [mpirun(kind, job, [TRAINER, job.file, STEPS]) for _ in range(2)]
+    for process in started:
+        ended = processes.finish(process, 60)
+        assert ended.code == 0, ended.err
+    assert [entry["world_size"] for entry in job.list()] == [2, 2]
+
+
+# ---- torchrun
+
+
+def test_torchrun_on_two_nodes(job):
+    """Two agents, one rank each; the first serves the store that ranks meet in."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--nnodes", 2]
+    torchrun += ["--nproc-per-node", 1, "--master-addr", "127.0.0.1"]
+    torchrun += ["--master-port", processes.free_port()]
+    command = [TRAINER, job.file, STEPS, "tracking.ranks=node"]
+    nodes = [
+        processes.start([*torchrun, "--node-rank", node, *command], job.directory)
+        for node in range(2)
+    ]
+    for node in nodes:
+        ended = processes.finish(node, 90)
+        assert ended.code == 0, ended.err
+    assert sorted(entry["rank"] for entry in job.list()) == [0, 1]
+    assert_trained_as_launched(job, only_run(job), ranks=2)
+
+
+# ---- Kubernetes
+
+
+@pytest.fixture(scope="module")
+def manifest():
+    documents = list(yaml.safe_load_all((EXAMPLES / "kubernetes" / "mnist.yaml").read_text()))
+    return {document["kind"]: document for document in documents}
+
+
+def test_the_manifest_holds_together(manifest):
+    service, job = manifest["Service"], manifest["Job"]
+    spec, pod = job["spec"], job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    variables = {entry["name"]: entry for entry in container["env"]}
+    name = job["metadata"]["name"]
+    # The names of pods come from a headless service that selects them.
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert service["spec"]["selector"] == {"batch.kubernetes.io/job-name": name}
+    assert pod["subdomain"] == service["metadata"]["name"]
+    assert variables["MASTER_ADDR"]["value"] == f"{name}-0.{service['metadata']['name']}"
+    # Each index is a node, all at once.
+    assert spec["completionMode"] == "Indexed"
+    assert spec["completions"] == spec["parallelism"] == int(variables["NNODES"]["value"])
+    # The token is a secret's, not the manifest's.
+    secret = variables["LOCKSTEP_RDZV_TOKEN"]
+    assert "value" not in secret and secret["valueFrom"]["secretKeyRef"]["key"] == "token"
+    # Wrong input fails the Job, anything else gets a new pod. A failure policy needs `Never`.
+    assert pod["restartPolicy"] == "Never"
+    fail, ignore = spec["podFailurePolicy"]["rules"]
+    assert fail["action"] == "FailJob" and fail["onExitCodes"]["values"] == [78]
+    assert fail["onExitCodes"]["containerName"] == container["name"]
+    assert ignore["action"] == "Ignore"
+    # Every variable of the command is given, and every volume that is mounted exists.
+    command = " ".join(container["command"])
+    used = set(re.findall(r"\$\((\w+)\)", command))
+    assert used == {"JOB_UID", "POD_IP"} and used <= set(variables)
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+def pod_environment(manifest, index, **changes):
+    """What the manifest's container is told as pod `index`; names of pods resolve to this machine."""
+    (container,) = manifest["Job"]["spec"]["template"]["spec"]["containers"]
+    told = {entry["name"]: entry.get("value") for entry in container["env"]}
+    told.update(JOB_COMPLETION_INDEX=index, JOB_UID="6f1f8a52", LOCKSTEP_RDZV_TOKEN="s" * 64)
+    told.update(POD_IP="127.0.0.1")
+    told.update(changes)
+    return processes.environment(**told)
+
+
+def start_pods(manifest, job, **changes):
+    (container,) = manifest["Job"]["spec"]["template"]["spec"]["containers"]
+    _, *arguments = container["command"]
+    config = arguments.index("configs/mnist.yaml")
+    known = {"$(JOB_UID)": "6f1f8a52", "$(POD_IP)": "127.0.0.1"}
+    arguments = arguments[:config]
+    for variable, value in known.items():
+        arguments = [argument.replace(variable, value) for argument in arguments]
+    command = [LOCKSTEP, *arguments, job.file, STEPS]
+    return [
+        processes.start(command, job.directory, pod_environment(manifest, index, **changes))
+        for index in range(2)
+    ]
+
+
+def test_pods_with_the_manifests_environment_train_together(manifest, job):
+    port = processes.free_port()
+    pods = start_pods(manifest, job, MASTER_ADDR="localhost", MASTER_PORT=port)
+    for pod in pods:
+        ended = processes.finish(pod, 60)
+        assert ended.code == 0, ended.err
+    run_dir = assert_one_run(job, world_size=4)
+    assert run_dir.name == "mnist-6f1f8a52"
+    assert_trained_as_launched(job, run_dir, ranks=4)
+
+
+def test_pods_with_a_wrong_run_file_fail_the_job(manifest, job):
+    job.config["model"]["name"] = "mpl"
+    job.write()
+    port = processes.free_port()
+    pods = start_pods(manifest, job, MASTER_ADDR="localhost", MASTER_PORT=port)
+    assert [processes.finish(pod, 60).code for pod in pods] == [78, 78]

@@ -1,0 +1,221 @@
+"""lockstep launch --hostfile: launchers on other hosts through real OpenSSH (ssh_hosts.py)."""
+
+import os
+import re
+import signal
+
+import pytest
+
+import processes
+from processes import LOCKSTEP, find, ranks_of, wait_until
+from safetensors_file import assert_same_bits, last_weights
+from ssh_hosts import HOSTS, SshHosts, make_key
+
+STEPS = "train.max_steps=6"
+ENDLESS = ["train.epochs=100000", "checkpoint.every=20 steps"]
+GONE_S = 20
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    ssh_hosts = SshHosts()
+    yield ssh_hosts
+    ssh_hosts.stop()
+
+
+def hostfile(job, *lines):
+    path = job.directory / "hosts"
+    path.write_text("".join(f"{line}\n" for line in lines or [f"{h} slots=2" for h in HOSTS]))
+    return path
+
+
+def launch_command(job, *overrides, file=None, options=()):
+    file = file or hostfile(job)
+    return [LOCKSTEP, "launch", "--hostfile", file, *options, job.file, *overrides]
+
+
+def launch(hosts, job, *overrides, file=None, options=(), **changes):
+    command = launch_command(job, *overrides, file=file, options=options)
+    return hosts.run(command, job.directory, **changes)
+
+
+def start_endless(hosts, job, file=None):
+    process = hosts.start(launch_command(job, *ENDLESS, file=file), job.directory)
+    try:
+        wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), 40, "a first checkpoint")
+        assert process.poll() is None
+        assert sorted(ranks_of(job.directory)) == [0, 1, 2, 3]
+    except AssertionError:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    return process
+
+
+def error_of(ended):
+    """The one line of a launch that came to nothing."""
+    lines = ended.err.splitlines()
+    assert len(lines) == 1, ended.err
+    assert lines[0].startswith("lockstep: error: ")
+    return lines[0]
+
+
+def test_two_hosts_train_to_the_same_bits_as_one(hosts, job):
+    ended = launch(hosts, job, STEPS)
+    assert ended.code == 0, ended.err
+    assert ended.err == ""
+    (run_dir,) = job.runs.iterdir()
+    (entry,) = job.list()
+    assert (entry["state"], entry["world_size"]) == ("finished", 4)
+    assert all(line.startswith("[127.0.0.") for line in ended.out.splitlines()), ended.out
+    assert any(line.startswith("[127.0.0.2] [rank 0] ") for line in ended.out.splitlines())
+    assert_same_bits(last_weights(run_dir), last_weights(job.train(STEPS, ranks=4)))
+
+
+def test_the_users_configuration_of_ssh_counts(hosts, job):
+    """`first` is known to ~/.ssh/config alone; the other line says user and port itself."""
+    file = hostfile(job, "first", f"root@127.0.0.3:{hosts.port}")
+    options = ["-n", 1, "--master-addr", "127.0.0.2"]
+    ended = launch(hosts, job, STEPS, file=file, options=options)
+    assert ended.code == 0, ended.err
+    assert any(line.startswith("[first] [rank 0] ") for line in ended.out.splitlines())
+    assert [entry["world_size"] for entry in job.list()] == [2]
+
+
+def test_this_machine_is_a_host_too(hosts, job):
+    file = hostfile(job, "localhost slots=1", "127.0.0.3 slots=1")
+    ended = launch(hosts, job, STEPS, file=file)
+    assert ended.code == 0, ended.err
+    assert any(line.startswith("[localhost] [rank 0] ") for line in ended.out.splitlines())
+    assert len(hosts.sessions()) == 0
+    assert [entry["world_size"] for entry in job.list()] == [2]
+
+
+def test_directory_and_exported_variables_arrive_and_stay_off_command_lines(hosts, job):
+    secret = os.urandom(16).hex()
+    show = 'echo "at $PWD with $MY_SECRET"; grep -la "$MY_SECRET" /proc/[0-9]*/cmdline; true'
+    command = [LOCKSTEP, "launch", "--hostfile", hostfile(job), "-n", 1, "--export", "MY_SECRET"]
+    command += ["--program", "/bin/sh", "--", "-c", show]
+    ended = hosts.run(command, job.directory, MY_SECRET=secret)
+    assert ended.code == 0, ended.err
+    expected = [
+        f"[{host}] [rank {rank}] at {job.directory} with {secret}"
+        for rank, host in enumerate(HOSTS)
+    ]
+    assert sorted(ended.out.splitlines()) == expected
+
+
+def test_a_variable_that_is_not_there_cannot_be_exported(hosts, job):
+    ended = launch(hosts, job, STEPS, options=["--export", "NOT_THERE"])
+    assert ended.code == 78
+    assert "--export NOT_THERE: there is no such environment variable" in error_of(ended)
+
+
+# ---- what cannot begin
+
+
+def test_a_refused_key(hosts, job):
+    make_key(job.directory / "other")
+    ssh = f"ssh -i {job.directory}/other -o IdentityFile=none"
+    (hosts.directory / "no_config").write_text(
+        f"UserKnownHostsFile {hosts.directory}/known_hosts\nPort {hosts.port}\n"
+    )
+    ssh = f"ssh -F {hosts.directory}/no_config -o IdentityAgent=none -i {job.directory}/other"
+    ended = launch(hosts, job, STEPS, options=["--ssh", ssh])
+    assert ended.code == 78
+    error = error_of(ended)
+    assert "cannot start on 127.0.0." in error and "Permission denied" in error
+    assert "authorized_keys" in error
+    assert not job.runs.exists()
+
+
+def test_an_unknown_host_key(hosts, job):
+    ended = launch(hosts, job, STEPS, options=["--ssh", "ssh -o UserKnownHostsFile=/dev/null"])
+    assert ended.code == 78
+    error = error_of(ended)
+    assert "Host key verification failed" in error and "connect once by hand" in error
+
+
+def test_nobody_listens(hosts, job):
+    file = hostfile(job, HOSTS[0], f"127.0.0.3:{processes.free_port()}")
+    ended = launch(hosts, job, STEPS, file=file)
+    assert ended.code == 75
+    error = error_of(ended)
+    assert "cannot start on 127.0.0.3" in error and "Connection refused" in error
+    assert "is the host up" in error
+
+
+def test_a_name_that_nobody_knows(hosts, job):
+    ended = launch(hosts, job, STEPS, file=hostfile(job, HOSTS[0], "no-such-host.invalid"))
+    assert ended.code in (75, 78)
+    assert "cannot start on no-such-host.invalid" in error_of(ended)
+
+
+def test_lockstep_is_not_there(hosts, job):
+    ended = launch(hosts, job, STEPS, options=["--remote-lockstep", "/nowhere/lockstep"])
+    assert ended.code == 78
+    error = error_of(ended)
+    assert "/nowhere/lockstep was not found there" in error and "--remote-lockstep" in error
+
+
+def test_there_is_no_ssh(hosts, job):
+    ended = launch(hosts, job, STEPS, options=["--ssh", "/nowhere/ssh"])
+    assert ended.code == 78
+    assert "cannot start '/nowhere/ssh'" in error_of(ended)
+
+
+def test_a_bad_hostfile_is_one_line(hosts, job):
+    ended = launch(hosts, job, STEPS, file=hostfile(job, "a", "b slot=3"))
+    assert ended.code == 78
+    assert "hosts:2: 'slot=3' is not understood" in error_of(ended)
+    ended = launch(hosts, job, STEPS, file=job.directory / "none")
+    assert ended.code == 78
+    assert "there is no such file" in error_of(ended)
+
+
+def test_a_wrong_run_file_is_told_by_the_hosts(hosts, job):
+    ended = launch(hosts, job, "model.name=mpl")
+    assert ended.code == 78, ended.err
+    assert "did you mean 'mlp'?" in ended.err
+    assert not list(job.runs.glob("*/run.json"))
+
+
+# ---- what ends
+
+
+def test_a_rank_that_dies_on_one_host_ends_all(hosts, job):
+    process = start_endless(hosts, job)
+    os.kill(ranks_of(job.directory)[3], signal.SIGKILL)
+    ended = processes.finish(process, GONE_S)
+    assert ended.code == 75, ended.err
+    assert re.search(r"rank 3 \(of 4\) on .+ failed first: killed by SIGKILL", ended.err)
+    assert ended.err.splitlines()[-1] == "lockstep: the job failed with code 75; 127.0.0.2 says why"
+    wait_until(lambda: not find(job.directory), GONE_S, "every process is gone")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_here_ends_all(hosts, job, number):
+    process = start_endless(hosts, job)
+    os.kill(process.pid, number)
+    ended = processes.finish(process, GONE_S)
+    assert ended.code == 128 + number
+    assert f"stopped by {number.name}" in ended.err.splitlines()[-1]
+    wait_until(lambda: not find(job.directory), GONE_S, "every process is gone")
+    assert [entry["state"] for entry in job.list()] == ["killed"]
+
+
+@pytest.mark.parametrize("first", [HOSTS[0], "localhost"])
+def test_a_launch_that_is_killed_leaves_nothing_anywhere(hosts, job, first):
+    process = start_endless(hosts, job, file=hostfile(job, f"{first} slots=2", f"{HOSTS[1]} slots=2"))
+    os.kill(process.pid, signal.SIGKILL)
+    assert processes.finish(process, GONE_S).code == -signal.SIGKILL
+    wait_until(lambda: not find(job.directory), GONE_S, "every process is gone")
+    assert [entry["state"] for entry in job.list()] == ["killed"]
+
+
+def test_a_lost_connection_ends_all(hosts, job):
+    process = start_endless(hosts, job)
+    os.kill(hosts.sessions()[0], signal.SIGKILL)
+    ended = processes.finish(process, GONE_S)
+    assert ended.code == 75, ended.err
+    assert "lost the connection to 127.0.0." in ended.err
+    wait_until(lambda: not find(job.directory), GONE_S, "every process is gone")

@@ -1,0 +1,342 @@
+// Coordinator and members in one process, without workers: what they say to each other decides.
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "launch/rendezvous/address.h"
+#include "launch/rendezvous/authentication.h"
+#include "launch/rendezvous/frame.h"
+#include "launch/rendezvous/meeting.h"
+#include "launch/rendezvous/token.h"
+#include "tests/launch/environment_guard.h"
+#include "tests/launch/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The launchers of a job as far as they meet: one turn moves all of them.
+class Job {
+ public:
+  Job(int min_nodes, int max_nodes, int max_restarts = 0) {
+    options_.rendezvous.min_nodes = min_nodes;
+    options_.rendezvous.max_nodes = max_nodes;
+    options_.rendezvous.host = "127.0.0.1";
+    options_.rendezvous.last_call = 200ms;
+    options_.max_restarts = max_restarts;
+    options_.host = "host0";
+    options_.run_id = "run";
+    const auto free = listen_everywhere(0);
+    options_.rendezvous.port = local_address(free.get()).port();
+  }
+
+  // The first one serves. Returns its number.
+  size_t add_node(std::optional<int> node_rank = std::nullopt, int num_workers = 1) {
+    auto options = options_;
+    options.rendezvous.node_rank = node_rank;
+    options.num_workers = num_workers;
+    options.host = "host" + std::to_string(members_.size());
+    auto meeting = open_meeting(options);
+    if (meeting.coordinator) coordinator_ = std::move(meeting.coordinator);
+    members_.push_back(std::move(meeting.member));
+    members_.back()->set_ready();
+    return members_.size() - 1;
+  }
+
+  // The next order of a node.
+  template <class T>
+  T next(size_t node) {
+    const auto latest = PollSet::Clock::now() + 20s;
+    while (PollSet::Clock::now() < latest) {
+      if (auto order = members_[node]->next()) {
+        if (auto* wanted = std::get_if<T>(&*order)) return std::move(*wanted);
+        throw std::runtime_error("another order came");
+      }
+      turn();
+    }
+    throw std::runtime_error("no order came");
+  }
+  void end(size_t node, int code, bool is_peer = false) {
+    LaunchReport report;
+    report.workers.push_back(
+        {.rank = static_cast<int>(node), .exit = {.code = code}, .time_us = unix_time_us()});
+    if (is_peer) report.workers.back().error = ErrorReport{.message = "peer", .peer = true};
+    members_[node]->tell_end(report, false);
+    members_[node]->set_ready();
+  }
+  // Until the coordinator says something that has `text` in it.
+  void await_note(const std::string& text) {
+    const auto latest = PollSet::Clock::now() + 20s;
+    while (PollSet::Clock::now() < latest) {
+      for (const auto& note : coordinator_->take_notes())
+        if (note.find(text) != std::string::npos) return;
+      turn();
+    }
+    throw std::runtime_error("no such note came");
+  }
+  // Its process is stopped: it hears and says nothing.
+  void freeze(size_t node) { frozen_ = node; }
+  void lose(size_t node) { members_[node]->leave(); }
+  void tell_status(size_t node, int value) { members_[node]->tell_status(value); }
+  LaunchOptions& options() { return options_; }
+
+ private:
+  void turn() {
+    PollSet polls;
+    coordinator_->watch(polls);
+    for (size_t i = 0; i < members_.size(); ++i)
+      if (frozen_ != i) members_[i]->watch(polls);
+    polls.wait();
+    coordinator_->update();
+    for (size_t i = 0; i < members_.size(); ++i)
+      if (frozen_ != i) members_[i]->update();
+  }
+
+  LaunchOptions options_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::vector<std::unique_ptr<Member>> members_;
+  std::optional<size_t> frozen_;
+};
+
+}  // namespace
+
+TEST_CASE("rendezvous: nodes get consecutive ranks, and the address of node 0") {
+  Job job(2, 2);
+  job.add_node(std::nullopt, 3);
+  job.add_node(std::nullopt, 2);
+  const auto first = job.next<NodePlace>(0), second = job.next<NodePlace>(1);
+  CHECK(first.node_rank == 0);
+  CHECK(second.node_rank == 1);
+  CHECK(first.first_rank == 0);
+  CHECK(second.first_rank == 3);
+  CHECK(second.world_size == 5);
+  CHECK(second.num_nodes == 2);
+  CHECK(second.master_addr == "127.0.0.1");
+  CHECK(second.master_port == first.master_port);
+  CHECK(second.run_id == "run");
+}
+
+TEST_CASE("rendezvous: numbers that users give decide the order") {
+  Job job(3, 3);
+  job.add_node(2);
+  job.add_node(0);
+  job.add_node(1);
+  CHECK(job.next<NodePlace>(0).node_rank == 2);
+  CHECK(job.next<NodePlace>(1).node_rank == 0);
+  CHECK(job.next<NodePlace>(2).node_rank == 1);
+}
+
+TEST_CASE("rendezvous: a failure stops all, is told to all, and names the rank") {
+  Job job(2, 2);
+  job.add_node();
+  job.add_node();
+  job.next<NodePlace>(0);
+  job.next<NodePlace>(1);
+  job.end(1, 70);
+  job.next<StopOrder>(0);
+  job.end(0, 75, true);
+  for (const size_t node : {0, 1}) {
+    const auto finish = job.next<FinishMessage>(node);
+    REQUIRE(finish.report.cause());
+    CHECK(finish.report.cause()->rank == 1);
+    CHECK(finish.report.exit_code() == 70);
+  }
+}
+
+TEST_CASE("rendezvous: a failed attempt is followed by another, until none is left") {
+  Job job(2, 2, 1);
+  job.add_node();
+  job.add_node();
+  for (const int attempt : {0, 1}) {
+    CHECK(job.next<NodePlace>(0).restart_count == attempt);
+    CHECK(job.next<NodePlace>(1).restart_count == attempt);
+    job.end(1, 75);
+    job.next<StopOrder>(0);
+    job.end(0, 75, true);
+  }
+  CHECK(job.next<FinishMessage>(0).report.restarts == 1);
+}
+
+TEST_CASE("rendezvous: an input error is final") {
+  Job job(1, 1, 5);
+  job.add_node();
+  job.next<NodePlace>(0);
+  job.end(0, 78);
+  CHECK(job.next<FinishMessage>(0).report.exit_code() == 78);
+}
+
+TEST_CASE("rendezvous: with a lost node the others go on when they are enough") {
+  Job job(2, 3, 1);
+  for (int i = 0; i < 3; ++i) job.add_node();
+  for (const size_t node : {0, 1, 2}) job.next<NodePlace>(node);
+  job.lose(1);
+  for (const size_t node : {0, 2}) {
+    job.next<StopOrder>(node);
+    job.end(node, 75, true);
+  }
+  CHECK(job.next<NodePlace>(0).num_nodes == 2);
+  const auto last = job.next<NodePlace>(2);
+  CHECK(last.node_rank == 1);
+  CHECK(last.restart_count == 1);
+}
+
+TEST_CASE("rendezvous: a newcomer waits for the next restart, and a survivor keeps its place") {
+  Job job(1, 2, 1);
+  job.add_node();
+  job.next<NodePlace>(0);
+  job.add_node();
+  job.await_note("host1 (127.0.0.1) came: it takes part from the next restart on");
+  job.end(0, 75);
+  CHECK(job.next<NodePlace>(0).node_rank == 0);
+  CHECK(job.next<NodePlace>(1).node_rank == 1);
+}
+
+TEST_CASE("rendezvous: a node more than there may be is a replacement") {
+  Job job(2, 2, 1);
+  for (int i = 0; i < 3; ++i) job.add_node();
+  for (const size_t node : {0, 1}) CHECK(job.next<NodePlace>(node).num_nodes == 2);
+  job.lose(1);
+  job.next<StopOrder>(0);
+  job.end(0, 75, true);
+  CHECK(job.next<NodePlace>(0).node_rank == 0);
+  CHECK(job.next<NodePlace>(2).node_rank == 1);
+}
+
+TEST_CASE("rendezvous: a number is one node's, as long as that one answers") {
+  Job job(2, 2, 1);
+  job.options().rendezvous.keep_alive = 100ms;
+  job.add_node(0);
+  job.add_node(1);
+  job.next<NodePlace>(0);
+  job.next<NodePlace>(1);
+  SECTION("it answers: the newcomer is told who has it") {
+    const auto error = job.next<FinishMessage>(job.add_node(1)).error;
+    REQUIRE(error);
+    CHECK(error->message == "--node-rank 1 is taken by host1 (127.0.0.1): each node has its own");
+  }
+  SECTION("it does not: the newcomer takes its place") {
+    job.freeze(1);
+    job.add_node(1);
+    job.next<StopOrder>(0);
+    job.end(0, 75, true);
+    CHECK(job.next<NodePlace>(0).restart_count == 1);
+    CHECK(job.next<NodePlace>(2).node_rank == 1);
+  }
+}
+
+TEST_CASE("rendezvous: a lost node is the cause when the others only waited for it") {
+  Job job(2, 2);
+  job.add_node();
+  job.add_node();
+  job.next<NodePlace>(0);
+  job.lose(1);
+  job.next<StopOrder>(0);
+  job.end(0, 75, true);
+  const auto report = job.next<FinishMessage>(0).report;
+  REQUIRE(report.node_cause());
+  CHECK(report.summary() == "node 1 on host1 (127.0.0.1): lost: the connection was closed");
+  CHECK(report.exit_code() == 75);
+}
+
+TEST_CASE("rendezvous: nodes that do not come are waited for, not for ever") {
+  Job job(2, 2);
+  job.options().rendezvous.join_timeout = 50ms;
+  job.add_node();
+  const auto report = job.next<FinishMessage>(0).report;
+  CHECK(report.summary() == "1 of at least 2 nodes came within 0.05 s");
+  CHECK(report.exit_code() == 75);
+}
+
+TEST_CASE("rendezvous: statuses of all nodes are judged, and the answer goes to all") {
+  Job job(2, 2);
+  job.options().status.judge = [](const std::map<int, nlohmann::json>& by_node) {
+    return by_node.size() == 2 ? nlohmann::json(by_node.at(0).get<int>() + by_node.at(1).get<int>())
+                               : nlohmann::json();
+  };
+  job.add_node();
+  job.add_node();
+  job.next<NodePlace>(0);
+  job.next<NodePlace>(1);
+  job.tell_status(0, 40);
+  job.tell_status(1, 2);
+  CHECK(job.next<StatusAnswer>(0).value == 42);
+  CHECK(job.next<StatusAnswer>(1).value == 42);
+}
+
+TEST_CASE("rendezvous: a node with another token or other agreements is told why") {
+  Job job(2, 2);
+  job.options().rendezvous.agreements = {{"--rdzv-id", "one"}};
+  job.add_node();
+  SECTION("agreement") {
+    job.options().rendezvous.agreements = {{"--rdzv-id", "two"}};
+    const auto error = job.next<FinishMessage>(job.add_node()).error;
+    REQUIRE(error);
+    CHECK(error->kind == "config");
+    CHECK(error->message ==
+          "--rdzv-id is 'two' on host1 (127.0.0.1), but 'one' on host0, which serves the "
+          "rendezvous: it must be the same on every node");
+  }
+  SECTION("token") {
+    job.options().rendezvous.token = "something quite different";
+    const auto error = job.next<FinishMessage>(job.add_node()).error;
+    REQUIRE(error);
+    CHECK(error->message.starts_with("this node does not have the job's token"));
+  }
+}
+
+TEST_CASE("rendezvous: proofs depend on token, side and both challenges") {
+  const Challenges challenges{.coordinator = "a", .node = "b"};
+  const auto proof = proof_of(Side::Node, "token", challenges);
+  CHECK(is_same_proof(proof, proof_of(Side::Node, "token", challenges)));
+  CHECK_FALSE(is_same_proof(proof, proof_of(Side::Coordinator, "token", challenges)));
+  CHECK_FALSE(is_same_proof(proof, proof_of(Side::Node, "other", challenges)));
+  CHECK_FALSE(is_same_proof(proof, proof_of(Side::Node, "token", {"a", "c"})));
+  CHECK_FALSE(is_same_proof(proof, proof_of(Side::Node, "token", {"c", "b"})));
+  CHECK_FALSE(is_same_proof(proof, ""));
+}
+
+TEST_CASE("rendezvous: a sealed message can be opened once, in order, and unchanged") {
+  const Challenges challenges{.coordinator = "a", .node = "b"};
+  FrameSeal sender(Side::Node, "token", challenges), reader(Side::Node, "token", challenges);
+  const auto first = sender.seal("one"), second = sender.seal("two");
+  CHECK(reader.open(first) == "one");
+  auto changed = second;
+  changed.back() = '3';
+  SECTION("unchanged") { CHECK(reader.open(second) == "two"); }
+  SECTION("again") { CHECK_THROWS_AS(reader.open(first), Error); }
+  SECTION("changed") { CHECK_THROWS_AS(reader.open(changed), Error); }
+  SECTION("cut") { CHECK_THROWS_AS(reader.open(second.substr(0, 10)), Error); }
+}
+
+TEST_CASE("rendezvous: endpoints are read in every notation") {
+  const auto text = [](const std::string& given) {
+    const auto endpoint = parse_endpoint(given, 29400, "--rdzv-endpoint");
+    return endpoint.host + " " + std::to_string(endpoint.port);
+  };
+  CHECK(text("host") == "host 29400");
+  CHECK(text("10.0.0.1:5") == "10.0.0.1 5");
+  CHECK(text("[::1]:5") == "::1 5");
+  CHECK(text("[::1]") == "::1 29400");
+  CHECK(text("fd99::1") == "fd99::1 29400");
+  for (const char* wrong : {"", ":5", "host:", "host:x", "host:70000", "[::1", "[::1]5", "host:-1"})
+    CHECK_THROWS_AS(text(wrong), Error);
+}
+
+TEST_CASE("rendezvous: a token comes from a private file or from the environment") {
+  EnvironmentGuard environment;
+  TemporaryDirectory directory;
+  CHECK(read_token(std::nullopt).empty());
+  environment.set("LOCKSTEP_RDZV_TOKEN", "too short");
+  CHECK_THROWS_AS(read_token(std::nullopt), Error);
+  environment.set("LOCKSTEP_RDZV_TOKEN", "sixteen characters and more");
+  CHECK(read_token(std::nullopt) == "sixteen characters and more");
+  const auto file = directory.path / "token";
+  make_token_file(file);
+  CHECK(read_token(file).size() == 64);
+  CHECK_THROWS_AS(make_token_file(file), Error);
+  std::filesystem::permissions(file, std::filesystem::perms::group_read,
+                               std::filesystem::perm_options::add);
+  CHECK_THROWS_AS(read_token(file), Error);
+}
+
+}  // namespace lockstep

@@ -20,6 +20,7 @@ using Json = nlohmann::json;
 
 constexpr size_t kMostStrangers = 256;
 constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::milliseconds kPatienceInACrowd{500};
 constexpr std::chrono::milliseconds kPauseWithoutRoom{500};
 constexpr size_t kMostNotes = 20;
 constexpr int kChallengeBytes = 32;
@@ -36,6 +37,7 @@ Door::Door(FileDescriptor listener, std::string token)
     : listener_(std::move(listener)), token_(std::move(token)) {}
 
 void Door::watch(PollSet& polls) {
+  make_room();
   if (listener_.is_open() && PollSet::Clock::now() >= closed_until_)
     polls.watch({.fd = listener_.get(), .events = POLLIN, .revents = 0},
                 [this](short) { someone_knocks_ = true; });
@@ -43,21 +45,35 @@ void Door::watch(PollSet& polls) {
     polls.watch(stranger.connection.poll_request(), [&](short) { stranger.has_news = true; });
     polls.wake_at(stranger.deadline);
   }
+  if (strangers_.size() >= kMostStrangers) polls.wake_at(closed_until_);
 }
 
 void Door::update() {
+  const bool was_full = strangers_.size() >= kMostStrangers;
   for (auto it = strangers_.begin(); it != strangers_.end();)
     it = hear(*it) ? std::next(it) : strangers_.erase(it);
+  if (was_full && strangers_.size() < kMostStrangers) closed_until_ = {};
   if (std::exchange(someone_knocks_, false)) accept_some();
 }
 
+// A crowd of nodes that come at once waits in the socket's queue, each until it is heard; only one
+// that says nothing has to go before its time.
+void Door::make_room() {
+  if (strangers_.size() < kMostStrangers) return;
+  const auto now = PollSet::Clock::now();
+  const auto oldest_may_stay_until = strangers_.front().deadline - kPatience + kPatienceInACrowd;
+  if (now >= oldest_may_stay_until)
+    strangers_.pop_front();
+  else
+    closed_until_ = std::max(closed_until_, oldest_may_stay_until);
+}
+
 void Door::accept_some() {
-  for (size_t i = 0; i < kMostStrangers; ++i) {
+  while (strangers_.size() < kMostStrangers) {
     FileDescriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.is_open() && (errno == EMFILE || errno == ENFILE))
       closed_until_ = PollSet::Clock::now() + kPauseWithoutRoom;
     if (!fd.is_open()) return;
-    if (strangers_.size() == kMostStrangers) strangers_.pop_front();
     greet(std::move(fd));
   }
 }

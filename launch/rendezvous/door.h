@@ -1,7 +1,7 @@
 // Where nodes knock: accepts connections, asks for proof of the job's token, and passes on those
 // that gave it and said what they want. Strangers have little time, little memory and a bounded
-// number of places; when those are taken, the one that has waited longest has to go, so that
-// strangers cannot keep nodes out. Thread: one.
+// number of places; when those are taken, the one that has waited longest has to go soon, so
+// that strangers cannot keep nodes out. Thread: one.
 #pragma once
 
 #include <chrono>
@@ -41,6 +41,7 @@ class Door {
     bool has_news = false;
   };
 
+  void make_room();
   void accept_some();
   void greet(FileDescriptor fd);
   // Whether the stranger stays a stranger for now.
@@ -52,7 +53,7 @@ class Door {
   FileDescriptor listener_;
   std::string token_;
   bool someone_knocks_ = false;
-  PollSet::Clock::time_point closed_until_{};  // no descriptors were left
+  PollSet::Clock::time_point closed_until_{};  // no descriptors or places were left
   std::list<Stranger> strangers_;              // the longest waiting first
   std::vector<Arrival> arrivals_;
   std::vector<std::string> notes_, noted_;

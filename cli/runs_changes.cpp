@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cli/aligned_text.h"
-#include "cli/runs_trash.h"
+#include "tracking/run_trash.h"
 #include "cli/runs_view.h"
 #include "core/error.h"
 #include "core/nearest_name.h"

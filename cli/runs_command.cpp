@@ -11,7 +11,7 @@
 #include "cli/command_words.h"
 #include "cli/commands.h"
 #include "cli/runs_changes.h"
-#include "cli/runs_tags.h"
+#include "tracking/run_tags.h"
 #include "cli/runs_view.h"
 #include "core/durable_file.h"
 #include "core/error.h"

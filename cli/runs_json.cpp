@@ -5,7 +5,7 @@
 #include <cmath>
 #include <ctime>
 
-#include "cli/runs_tags.h"
+#include "tracking/run_tags.h"
 #include "cli/runs_view.h"
 #include "tracking/run_directory.h"
 

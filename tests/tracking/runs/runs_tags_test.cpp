@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "cli/runs_tags.h"
+#include "tracking/run_tags.h"
 #include "tests/tracking/runs/lab_with_runs.h"
 
 using namespace lockstep;

@@ -44,7 +44,7 @@ const report = page
   .replace("<!--policy-->", () => `<meta http-equiv="Content-Security-Policy" content="${policy}">`)
   .replace(/<link rel="stylesheet"[^>]*>/, () => `<style>${text.css}</style>`)
   .replace(/<script [^>]*src[^>]*><\/script>/, () =>
-    `<script type="application/json" id="lockstep-data">__LOCKSTEP_DATA__</script>\n<script>${script}</script>`);
+    `<script type="application/json" id="lockstep-report">__LOCKSTEP_DATA__</script>\n<script>${script}</script>`);
 
 mkdirSync(out, { recursive: true });
 writeFileSync(join(out, "app.js"), text.js);

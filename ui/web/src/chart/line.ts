@@ -1,5 +1,8 @@
 // What a chart draws, and the arithmetic on it.
 
+/** One of the curves behind a band. */
+export interface Who { run: string; source: string; label: string }
+
 /** One curve. Where values were thinned out, lo and hi are the extremes that the points stand for. */
 export interface Line {
   key: string;
@@ -13,6 +16,8 @@ export interface Line {
   hi?: ArrayLike<number>;
   /** A band that is not thinning but meaning, e.g. over ranks: filled. */
   band?: { lo: ArrayLike<number>; hi: ArrayLike<number>; name: string };
+  /** Who has the smallest and the largest value at a point, and the spread there: told on hovering, opened by a click. */
+  extremes?: { lo: ArrayLike<number>; hi: ArrayLike<number>; who: (at: number, end: "lo" | "hi") => Who | null; deviation: ArrayLike<number> };
   /** Where given, y is smoothed and this is what was logged. */
   raw?: ArrayLike<number>;
 }

@@ -3,7 +3,7 @@
 import uPlot from "uplot";
 import { cssColour } from "../colours";
 import { duration, number } from "../format";
-import { extentX, extentY, type Line, nearest } from "./line";
+import { extentX, extentY, type Line, nearest, type Who } from "./line";
 
 export type XKind = "step" | "epoch" | "time";
 
@@ -17,7 +17,8 @@ export interface ChartOptions {
   onZoom: (range: [number, number] | null) => void;
   /** The pointer (or that of another chart) is at x; null when it left. */
   onHover: (x: number | null, at: { left: number; top: number; here: boolean } | null) => void;
-  onPick?: (line: Line) => void;
+  /** A click on a line; on a band, on whoever has the extreme that is nearest. */
+  onPick?: (line: Line, who: Who | null) => void;
 }
 
 const pixel = () => window.devicePixelRatio || 1;
@@ -108,7 +109,7 @@ export class LineChart {
     const width = this.plot.over.clientWidth;
     const left = this.plot.cursor.left ?? -1;
     const next = left < 0 ? (by > 0 ? 0 : width) : Math.min(width, Math.max(0, left + (by * width) / 40));
-    this.plot.setCursor({ left: next, top: this.plot.over.clientHeight / 2 }, true, true);
+    this.plot.setCursor({ left: next, top: this.plot.over.clientHeight / 2 }, true);
   }
 
   /** Half (or twice) the range, around the pointer. */
@@ -153,8 +154,18 @@ export class LineChart {
 
   private clicked(event: MouseEvent) {
     const box = this.plot.over.getBoundingClientRect();
-    const line = this.lineAt(event.clientX - box.left, event.clientY - box.top);
-    if (line && this.options.onPick) this.options.onPick(line);
+    const left = event.clientX - box.left;
+    const top = event.clientY - box.top;
+    const line = this.lineAt(left, top) ?? this.lines.find((l) => l.extremes) ?? null;
+    if (line) this.options.onPick?.(line, line.extremes ? this.extremeAt(line, left, top) : null);
+  }
+
+  private extremeAt(line: Line, left: number, top: number): Who | null {
+    const i = nearest(line.x, this.plot.posToVal(left, "x"));
+    const { lo, hi, who } = line.extremes!;
+    if (i < 0) return null;
+    const away = (value: number) => Math.abs(this.plot.valToPos(value, "y") - top);
+    return who(i, away(lo[i]!) < away(hi[i]!) ? "lo" : "hi");
   }
 
   /** The line nearest to a place in the plot, within 24 pixels. */

@@ -24,7 +24,7 @@ export function Popover(props: {
   );
 }
 
-function Sheet(props: { anchor: RefObject<HTMLElement>; name: string; menu: boolean; align: "left" | "right"; close: () => void; children: ComponentChildren }) {
+function Sheet(props: { anchor: RefObject<HTMLElement | null>; name: string; menu: boolean; align: "left" | "right"; close: () => void; children: ComponentChildren }) {
   const sheet = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const box = props.anchor.current!.getBoundingClientRect();

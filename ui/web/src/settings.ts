@@ -35,6 +35,8 @@ export const axis = stored<"step" | "epoch" | "time">("axis", "step");
 export const pinned = stored<string[]>("pinned", []);
 export const closedSections = stored<string[]>("closed", []);
 export const tableColumns = stored<string[] | null>("columns", null);
+/** Hues of runs that had to give way; see colours.ts. */
+export const hues = stored<Record<string, number>>("hues", {});
 export const chartSize = stored<"small" | "medium" | "large">("size", "medium");
 
 const darkSystem = matchMedia("(prefers-color-scheme: dark)");

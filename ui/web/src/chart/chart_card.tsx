@@ -199,7 +199,7 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
   };
   const summary = state === "drawn" ? describe(view.lines, format) : "";
   return (
-    <div class="drawing" ref={host} style={{ height: `${height}px` }} tabIndex={0} role="group" aria-label={`Chart of ${plot.name}. ${summary}`} onKeyDown={onKeyDown}>
+    <div class={`drawing ${state === "drawn" ? "" : "blank"}`} ref={host} style={{ height: `${height}px` }} tabIndex={0} role="group" aria-label={`Chart of ${plot.name}. ${summary}`} onKeyDown={onKeyDown}>
       {state === "waiting" && <p class="waiting small">loading</p>}
       {state === "empty" && <p class="nodata">no values {range ? "in this range" : "yet"}</p>}
       {state instanceof Error && <p class="nodata bad" role="alert">{state.message}</p>}

@@ -89,7 +89,7 @@ export function extentY(lines: readonly Line[], x0: number, x1: number, log: boo
     const pad = (high / low) ** 0.05;
     return [low / pad, high * pad];
   }
-  if (low === high) {
+  if (high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high))) {
     const pad = Math.abs(low) * 0.1 || 1;
     return [low - pad, high + pad];
   }

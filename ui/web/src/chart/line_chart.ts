@@ -28,6 +28,7 @@ export class LineChart {
   private lines: Line[] = [];
   private range: [number, number] | null = null;
   private frame = 0;
+  private byKey = false;
   emphasis: string | null = null;
 
   constructor(readonly host: HTMLElement, private options: ChartOptions) {
@@ -42,7 +43,7 @@ export class LineChart {
       {
         width: Math.max(80, this.host.clientWidth),
         height: options.height,
-        padding: [6, 8, 0, 0],
+        padding: [Math.round(8 * rem()), Math.round(14 * rem()), 0, 0],
         legend: { show: false },
         cursor: {
           points: { show: false },
@@ -109,7 +110,9 @@ export class LineChart {
     const width = this.plot.over.clientWidth;
     const left = this.plot.cursor.left ?? -1;
     const next = left < 0 ? (by > 0 ? 0 : width) : Math.min(width, Math.max(0, left + (by * width) / 40));
+    this.byKey = true;
     this.plot.setCursor({ left: next, top: this.plot.over.clientHeight / 2 }, true);
+    this.byKey = false;
   }
 
   /** Half (or twice) the range, around the pointer. */
@@ -148,7 +151,7 @@ export class LineChart {
       return;
     }
     const event = u.cursor.event;
-    const here = event ? u.root.contains(event.target as Node) : true;
+    const here = event ? u.root.contains(event.target as Node) : this.byKey;
     this.options.onHover(u.posToVal(left, "x"), { left: left + u.over.offsetLeft, top: (top ?? 0) + u.over.offsetTop, here });
   }
 
@@ -192,9 +195,10 @@ export class LineChart {
     const toY = scale(u.scales["y"]!.min!, u.scales["y"]!.max!, top + height, -height, this.options.log);
     ctx.save();
     ctx.beginPath();
-    ctx.rect(left, top - 2, width, height + 4);
+    ctx.rect(left - 4 * pixel(), top - 2, width + 8 * pixel(), height + 4);
     ctx.clip();
     ctx.lineJoin = "round";
+    const thick = rem();
     const [x0, x1] = this.shownX();
     for (const line of this.lines) {
       const span = inside(line.x, x0, x1);
@@ -203,11 +207,11 @@ export class LineChart {
       if (line.band) fillBetween(ctx, line, line.band.lo, line.band.hi, span, { toX, toY, alpha: 0.16 * strength });
       if (line.raw) {
         if (line.lo && line.hi) fillBetween(ctx, line, line.lo, line.hi, span, { toX, toY, alpha: 0.13 * strength });
-        stroke(ctx, line, line.raw, span, { toX, toY, alpha: 0.32 * strength, width: 1 });
+        stroke(ctx, line, line.raw, span, { toX, toY, alpha: 0.32 * strength, width: thick });
       } else if (line.lo && line.hi) {
         fillBetween(ctx, line, line.lo, line.hi, span, { toX, toY, alpha: 0.28 * strength });
       }
-      stroke(ctx, line, line.y, span, { toX, toY, alpha: strength, width: line.width ?? 1.6 });
+      stroke(ctx, line, line.y, span, { toX, toY, alpha: strength, width: (line.width ?? 1.6) * thick });
     }
     ctx.restore();
     this.drawGaps(ctx, toX, top + height);

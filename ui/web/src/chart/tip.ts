@@ -41,6 +41,14 @@ export function fillTip(tip: HTMLElement, lines: readonly Line[], x: number, kin
     if (line.raw) element(row, "tip-extra", `smoothed ${format(value)}`);
     tip.append(row);
     if (line.extremes) {
+      if (line.extremes.lo[at] === line.extremes.hi[at]) {
+        const same = document.createElement("div");
+        same.className = "tip-row sub";
+        element(same, "swatch none", "");
+        element(same, "tip-label", "the same in all of them");
+        tip.append(same);
+        continue;
+      }
       for (const end of ["hi", "lo"] as const) {
         const extreme = document.createElement("div");
         extreme.className = "tip-row sub";

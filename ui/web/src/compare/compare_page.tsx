@@ -3,7 +3,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Plot } from "../chart/chart_card";
 import { ChartBoard, type BoardMetric } from "../chart/chart_board";
 import type { Line, Who } from "../chart/line";
-import { runStyles } from "../colours";
+import { runStyles, tellApart } from "../colours";
 import { type Axis, type Compared, type Comparison, type Range, type RunRow, shownState } from "../data/source";
 import { metricValue, plain, plural, toNumber } from "../format";
 import { Icon } from "../parts/icons";
@@ -23,6 +23,7 @@ export function ComparePage() {
   const tab = query.get("tab") ?? "charts";
   const changed = useThrottled(ids.reduce((n, id) => n + (versions.value.get(id) ?? 0), 0), 2000);
   const { value, error } = useAnswer<Comparison>(() => source().compare(ids), [text, changed]);
+  useMemo(() => tellApart(ids), [ids]);
   useEffect(() => void (document.title = `${query.get("title") || "Compare"} · Lockstep`), [query.get("title")]);
   if (ids.length < 2) {
     return <div class="empty"><h1>Compare runs</h1><p>Select two or more in the table, then press Compare. Up to {MOST} fit side by side.</p><a class="button primary" href={link([])}>Choose runs</a></div>;
@@ -36,7 +37,7 @@ export function ComparePage() {
         <h1 class="ellipsis">{query.get("title") || plural(value.runs.length, "run")}</h1>
         {query.get("title") && <span class="dim">{plural(value.runs.length, "run")}</span>}
         <span class="spread" />
-        {source().reportUrl(ids) && <a class="button" href={source().reportUrl(ids)!} download="comparison.html"><Icon name="download" size={14} />One HTML file</a>}
+        {source().reportUrl(ids) && <a class="button" href={source().reportUrl(ids)!} download="comparison.html"><Icon name="download" size={14} />Export HTML</a>}
       </div>
       <Legend runs={value.runs} />
       <nav class="tabs" aria-label="Parts of the comparison">
@@ -156,11 +157,11 @@ function SideBySide({ runs, rows, numeric }: { runs: RunRow[]; rows: SideRow[]; 
     <div class="scroll-x" tabIndex={0} role="region" aria-label="Side by side">
       <table class="plain side">
         <thead><tr><th><span class="sr">Key</span></th>{runs.map((run) => <th key={run.id} class={numeric ? "num" : ""}><span class="row"><Stroke {...styles.get(run.id)!} /><a href={link(["run", run.id])} class="ellipsis" title={run.id}>{names.get(run.id)}</a></span></th>)}</tr></thead>
-        <tbody>{rows.map((row) => (
+        <tbody>{rows.map((row) => ({ row, common: mostCommon(row.cells) })).map(({ row, common }) => (
           <tr key={row.key} class={row.differs ? "" : "same"}>
             <th scope="row" class="mono">{row.key}</th>
             {row.cells.map((text, i) => {
-              const usual = row.differs && rows.length > 0 && mostCommon(row.cells) !== text && runs.length > 2;
+              const usual = row.differs && !numeric && runs.length > 2 && common !== null && common !== text;
               return <td key={i} class={`mono ${numeric ? "num" : ""} ${usual ? "odd" : ""} ${row.best === i ? "best" : ""}`}>{text}{row.best === i && <span class="sr"> best</span>}</td>;
             })}
           </tr>
@@ -170,10 +171,12 @@ function SideBySide({ runs, rows, numeric }: { runs: RunRow[]; rows: SideRow[]; 
   );
 }
 
-function mostCommon(cells: string[]): string {
+/** What at least two have, most of them; null when all differ. */
+function mostCommon(cells: string[]): string | null {
   const times = new Map<string, number>();
   for (const cell of cells) times.set(cell, (times.get(cell) ?? 0) + 1);
-  return [...times].reduce((best, now) => (now[1] > best[1] ? now : best))[0];
+  const [cell, count] = [...times].reduce((best, now) => (now[1] > best[1] ? now : best));
+  return count > 1 ? cell : null;
 }
 
 function Results({ comparison }: { comparison: Comparison }) {

@@ -36,7 +36,7 @@ export type IconName = keyof typeof PATHS;
 
 export function Icon({ name, size = 16 }: { name: IconName; size?: number }) {
   return (
-    <svg width={size} height={size} viewBox="0 0 16 16" fill="none" stroke="currentColor" stroke-width="1.4" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">
+    <svg width={`${size / 14}rem`} height={`${size / 14}rem`} viewBox="0 0 16 16" fill="none" stroke="currentColor" stroke-width="1.4" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">
       {PATHS[name]}
     </svg>
   );
@@ -45,7 +45,7 @@ export function Icon({ name, size = 16 }: { name: IconName; size?: number }) {
 export function Wordmark() {
   return (
     <span class="wordmark">
-      <svg width="20" height="20" viewBox="0 0 20 20" fill="none" stroke-width="2.2" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">
+      <svg width="1.43rem" height="1.43rem" viewBox="0 0 20 20" fill="none" stroke-width="2.2" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">
         <path class="one" d="M2 13h4V8h4V3h4" />
         <path class="two" d="M6 17h4v-5h4V7h4" />
       </svg>

@@ -30,7 +30,7 @@ export function stateText({ state, exit, signal }: Ending): string {
 export function StateMark(props: Ending & { title?: string | undefined }) {
   return (
     <span class={`state ${props.state}`} title={props.title}>
-      <svg width="14" height="14" viewBox="0 0 14 14" aria-hidden="true">{SHAPES[props.state] ?? SHAPES.lost}</svg>
+      <svg width="1rem" height="1rem" viewBox="0 0 14 14" aria-hidden="true">{SHAPES[props.state] ?? SHAPES.lost}</svg>
       {stateText(props)}
     </span>
   );

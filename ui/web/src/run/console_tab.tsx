@@ -118,7 +118,7 @@ function Log({ run, stream, children }: { run: Run; stream: ConsoleStream; child
       {error && <p class="notice bad" role="alert">{error}</p>}
       {held && (found
         ? <Lines lines={found.map((m) => m.line)} mark={settled} follow={false} onPick={(i) => jump(found[i]!.offset)} />
-        : <Lines lines={held.lines} mark="" follow={follow} onTop={earlier} onLeave={() => setFollow(false)} />)}
+        : held.lines.length > 0 && <Lines lines={held.lines} mark="" follow={follow} onTop={earlier} onLeave={() => setFollow(false)} />)}
       {held && held.lines.length === 0 && !found && <p class="nodata">nothing printed{run.state === "running" ? " yet" : ""}</p>}
     </section>
   );

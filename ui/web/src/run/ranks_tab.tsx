@@ -77,7 +77,7 @@ function Verdict({ heat, ranks, metric }: { heat: Heatmap; ranks: Source[]; metr
       {bad.length > 0 && <span>{bad.map((r) => `Rank ${r.rank} ${r.state === "lost" ? "is lost" : `was ${r.state}`}`).slice(0, 4).join(", ")}{bad.length > 4 ? ` and ${bad.length - 4} more` : ""}. </span>}
       {Number.isFinite(factor) && (factor < 1.02
         ? <span>All ranks need the same time per step, {metricValue(metric, middle)}.</span>
-        : <span><strong>{name(worst)[0]!.toUpperCase() + name(worst).slice(1)} is the slowest</strong>: {metricValue(metric, own[worst]!)} per step of its own work, {number(factor, 3)} × the {own.length === 2 ? `${metricValue(metric, middle)} of the other` : `median of ${metricValue(metric, middle)}`}.</span>)}
+        : <span><strong>{name(worst)[0]!.toUpperCase() + name(worst).slice(1)} is {own.length === 2 ? "slower" : "the slowest"}</strong>: {metricValue(metric, own[worst]!)} per step of its own work, {number(factor, 3)} × the {own.length === 2 ? `${metricValue(metric, middle)} of the other` : `median of ${metricValue(metric, middle)}`}.</span>)}
     </p>
   );
 }

@@ -146,7 +146,7 @@ function Figures({ run }: { run: Run }) {
           <li key={m.name}>
             <span class="figure-name" title={m.name}>{m.name}</span>
             <span class="figure-value" title={String(toNumber(m.last))}>{value}</span>
-            <span class="figure-more">{m.count > 1 && !/per_s$/.test(m.name) ? `best ${metricValue(m.name, best)}` : `${plural(m.count, "value")}`}</span>
+            <span class="figure-more">{m.count < 2 ? plural(m.count, "value") : /per_s$/.test(m.name) ? `mean ${metricValue(m.name, toNumber(m.mean))}` : `best ${metricValue(m.name, best)}`}</span>
           </li>
         );
       })}

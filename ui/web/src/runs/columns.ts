@@ -21,7 +21,7 @@ const OWN: Record<string, [title: string, width: number, numeric: boolean]> = {
   group: ["Group", 9, false],
   job_type: ["Job type", 7, false],
   host: ["Host", 9, false],
-  tag: ["Tags", 12, false],
+  tag: ["Tags", 10, false],
   note: ["Note", 14, false],
   id: ["Id", 20, false],
   num_alerts: ["Alerts", 5, true],
@@ -34,11 +34,11 @@ export const OWN_FIELDS = Object.keys(OWN);
 export const isMetric = (field: string) => field.startsWith("metric.") || /^\w+\(.*\)$/.test(field);
 export const metricOf = (field: string) => field.replace(/^metric\.|^\w+\(|\)$/g, "");
 
-export function column(field: string): Column {
+export function column(field: string, fields: readonly Field[]): Column {
   const own = OWN[field];
   if (own) return { field, title: own[0], width: own[1], numeric: own[2] };
   const title = field.startsWith("config.") ? field.slice(7) : field.startsWith("metric.") ? field.slice(7) : field;
-  return { field, title, width: Math.min(15, Math.max(7, title.length * 0.62 + 2)), numeric: isMetric(field) };
+  return { field, title, width: Math.min(15, Math.max(6.5, title.length * 0.55 + 1.6)), numeric: isMetric(field) || fields.some((f) => f.field === field && f.type === "number") };
 }
 
 /** What one sees first: how it went, and the few metrics that runs are judged by. */

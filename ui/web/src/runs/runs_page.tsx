@@ -45,7 +45,7 @@ export function RunsPage() {
     { keys: ["Escape"], does: "select nothing", run: () => setQuery({ sel: null }) },
   ]);
   const sortBy = (name: string) => setQuery({ sort: sort === `-${name}` ? name : sort === name ? null : `-${name}` });
-  const columns = (names ?? []).map(column);
+  const columns = (names ?? []).map((name) => column(name, fields.value ?? []));
 
   if (counts && counts.total === 0 && indexing.value.done >= indexing.value.total) return <NoRuns />;
   return (

@@ -29,14 +29,14 @@ const rem = () => parseFloat(getComputedStyle(document.documentElement).fontSize
 export function RunsTable(props: Props) {
   const { rows, columns } = props;
   const box = useRef<HTMLDivElement>(null);
-  const [view, setView] = useState({ top: 0, height: 800, narrow: false });
+  const [view, setView] = useState({ top: 0, height: 800, width: 1000, narrow: false });
   const [cursor, setCursor] = useState(-1);
   const lastPicked = useRef(-1);
   const now = useNow(5000);
 
   useLayoutEffect(() => {
     const el = box.current!;
-    const look = () => setView({ top: el.scrollTop, height: el.clientHeight, narrow: el.clientWidth < 640 });
+    const look = () => setView({ top: el.scrollTop, height: el.clientHeight, width: el.clientWidth, narrow: el.clientWidth < 640 });
     look();
     const observer = new ResizeObserver(look);
     observer.observe(el);
@@ -51,8 +51,8 @@ export function RunsTable(props: Props) {
   const count = rows.length;
   const from = Math.max(0, Math.floor(view.top / high) - 6);
   const to = Math.min(count, Math.ceil((view.top + view.height) / high) + 6);
-  const template = view.narrow ? "2.4rem 1fr" : `2.4rem minmax(16rem, 1fr) ${columns.map((c) => `${c.width}rem`).join(" ")}`;
-  const width = view.narrow ? "100%" : `max(100%, ${2.4 + 16 + columns.reduce((n, c) => n + c.width, 0) + columns.length * 0.01}rem)`;
+  const template = view.narrow ? "2.4rem 1fr" : `2.4rem minmax(14rem, 1fr) ${columns.map((c) => `${c.width}rem`).join(" ")}`;
+  const width = view.narrow ? "100%" : `max(100%, ${2.4 + 14 + columns.reduce((n, c) => n + c.width, 0)}rem)`;
 
   const moveTo = (index: number) => {
     const next = Math.max(0, Math.min(count - 1, index));
@@ -94,7 +94,7 @@ export function RunsTable(props: Props) {
   const visible = [];
   for (let i = from; i < to; i++) {
     const row = rows.row(i);
-    if (row) visible.push(<TableRow key={i} {...props} row={row} index={i} high={high} template={template} narrow={view.narrow} now={now} at={i === cursor} pick={pick} />);
+    if (row) visible.push(<TableRow key={i} {...props} row={row} index={i} high={high} template={template} narrow={view.narrow} width={view.width} now={now} at={i === cursor} pick={pick} />);
   }
   return (
     <div class="runs-table card" ref={box} role="table" aria-label="Runs" aria-rowcount={count + 1} aria-colcount={columns.length + 2} tabIndex={0}>
@@ -125,7 +125,7 @@ function Head({ title, field, numeric, sort, onSort }: { title: string; field: s
   );
 }
 
-interface RowProps extends Props { row: Row; index: number; high: number; template: string; narrow: boolean; now: number; at: boolean; pick: (index: number, range: boolean) => void }
+interface RowProps extends Props { row: Row; index: number; high: number; template: string; narrow: boolean; now: number; at: boolean; width: number; pick: (index: number, range: boolean) => void }
 
 function TableRow(props: RowProps) {
   const { row, index, high, template, at } = props;
@@ -164,7 +164,7 @@ function mark(run: RunRow) {
 }
 
 function Cell({ run, column, now, onTag }: { run: RunRow; column: Column; now: number; onTag: (tag: string) => void }) {
-  if (column.field === "state") return <span role="cell">{mark(run)}</span>;
+  if (column.field === "state") return <span role="cell" class="statecell">{mark(run)}</span>;
   if (column.field === "tag") {
     return (
       <span role="cell" class="tags">
@@ -188,12 +188,12 @@ function NarrowCell({ run, columns, now }: RowProps & { run: RunRow }) {
 
 const STATES = ["running", "finished", "failed", "killed", "preempted", "lost"] as const;
 
-function GroupRow({ section, style, onToggle, groupName, index }: RowProps & { section: Section; style: Record<string, string> }) {
+function GroupRow({ section, style, onToggle, groupName, index, width }: RowProps & { section: Section; style: Record<string, string> }) {
   const group = section.group!;
   const name = group.value === null || group.value === undefined ? `without ${groupName}` : plain(group.value);
   return (
     <div role="row" aria-rowindex={index + 2} class="runs-row grouped" style={{ ...style, gridTemplateColumns: "1fr" }}>
-      <span role="cell" class="row">
+      <span role="cell" class="row stay" style={{ width: `${width}px` }}>
         <button type="button" class="button quiet mini icon" aria-expanded={section.open} aria-label={`${section.open ? "Close" : "Open"} ${name}`} onClick={() => onToggle(section)}><Icon name={section.open ? "down" : "right"} size={14} /></button>
         <strong class="ellipsis">{name}</strong>
         <span class="dim small">{plural(group.runs, "run")}</span>

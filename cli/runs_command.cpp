@@ -11,11 +11,11 @@
 #include "cli/command_words.h"
 #include "cli/commands.h"
 #include "cli/runs_changes.h"
-#include "tracking/run_tags.h"
 #include "cli/runs_view.h"
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "core/nearest_name.h"
+#include "tracking/run_tags.h"
 
 namespace lockstep {
 namespace {

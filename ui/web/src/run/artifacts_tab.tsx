@@ -17,7 +17,7 @@ export function ArtifactsTab({ run }: { run: Run }) {
       <section class="card block">
         <h2>Checkpoints</h2>
         {run.checkpoints.length === 0 ? <p class="soft">None yet. <code>checkpoint.every</code> says when one is saved.</p> : (
-          <table class="plain">
+          <table class="plain tight">
             <thead><tr><th class="num">Step</th><th class="num">Size</th><th>Saved</th></tr></thead>
             <tbody>{[...run.checkpoints].reverse().map((c) => <tr key={c.name}><td class="num">{c.step.toLocaleString("en-US")}</td><td class="num">{bytes(c.bytes)}</td><td class="soft">{ago(c.modified, now)}</td></tr>)}</tbody>
           </table>

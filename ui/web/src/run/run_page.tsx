@@ -10,6 +10,7 @@ import { Popover, toast } from "../parts/overlay";
 import { StateMark } from "../parts/state_mark";
 import { go, link, route } from "../router";
 import { removed, server, source, useAnswer, useNow, useThrottled, versions } from "../store";
+import { quoted } from "../runs/rows";
 import { ArtifactsTab } from "./artifacts_tab";
 import { ChartsTab } from "./charts_tab";
 import { ConfigTab } from "./config_tab";
@@ -83,8 +84,8 @@ function Head({ run }: { run: Run }) {
         <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} />
         {run.stop_requested && isRunning && <span class="tag" title={run.stop_requested.reason}>asked to stop</span>}
         <span class="row wrap tags-row">
-          {run.group && <a class="tag" href={link([], { q: `group = "${run.group}"` })} title="The group">{run.group}</a>}
-          {run.tags.map((tag) => <a class="tag" key={tag} href={link([], { q: `tag = "${tag}"` })}>{tag}</a>)}
+          {run.group && run.group !== run.id && <a class="tag" href={link([], { q: `group = ${quoted(run.group)}` })} title="The group"><span class="ellipsis">{run.group}</span></a>}
+          {run.tags.map((tag) => <a class="tag" key={tag} href={link([], { q: `tag = ${quoted(tag)}` })}><span class="ellipsis">{tag}</span></a>)}
           {acts && <button type="button" class="button quiet mini" onClick={() => editTags(run.id, run.tags)}><Icon name="tag" size={13} />{run.tags.length ? "Edit" : "Tag"}</button>}
         </span>
         <span class="spread" />

@@ -51,7 +51,7 @@ export function ChartBoard({ metrics, plot, onPick, children, empty }: Props) {
         onZoom={onZoom} onPick={onPick} />
     );
   };
-  const grid = { gridTemplateColumns: `repeat(auto-fill, minmax(min(100%, ${width}rem), 1fr))` };
+  const grid = { gridTemplateColumns: `repeat(auto-fit, minmax(min(100%, ${width}rem), 1fr))` };
   return (
     <div class="board">
       <div class="tools board-tools" role="toolbar" aria-label="Charts">

@@ -14,7 +14,7 @@ export function MediaTab({ run }: { run: Run }) {
   }
   const kinds = ["image", "histogram", "table"] as const;
   return (
-    <div class="stack">
+    <div class="media">
       {kinds.flatMap((kind) => run.media.filter((m) => m.kind === kind)).map((media) => (
         <section class="card block" key={`${media.kind}/${media.name}`}>
           <h2 class="row"><span class="ellipsis">{media.name}</span><span class="dim small">{plural(media.count, media.kind)}</span></h2>

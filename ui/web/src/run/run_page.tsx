@@ -139,7 +139,7 @@ function Figures({ run }: { run: Run }) {
   const shown = run.metrics.filter((m) => isFigure(m.name)).sort((a, b) => rate(a.name) - rate(b.name) || a.name.localeCompare(b.name)).slice(0, 5);
   if (shown.length === 0) return null;
   return (
-    <ul class="figures" aria-label="Latest results">
+    <ul class="figures" aria-label="Latest results" style={{ maxWidth: `${shown.length * 24}rem` }}>
       {shown.map((m) => {
         const best = toNumber(lowerIsBetter(m.name) ? m.min : m.max);
         const value = metricValue(m.name, toNumber(m.last));

@@ -17,7 +17,7 @@ export function number(value: number, digits = 4): string {
   const size = Math.abs(value);
   if (Number.isInteger(value) && size < 1e6) return minus(value.toLocaleString("en-US"));
   if (size >= 1e6 || size < 1e-4) return minus(value.toExponential(Math.max(0, digits - 2)).replace(/\.?0+e/, "e").replace("e+", "e"));
-  if (size >= 1000) return minus(value.toLocaleString("en-US", { maximumFractionDigits: 1 }));
+  if (size >= 1000) return minus(value.toLocaleString("en-US", { maximumFractionDigits: Math.max(1, digits - 4) }));
   return minus(String(Number(value.toPrecision(digits))));
 }
 
@@ -26,7 +26,7 @@ function minus(text: string): string {
 }
 
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-export function bytes(value: number): string {
+export function bytes(value: number, digits = 3): string {
   if (!Number.isFinite(value)) return number(value);
   let size = Math.abs(value);
   let unit = 0;
@@ -34,27 +34,29 @@ export function bytes(value: number): string {
     size /= 1024;
     unit++;
   }
-  return `${value < 0 ? "−" : ""}${unit === 0 ? size : Number(size.toPrecision(3))} ${BYTES[unit]}`;
+  return `${value < 0 ? "−" : ""}${unit === 0 ? size : Number(size.toPrecision(digits))} ${BYTES[unit]}`;
 }
+
+export const isBytes = (name: string) => /_bytes(_per_s)?$/.test(name);
 
 /** A value of a metric in the unit that its name tells. */
-export function metricValue(name: string, value: number): string {
-  if (name.endsWith("_bytes_per_s")) return `${bytes(value)}/s`;
-  if (name.endsWith("_bytes")) return bytes(value);
-  if (name.endsWith("percent") || name.endsWith(".utilization")) return `${number(value)} %`;
-  if (name.endsWith("_celsius")) return `${number(value)} °C`;
-  if (name.endsWith("_watts")) return `${number(value)} W`;
-  if (name.endsWith("_mhz")) return `${number(value)} MHz`;
-  if (name.endsWith("_s") && !name.endsWith("per_s")) return seconds(value);
-  return number(value);
+export function metricValue(name: string, value: number, digits = 4): string {
+  if (name.endsWith("_bytes_per_s")) return `${bytes(value, Math.max(3, digits - 1))}/s`;
+  if (name.endsWith("_bytes")) return bytes(value, Math.max(3, digits - 1));
+  if (name.endsWith("percent") || name.endsWith(".utilization")) return `${number(value, digits)} %`;
+  if (name.endsWith("_celsius")) return `${number(value, digits)} °C`;
+  if (name.endsWith("_watts")) return `${number(value, digits)} W`;
+  if (name.endsWith("_mhz")) return `${number(value, digits)} MHz`;
+  if (name.endsWith("_s") && !name.endsWith("per_s")) return seconds(value, digits);
+  return number(value, digits);
 }
 
-function seconds(value: number): string {
+function seconds(value: number, digits: number): string {
   if (!Number.isFinite(value)) return number(value);
   const size = Math.abs(value);
-  if (size > 0 && size < 1e-3) return `${number(value * 1e6, 3)} µs`;
-  if (size > 0 && size < 1) return `${number(value * 1e3, 4)} ms`;
-  return `${number(value)} s`;
+  if (size > 0 && size < 1e-3) return `${number(value * 1e6, Math.max(3, digits - 1))} µs`;
+  if (size > 0 && size < 1) return `${number(value * 1e3, digits)} ms`;
+  return `${number(value, digits)} s`;
 }
 
 export function duration(s: number): string {

@@ -1,7 +1,7 @@
 // One chart with its title, its values under the pointer, and what can be done with it.
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Axis, Range } from "../data/source";
-import { metricValue } from "../format";
+import { isBytes, metricValue } from "../format";
 import { Icon } from "../parts/icons";
 import { Dialog, Popover } from "../parts/overlay";
 import { shownTheme } from "../settings";
@@ -92,7 +92,7 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
   const host = useRef<HTMLDivElement>(null);
   const tip = useRef<HTMLDivElement>(null);
   const [state, setState] = useState<"waiting" | "empty" | "drawn" | Error>("waiting");
-  const format = (value: number) => metricValue(plot.name, value);
+  const format = (value: number, digits?: number) => metricValue(plot.name, value, digits);
   const latest = useRef(0);
   const now = useRef({ range, onZoom, onPick, axis: plot.axis });
   now.current = { range, onZoom, onPick, axis: plot.axis };
@@ -118,7 +118,7 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
     const undo = inSomeFrame(() => {
       if (!host.current) return;
       chart = view.chart = new LineChart(host.current, {
-        height, xKind: plot.axis, log, format, sync: `${large ? "large" : "board"}-${plot.axis}`,
+        height, xKind: plot.axis, log, format, binary: isBytes(plot.name), sync: `${large ? "large" : "board"}-${plot.axis}`,
         onZoom: (to) => now.current.onZoom(now.current.axis, to),
         onHover: (x, at) => hover(x, at),
         ...(onPick ? { onPick: (line: Line, who: Who | null) => now.current.onPick?.(line, who) } : {}),

@@ -12,7 +12,9 @@ export interface ChartOptions {
   xKind: XKind;
   log: boolean;
   sync: string;
-  format: (value: number) => string;
+  format: (value: number, digits?: number) => string;
+  /** Ticks at powers of two. */
+  binary: boolean;
   /** Null: back to everything. */
   onZoom: (range: [number, number] | null) => void;
   /** The pointer (or that of another chart) is at x; null when it left. */
@@ -57,7 +59,7 @@ export class LineChart {
         },
         axes: [
           { ...axisColours, scale: "x", size: Math.round(24 * rem()), gap: 4, space: 70, values: (_, ticks) => ticks.map((t) => xLabel(options.xKind, t)) },
-          { ...axisColours, scale: "y", size: axisWidth, gap: 6, space: 32, values: (_, ticks) => ticks.map((t) => (t === null ? "" : tick(t, options.format))) },
+          { ...axisColours, scale: "y", size: axisWidth, gap: 6, space: 32, values: (_, ticks) => tickLabels(ticks, options.format), ...(options.binary ? { incrs: BINARY } : {}) },
         ],
         series: [{}, { show: true, paths: () => null, points: { show: false } }],
         hooks: {
@@ -338,8 +340,17 @@ function axisWidth(_: uPlot, values: string[] | null): number {
   return Math.round((14 + Math.max(3, longest) * 6.3) * rem());
 }
 
-function tick(value: number, format: (value: number) => string): string {
-  return format(value).replace(" %", "%");
+const BINARY = Array.from({ length: 60 }, (_, i) => 2 ** i);
+
+/** Labels with as many digits as it takes to tell them apart. */
+function tickLabels(ticks: (number | null)[], format: (value: number, digits?: number) => string): string[] {
+  let labels: string[] = [];
+  for (let digits = 4; digits <= 10; digits++) {
+    labels = ticks.map((t) => (t === null ? "" : format(t, digits).replace(" %", "%")));
+    const told = labels.filter(Boolean);
+    if (new Set(told).size === told.length) break;
+  }
+  return labels;
 }
 
 export function xLabel(kind: XKind, value: number): string {

@@ -67,7 +67,8 @@ class Batch<Q extends { metric: string }, A> {
     this.waiting.clear();
     for (const { query, metrics } of groups) {
       // A request line may have 8 KiB, and many curves in one answer would delay the first chart.
-      for (const part of pieces([...metrics.keys()], 6, 3000)) {
+      const inOrder = [...metrics.keys()].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+      for (const part of pieces(inOrder, 6, 3000)) {
         const answer = this.send(query, part);
         for (const metric of part) for (const resolve of metrics.get(metric)!) resolve(answer.then((all) => all.get(metric) ?? this.none()));
       }

@@ -89,6 +89,7 @@ function Head({ run }: { run: Run }) {
           {acts && <button type="button" class="button quiet mini" onClick={() => editTags(run.id, run.tags)}><Icon name="tag" size={13} />{run.tags.length ? "Edit" : "Tag"}</button>}
         </span>
         <span class="spread" />
+        <span class="row">
         {isRunning && acts && <button type="button" class="button" disabled={run.stop_requested !== null} onClick={() => stopRun(run.id, run.name)}><Icon name="stop" size={14} />Stop</button>}
         <button type="button" class="button icon" aria-label="Copy a link to this view" title="Copy a link to this view" onClick={() => void copy(location.href)}><Icon name="link" /></button>
         {source().live && (
@@ -103,6 +104,7 @@ function Head({ run }: { run: Run }) {
             )}
           </Popover>
         )}
+        </span>
       </div>
       <dl class="facts">
         <div><dt>Started</dt><dd title={ago(run.created, now)}>{moment(run.created)}</dd></div>

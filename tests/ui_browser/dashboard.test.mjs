@@ -1,7 +1,7 @@
 // Every view of the dashboard, as a user opens it.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
-import { cpSync, mkdirSync, readFileSync, readdirSync, renameSync, truncateSync, writeFileSync } from "node:fs";
+import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { begin, directory, end, exported, LOCKSTEP, open, record, run, runs, serve, show, train, waitFor } from "./world.mjs";
@@ -24,10 +24,8 @@ before(async () => {
   ids.killed = killed.id;
   await waitFor(() => show(killed.id).state === "killed", "the agent to notice");
   // A log whose middle is not what was written.
-  cpSync(join(runs, ids.first), join(runs, "damaged-1"), { recursive: true });
-  const told = JSON.parse(readFileSync(join(runs, "damaged-1", "run.json"), "utf8"));
-  writeFileSync(join(runs, "damaged-1", "run.json"), JSON.stringify({ ...told, id: "damaged-1", job_id: "damaged-1", name: "damaged" }));
-  const log = join(runs, "damaged-1", "events", "rank-00000.lsev");
+  ids.damaged = train("damaged");
+  const log = join(runs, ids.damaged, "events", "rank-00000.lsev");
   const bytes = readFileSync(log);
   bytes.fill(0x5a, Math.floor(bytes.length / 2), Math.floor(bytes.length / 2) + 64);
   writeFileSync(log, bytes);
@@ -53,16 +51,15 @@ async function onPage(hash, work, options) {
 const drawn = (page, name) => page.getByRole("group", { name: new RegExp(`^Chart of ${name}\\. .+`) });
 
 test("the table has every run, and filters, orders and groups them", () => onPage("", async (page) => {
-  const count = page.getByRole("status").filter({ hasText: /runs?$/ });
-  await page.getByText("308 runs", { exact: true }).waitFor();
+  await page.getByText("307 runs", { exact: true }).waitFor();
   assert.ok((await page.locator(".runs-row").count()) < 60, "only the rows in view exist");
   await page.getByLabel("Filter runs").fill("name = first");
-  await page.getByText("1 of 308 runs").waitFor();
+  await page.getByText("1 of 307 runs").waitFor();
   await page.getByRole("link", { name: "first", exact: true }).waitFor();
   await page.getByLabel("Filter runs").fill("state = ");
   await page.locator(".filter-error:not(:empty)").waitFor();
   await page.getByLabel("Filter runs").fill("eval/accuracy >= 0.99 and name ~ short");
-  await page.getByText("3 of 308 runs").waitFor();
+  await page.getByText("3 of 307 runs").waitFor();
   assert.match(page.url(), /q=eval/, "the address holds the filter");
   await page.getByLabel("Filter runs").fill("name ~ short");
   await page.keyboard.press("Escape");
@@ -73,20 +70,19 @@ test("the table has every run, and filters, orders and groups them", () => onPag
   await page.getByLabel("Filter runs").fill("");
   await page.getByLabel("Group by").selectOption("group");
   await page.getByText("study", { exact: true }).waitFor();
-  assert.ok(count);
 }));
 
 test("states have marks that say what happened", () => onPage(`?q=${encodeURIComponent("not name ~ short")}`, async (page) => {
   const row = (name) => page.locator(".runs-row").filter({ has: page.getByRole("link", { name, exact: true }) });
-  await row("first").getByText("finished").waitFor();
-  await row("killed").getByText("killed").waitFor();
-  await row("damaged").getByText("damaged").waitFor();
+  await row("first").locator(".state.finished").waitFor();
+  await row("killed").locator(".state.killed", { hasText: "killed · SIGKILL" }).waitFor();
+  await row("damaged").locator(".state.damaged").waitFor();
 }));
 
 test("columns are chosen, and the choice stays", () => onPage(`?q=${encodeURIComponent("name = first")}`, async (page) => {
   await page.getByRole("button", { name: "Columns" }).click();
   await page.getByLabel("Search columns").fill("momentum");
-  await page.getByLabel("optimizer.momentum").check();
+  await page.getByRole("checkbox", { name: "optimizer.momentum" }).check();
   await page.keyboard.press("Escape");
   await page.getByRole("columnheader", { name: "optimizer.momentum" }).waitFor();
   await page.reload();
@@ -180,7 +176,7 @@ test("images, histograms, tables, and names that are HTML stay text", () => onPa
     await showView(page, `run/gallery-1/${part}`);
     await page.getByRole("heading", { level: 1, name: /gallery <img/ }).waitFor();
   }
-  await page.goto(at(""));
+  await showView(page, `?q=${encodeURIComponent("name ~ gallery")}`);
   await page.getByRole("link", { name: /gallery <img/ }).waitFor();
 }));
 
@@ -264,10 +260,10 @@ test("a report opens offline and shows the same", async () => {
 });
 
 test("everything can be done by the keyboard", () => onPage("", async (page) => {
-  await page.getByText("308 runs").waitFor();
+  await page.getByText("307 runs").waitFor();
   await page.keyboard.press("/");
   await page.keyboard.type("name = first");
-  await page.getByText("1 of 308 runs").waitFor();
+  await page.getByText("1 of 307 runs").waitFor();
   await page.keyboard.press("Escape");
   await page.keyboard.press("Escape");
   await page.keyboard.press("j");
@@ -310,19 +306,20 @@ test("no view is wider than a phone", () => onPage("", async (page) => {
 }, { viewport: { width: 390, height: 800 } }));
 
 test("scrolling through 200 charts keeps frames short", () => onPage("run/charts-1", async (page) => {
-  await page.getByText("200", { exact: true }).first().waitFor();
-  const longest = await page.evaluate(async () => {
-    const gaps = [];
-    let last = performance.now();
-    const end = document.documentElement.scrollHeight;
-    for (let y = 0; y < end; y += 160) {
-      scrollTo(0, y);
-      await new Promise(requestAnimationFrame);
-      const now = performance.now();
-      gaps.push(now - last);
-      last = now;
-    }
-    return gaps.sort((a, b) => b - a).slice(0, 5);
-  });
-  assert.ok(longest[0] < 250, `frames took ${longest.map(Math.round)} ms`);
+  await drawn(page, "part0/metric_000").waitFor();
+  const devtools = await page.context().newCDPSession(page);
+  // The page's own time, so that what else the machine does has no part in it.
+  await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
+  const worked = async () => (await devtools.send("Performance.getMetrics")).metrics.find((m) => m.name === "TaskDuration").value * 1000;
+  const frames = [];
+  const height = await page.evaluate(() => document.documentElement.scrollHeight);
+  for (let y = 0, before = await worked(); y < height; y += 240) {
+    await page.evaluate((to) => new Promise((resolve) => { scrollTo(0, to); requestAnimationFrame(() => requestAnimationFrame(resolve)); }), y);
+    const now = await worked();
+    frames.push(now - before);
+    before = now;
+  }
+  const longest = Math.max(...frames);
+  console.log(`longest of ${frames.length} frames: ${Math.round(longest)} ms of work`);
+  assert.ok(longest < 100, `frames took ${frames.sort((a, b) => b - a).slice(0, 5).map(Math.round)} ms`);
 }));

@@ -50,6 +50,12 @@ export function runStyles(ids: readonly string[]): Map<string, { colour: string;
   return styles;
 }
 
+const known = new Map<string, string>();
+
+/** A colour of design/tokens.css. Asked for with every line that is drawn, so it is kept until the theme changes. */
 export function cssColour(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const key = `${shownTheme.value} ${name}`;
+  let colour = known.get(key);
+  if (colour === undefined) known.set(key, (colour = getComputedStyle(document.documentElement).getPropertyValue(name).trim()));
+  return colour;
 }

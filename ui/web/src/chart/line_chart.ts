@@ -331,8 +331,13 @@ function fillBetween(ctx: CanvasRenderingContext2D, line: Line, lo: ArrayLike<nu
   ctx.globalAlpha = 1;
 }
 
+let size = 0;
+addEventListener("resize", () => (size = 0));
+
+/** How much larger than usual everything is, e.g. at 4K. */
 function rem(): number {
-  return parseFloat(getComputedStyle(document.documentElement).fontSize) / 14;
+  size ||= parseFloat(getComputedStyle(document.documentElement).fontSize) / 14;
+  return size;
 }
 
 function axisWidth(_: uPlot, values: string[] | null): number {

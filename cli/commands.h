@@ -7,6 +7,7 @@ namespace lockstep {
 int launch_command(int argc, char** argv);
 int runs_command(int argc, char** argv);
 int artifacts_command(int argc, char** argv);
+int ui_command(int argc, char** argv);
 int track_command(int argc, char** argv);
 int sync_command(int argc, char** argv);
 

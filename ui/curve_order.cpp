@@ -34,7 +34,23 @@ void order_by(Curve& curve, CurveAxis axis) {
   take(curve.time, sorted.time);
   take(curve.epoch, sorted.epoch);
   take(curve.value, sorted.value);
+  take(curve.smooth, sorted.smooth);
   curve = std::move(sorted);
+}
+
+void add_smooth(Curve& curve, double weight) {
+  double sum = 0, mass = 0;
+  curve.smooth.clear();
+  curve.smooth.reserve(curve.value.size());
+  for (const auto value : curve.value) {
+    if (!std::isfinite(value)) {
+      curve.smooth.push_back(value);
+      continue;
+    }
+    sum = sum * weight + value * (1 - weight);
+    mass = mass * weight + (1 - weight);
+    curve.smooth.push_back(sum / mass);
+  }
 }
 
 }  // namespace lockstep

@@ -17,4 +17,9 @@ CurveParts parts_for(CurveAxis axis);
 // are dropped. Nothing to do for most curves.
 void order_by(Curve& curve, CurveAxis axis);
 
+// Fills `smooth`: the exponential moving average of the values in the order they are in, without
+// the bias of its beginning: s = s*weight + v*(1-weight), m = m*weight + (1-weight), s/m. NaN and
+// infinities are passed over and stay as they are. 0 < weight < 1.
+void add_smooth(Curve& curve, double weight);
+
 }  // namespace lockstep

@@ -21,6 +21,7 @@ namespace lockstep {
 struct Curve {
   std::vector<double> step, time, epoch;  // only those asked for are filled
   std::vector<double> value;
+  std::vector<double> smooth;  // see add_smooth()
 };
 
 enum class CurveAxis { Step, Epoch, Time };

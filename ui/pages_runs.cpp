@@ -227,7 +227,45 @@ ApiAnswer fields_page(Dashboard& dashboard, const ApiRequest& request) {
   return json_answer({{"fields", list}});
 }
 
+namespace {
+
+struct LastValues {
+  double sum = 0, min = 0, max = 0;
+  size_t count = 0;
+
+  void add(double value) {
+    if (value != value) return;
+    min = count == 0 ? value : std::min(min, value);
+    max = count == 0 ? value : std::max(max, value);
+    sum += value;
+    ++count;
+  }
+};
+
+// Mean and extremes of the last values of `metrics` over the runs of a group.
+Json group_metrics(Dashboard& dashboard, const std::vector<std::string>& metrics, const Json& ids) {
+  auto json = Json::object();
+  for (const auto& metric : metrics) {
+    LastValues values;
+    const auto number = dashboard.catalog.names().find(metric);
+    for (const auto& id : ids) {
+      const auto run = dashboard.catalog.find(id.get<std::string>());
+      const auto* totals = run && number != NameTable::kNone ? run->metric(number) : nullptr;
+      if (totals) values.add(totals->last);
+    }
+    if (values.count > 0)
+      json[metric] = {{"mean", number_value(values.sum / static_cast<double>(values.count))},
+                      {"min", number_value(values.min)},
+                      {"max", number_value(values.max)},
+                      {"count", values.count}};
+  }
+  return json;
+}
+
+}  // namespace
+
 ApiAnswer groups_page(Dashboard& dashboard, const ApiRequest& request) {
+  const auto metrics = request.all("metric");
   const auto field = field_named(request.param("by").value_or("group"));
   const auto now = unix_now();
   std::vector<std::pair<std::string, Json>> groups;  // in the order of the newest run
@@ -251,7 +289,10 @@ ApiAnswer groups_page(Dashboard& dashboard, const ApiRequest& request) {
     }
   }
   auto list = Json::array();
-  for (auto& [text, group] : groups) list.push_back(std::move(group));
+  for (auto& [text, group] : groups) {
+    if (!metrics.empty()) group["metrics"] = group_metrics(dashboard, metrics, group["ids"]);
+    list.push_back(std::move(group));
+  }
   return json_answer({{"groups", list}});
 }
 

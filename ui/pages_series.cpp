@@ -120,6 +120,10 @@ void append_series(std::string& text, const CurveName& name, Curve& curve, Curve
   append_chosen(text, x, choice.points);
   text += ",\"y\":";
   append_chosen(text, curve.value, choice.points);
+  if (!curve.smooth.empty()) {
+    text += ",\"smooth\":";
+    append_chosen(text, curve.smooth, choice.points);
+  }
   text += '}';
 }
 
@@ -244,10 +248,13 @@ void append_grid(std::string& text, const char* name,
 ApiAnswer series_page(Dashboard& dashboard, const ApiRequest& request) {
   const auto axis = axis_named(request);
   const auto range = range_of(request);
+  const auto weight = request.number("smooth");
+  if (weight && (*weight <= 0 || *weight >= 1)) throw bad_request("smooth is between 0 and 1");
   std::string text = fmt::format("{{\"x\":\"{}\",\"series\":[", axis_name(axis));
   bool first = true;
   for (const auto& name : asked_curves(dashboard, request, kMostCurves)) {
     auto curve = read_curve(dashboard, name, parts_for(axis));
+    if (weight) add_smooth(curve, *weight);
     if (!first) text += ',';
     first = false;
     append_series(text, name, curve, axis, range);

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "tracking/run_directory.h"
 #include "tracking/unix_time.h"
+#include "ui/run_files.h"
 
 namespace lockstep {
 namespace {
@@ -51,12 +52,13 @@ double directory_time(const fs::path& path) {
 
 }  // namespace
 
-RunCatalog::RunCatalog(fs::path runs, ColumnSpool& spool)
+RunCatalog::RunCatalog(fs::path runs, ColumnSpool& spool, bool all)
     : directory_(std::move(runs)),
       spool_(spool),
       number_(static_cast<uint64_t>(unix_now() * 1000)),
-      first_number_(number_),
-      thread_([this] { work(); }) {}
+      first_number_(number_) {
+  if (all) thread_ = std::jthread([this] { work(); });
+}
 
 RunCatalog::~RunCatalog() { stop(); }
 
@@ -240,7 +242,21 @@ std::vector<RunSnapshot> RunCatalog::all() const {
   return runs;
 }
 
+// A run that is there, but was not found yet.
+bool RunCatalog::add(const std::string& id) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (jobs_.contains(id)) return true;
+  }
+  if (id.find('/') != std::string::npos || !is_inner_path(id) || !is_run(directory_ / id))
+    return false;
+  const std::lock_guard lock(mutex_);
+  jobs_[id].modified = directory_time(directory_ / id);
+  return true;
+}
+
 RunSnapshot RunCatalog::find(const std::string& id) {
+  if (!add(id)) return nullptr;
   for (const bool again : {false, true}) {
     {
       const std::lock_guard lock(mutex_);
@@ -254,6 +270,7 @@ RunSnapshot RunCatalog::find(const std::string& id) {
 }
 
 std::shared_ptr<RunLogs> RunCatalog::open(const std::string& id) {
+  if (!add(id)) return nullptr;
   std::shared_ptr<RunLogs> logs;
   {
     const std::lock_guard lock(mutex_);

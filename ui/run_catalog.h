@@ -33,8 +33,9 @@ struct CatalogChanges {
 // Thread: any.
 class RunCatalog {
  public:
-  // `runs` must be a directory. Reads in the background, newest runs first.
-  RunCatalog(std::filesystem::path runs, ColumnSpool& spool);
+  // `runs` must be a directory. Reads in the background, newest runs first, or, with `all` false,
+  // only what find() and open() are asked for.
+  RunCatalog(std::filesystem::path runs, ColumnSpool& spool, bool all = true);
   ~RunCatalog();
   RunCatalog(const RunCatalog&) = delete;
   RunCatalog& operator=(const RunCatalog&) = delete;
@@ -71,6 +72,7 @@ class RunCatalog {
   };
 
   void work();
+  bool add(const std::string& id);
   void find_runs();
   void read_new();
   void follow_live();

@@ -58,6 +58,7 @@ test("the table has every run, and filters, orders and groups them", () => onPag
   await page.getByRole("link", { name: "first", exact: true }).waitFor();
   await page.getByLabel("Filter runs").fill("state = ");
   await page.locator(".filter-error:not(:empty)").waitFor();
+  page.complaints.length = 0; // the browser notes every answer that is an error
   await page.getByLabel("Filter runs").fill("eval/accuracy >= 0.99 and name ~ short");
   await page.getByText("3 of 307 runs").waitFor();
   assert.match(page.url(), /q=eval/, "the address holds the filter");
@@ -75,7 +76,7 @@ test("the table has every run, and filters, orders and groups them", () => onPag
 test("states have marks that say what happened", () => onPage(`?q=${encodeURIComponent("not name ~ short")}`, async (page) => {
   const row = (name) => page.locator(".runs-row").filter({ has: page.getByRole("link", { name, exact: true }) });
   await row("first").locator(".state.finished").waitFor();
-  await row("killed").locator(".state.killed", { hasText: "killed · SIGKILL" }).waitFor();
+  await row("killed").locator(".state.killed", { hasText: "killed" }).waitFor();
   await row("damaged").locator(".state.damaged").waitFor();
 }));
 

@@ -92,6 +92,7 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
   const host = useRef<HTMLDivElement>(null);
   const tip = useRef<HTMLDivElement>(null);
   const [state, setState] = useState<"waiting" | "empty" | "drawn" | Error>("waiting");
+  const [summary, setSummary] = useState("");
   const format = (value: number, digits?: number) => metricValue(plot.name, value, digits);
   const latest = useRef(0);
   const now = useRef({ range, onZoom, onPick, axis: plot.axis });
@@ -169,6 +170,7 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
         if (own !== latest.current) return;
         view.lines = lines;
         setState(lines.some((line) => line.x.length > 0) ? "drawn" : "empty");
+        setSummary(describe(lines, format));
         inSomeFrame(() => {
           view.chart?.set(lines, now.current.range);
           readout(null);
@@ -197,7 +199,6 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
     event.stopPropagation();
     found();
   };
-  const summary = state === "drawn" ? describe(view.lines, format) : "";
   return (
     <div class={`drawing ${state === "drawn" ? "" : "blank"}`} ref={host} style={{ height: `${height}px` }} tabIndex={0} role="group" aria-label={`Chart of ${plot.name}. ${summary}`} onKeyDown={onKeyDown}>
       {state === "waiting" && <p class="waiting small">loading</p>}
@@ -209,5 +210,5 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
 }
 
 function describe(lines: readonly Line[], format: (value: number) => string): string {
-  return lines.slice(0, 6).map((line) => `${line.label}: from ${format(line.y[0]!)} to ${format(line.y[line.y.length - 1]!)}`).join(", ");
+  return lines.filter((line) => line.x.length > 0).slice(0, 6).map((line) => `${line.label}: from ${format(line.y[0]!)} to ${format(line.y[line.y.length - 1]!)}`).join(", ");
 }

@@ -16,7 +16,7 @@ export function ColumnChoice({ fields, chosen, onChange }: { fields: Field[]; ch
     next.splice(at + by, 0, taken!);
     onChange(next);
   };
-  const others = (names: string[]) => names.filter((f) => !chosen.includes(f) && fits(f));
+  const others = (names: string[]) => names.filter((f) => fits(f) && (search !== "" || !chosen.includes(f)));
   const metrics = fields.map((f) => f.field).filter((f) => f.startsWith("metric.") && fits(f));
   const entry = (field: string, name: string) => (
     <label key={field} class="choice"><input type="checkbox" class="check" checked={chosen.includes(field)} onChange={() => toggle(field)} /><span class="ellipsis" title={name}>{name}</span></label>

@@ -261,10 +261,10 @@ test("a report opens offline and shows the same", async () => {
 });
 
 test("everything can be done by the keyboard", () => onPage("", async (page) => {
-  await page.getByText("307 runs").waitFor();
+  await page.getByText(/^30\d runs$/).waitFor();
   await page.keyboard.press("/");
   await page.keyboard.type("name = first");
-  await page.getByText("1 of 307 runs").waitFor();
+  await page.getByText(/^1 of 30\d runs$/).waitFor();
   await page.keyboard.press("Escape");
   await page.keyboard.press("Escape");
   await page.keyboard.press("j");

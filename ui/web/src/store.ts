@@ -43,19 +43,21 @@ export function touch(id?: string) {
 
 export interface Answer<T> { value: T | undefined; error: Error | undefined; pending: boolean }
 
-/** What `ask` answers. While it asks again, the last answer stays; answers that come too late are dropped. */
+/** What `ask` answers. While it asks again, the last answer stays; an answer that comes after a later one is dropped. */
 export function useAnswer<T>(ask: () => Promise<T>, deps: unknown[], keep = true): Answer<T> {
   const [answer, setAnswer] = useState<Answer<T>>({ value: undefined, error: undefined, pending: true });
   const number = useRef(0);
+  const shown = useRef(0);
   useEffect(() => {
     const own = ++number.current;
+    const isNews = () => own > shown.current && Boolean((shown.current = own));
     setAnswer((before) => ({ value: keep ? before.value : undefined, error: undefined, pending: true }));
     ask().then(
-      (value) => own === number.current && setAnswer({ value, error: undefined, pending: false }),
-      (error: Error) => own === number.current && setAnswer((before) => ({ value: keep ? before.value : undefined, error, pending: false })),
+      (value) => isNews() && setAnswer({ value, error: undefined, pending: own < number.current }),
+      (error: Error) => isNews() && setAnswer((before) => ({ value: keep ? before.value : undefined, error, pending: own < number.current })),
     );
   }, deps);
-  useEffect(() => () => void number.current++, []);
+  useEffect(() => () => void (shown.current = Infinity), []);
   return answer;
 }
 

@@ -42,6 +42,11 @@ export function ChartCard(props: CardProps) {
   const [ownLog, setOwnLog] = useState<boolean | null>(null);
   const view = useRef<{ lines: Line[]; chart: LineChart | null }>({ lines: [], chart: null });
   const isLog = ownLog ?? log;
+  const png = () => {
+    const { chart, lines } = view.current;
+    if (chart) savePng(plot.name, chart.canvas, lines);
+    else inSomeFrame(png);
+  };
   const csv = () => plot.csv ? saveCsv(plot.name, plot.csv) : saveDrawnCsv(plot.name, plot.axis, view.current.lines);
   return (
     <figure class={`chart-card ${props.large ? "large" : "card"}`} ref={card} aria-label={plot.name}>
@@ -57,7 +62,7 @@ export function ChartCard(props: CardProps) {
                 <button type="button" onClick={() => { setOwnLog(!isLog); close(); }}>{isLog ? <Icon name="check" size={13} /> : <span class="gap" />}Logarithmic</button>
                 <button type="button" onClick={() => { props.onZoom(plot.axis, null); close(); }}><Icon name="reset" size={13} />Show everything</button>
                 <hr />
-                <button type="button" onClick={() => { if (view.current.chart) savePng(plot.name, view.current.chart.canvas, view.current.lines); close(); }}><Icon name="download" size={13} />Save as PNG</button>
+                <button type="button" onClick={() => { png(); close(); }}><Icon name="download" size={13} />Save as PNG</button>
                 <button type="button" onClick={() => { csv(); close(); }}><Icon name="download" size={13} />Save as CSV</button>
               </>
             )}
@@ -94,7 +99,8 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
   const [state, setState] = useState<"waiting" | "empty" | "drawn" | Error>("waiting");
   const [summary, setSummary] = useState("");
   const format = (value: number, digits?: number) => metricValue(plot.name, value, digits);
-  const latest = useRef(0);
+  const asked = useRef({ number: 0, what: "", busy: false, again: false });
+  const [round, setRound] = useState(0);
   const now = useRef({ range, onZoom, onPick, axis: plot.axis });
   now.current = { range, onZoom, onPick, axis: plot.axis };
 
@@ -159,15 +165,29 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
     };
   }, [near, plot.axis, log, shownTheme.value, plot.name, height]);
 
-  // Its data is what the range asks for. What is there is drawn at once, the detail follows.
+  // Its data is what the range asks for. What is there is drawn at once, the detail follows. Of a run that goes on, the next
+  // version is asked for when the one before has come: however slow the server is, the chart moves on.
   useEffect(() => {
     if (!near) return;
-    const own = ++latest.current;
+    const ask = asked.current;
+    const what = `${plot.axis}|${plot.name}|${range?.join()}`;
     if (view.chart && view.lines.length > 0) view.chart.set(view.lines, range);
+    if (ask.busy && ask.what === what) {
+      ask.again = true;
+      return;
+    }
+    const own = ++ask.number;
+    Object.assign(ask, { what, busy: true, again: false });
     const points = Math.max(200, Math.ceil((host.current!.clientWidth * Math.min(2, devicePixelRatio)) / 200) * 200);
+    const answered = () => {
+      if (own !== ask.number) return false;
+      ask.busy = false;
+      if (ask.again) setRound((n) => n + 1);
+      return true;
+    };
     plot.load(range, points).then(
       (lines) => {
-        if (own !== latest.current) return;
+        if (!answered()) return;
         view.lines = lines;
         setState(lines.some((line) => line.x.length > 0) ? "drawn" : "empty");
         setSummary(describe(lines, format));
@@ -176,9 +196,9 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
           readout(null);
         });
       },
-      (error: Error) => own === latest.current && setState(error),
+      (error: Error) => answered() && setState(error),
     );
-  }, [near, plot.version, plot.axis, plot.name, range?.[0], range?.[1]]);
+  }, [near, plot.version, plot.axis, plot.name, range?.[0], range?.[1], round]);
 
   useEffect(() => {
     const observer = new ResizeObserver(() => view.chart?.resize(host.current?.clientWidth ?? 0, height));
@@ -201,7 +221,7 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
   };
   return (
     <div class={`drawing ${state === "drawn" ? "" : "blank"}`} ref={host} style={{ height: `${height}px` }} tabIndex={0} role="group" aria-label={`Chart of ${plot.name}. ${summary}`} onKeyDown={onKeyDown}>
-      {state === "waiting" && <p class="waiting small">loading</p>}
+      {state === "waiting" && near && <p class="waiting small">loading</p>}
       {state === "empty" && <p class="nodata">no values {range ? "in this range" : "yet"}</p>}
       {state instanceof Error && <p class="nodata bad" role="alert">{state.message}</p>}
       <div class="tip" ref={tip} hidden aria-live="polite" />

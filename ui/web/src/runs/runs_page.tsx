@@ -99,6 +99,7 @@ function useRows(filter: string, sort: string, by: string, columns: string[] | n
   const now = useThrottled(tick.value, 1000);
   const reading = useThrottled(indexing.value.done, 1000);
   const latest = useRef(0);
+  const shown = useRef(0);
   useEffect(() => {
     if (!columns) return;
     const own = ++latest.current;
@@ -107,7 +108,8 @@ function useRows(filter: string, sort: string, by: string, columns: string[] | n
     const list = source().runs({ filter, sort, offset: 0, limit: 1, columns: [] });
     const groups = by ? source().groups(by, filter) : Promise.resolve(null);
     Promise.all([list, groups]).then(([answer, found]) => {
-      if (own !== latest.current) return;
+      if (own <= shown.current) return;
+      shown.current = own;
       setError(undefined);
       setCounts({ total: answer.total, matching: answer.matching });
       const open = new Map(rows.sections.map((s) => [JSON.stringify(s.group?.value), s.open]));
@@ -115,7 +117,7 @@ function useRows(filter: string, sort: string, by: string, columns: string[] | n
         ? found.map((group) => ({ group, filter: groupFilter(filter, by, group.value), count: group.runs, open: open.get(JSON.stringify(group.value)) ?? found.length <= 3 }))
         : [{ group: null, filter, count: answer.matching, open: true }];
       rows.reset(sections, sort, columns);
-    }, (reason: Error) => own === latest.current && setError(reason));
+    }, (reason: Error) => own > shown.current && setError(reason));
   }, [filter, sort, by, columns?.join("\n"), now, reading]);
   return { rows, revision, error, counts, changed };
 }

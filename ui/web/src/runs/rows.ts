@@ -29,9 +29,11 @@ export function groupFilter(filter: string, by: string, value: unknown): string 
 
 export class Rows {
   sections: Section[] = [];
-  private pages = new Map<string, RunRow[]>();
-  private stale = new Set<string>();
+  private pages = new Map<string, { runs: RunRow[]; version: number }>();
   private asked = new Set<string>();
+  /** Grows when runs changed: pages of an earlier one are shown until they have been fetched again. */
+  private version = 0;
+  /** Grows when the columns or the order changed: answers to an earlier one are of no use. */
   private generation = 0;
   sort = "-created";
   columns: string[] = [];
@@ -42,23 +44,17 @@ export class Rows {
     return this.sections.reduce((n, s) => n + (s.group ? 1 : 0) + (s.open ? s.count : 0), 0);
   }
 
-  /** Other runs or another order: everything is fetched anew, what is shown stays until then. */
+  /** What to show now. What is there stays until it has come anew. */
   reset(sections: Section[], sort: string, columns: string[]) {
     this.sections = sections;
-    const same = this.sort === sort && this.columns.join("\n") === columns.join("\n");
+    this.version++;
+    if (this.sort !== sort || this.columns.join("\n") !== columns.join("\n")) {
+      this.generation++;
+      this.pages.clear();
+      this.asked.clear();
+    }
     this.sort = sort;
     this.columns = columns;
-    this.generation++;
-    this.asked.clear();
-    if (!same) this.pages.clear();
-    for (const key of this.pages.keys()) this.stale.add(key);
-    this.onChange();
-  }
-
-  refresh() {
-    for (const key of this.pages.keys()) this.stale.add(key);
-    this.asked.clear();
-    this.generation++;
     this.onChange();
   }
 
@@ -79,21 +75,22 @@ export class Rows {
   private run(section: Section, at: number): RunRow | null {
     const page = Math.floor(at / PAGE);
     const key = `${section.filter}\n${page}`;
-    const rows = this.pages.get(key);
-    if (!rows || this.stale.has(key)) this.fetch(section, page, key);
-    return rows?.[at % PAGE] ?? null;
+    const kept = this.pages.get(key);
+    if (!kept || kept.version < this.version) this.fetch(section, page, key);
+    return kept?.runs[at % PAGE] ?? null;
   }
 
   private fetch(section: Section, page: number, key: string) {
     if (this.asked.has(key)) return;
     this.asked.add(key);
-    const { generation } = this;
+    const { generation, version } = this;
     source().runs({ filter: section.filter, sort: this.sort, offset: page * PAGE, limit: PAGE, columns: this.columns.filter((c) => c.includes(".") || c.includes("(")) }).then(
       (answer) => {
         if (generation !== this.generation) return;
-        this.pages.set(key, answer.runs);
-        this.stale.delete(key);
-        if (section.count !== answer.matching) section.count = answer.matching;
+        this.asked.delete(key);
+        this.pages.set(key, { runs: answer.runs, version });
+        if (this.pages.size > 60) this.pages.delete(this.pages.keys().next().value!);
+        section.count = answer.matching;
         this.onChange();
       },
       (error: Error) => generation === this.generation && this.onError(error),

@@ -1,6 +1,6 @@
 """What the dashboard's server needs: time to the first answer, zooms, filters and bands, and its memory.
 
-    cmake --build build --target lockstep lockstep_bench_tracking lockstep_log_driver
+    cmake --build build --target lockstep lockstep_log_driver
     .venv/bin/python bench/dashboard.py [--quick] [--only million,ranks,list] [--peers] [--out bench/results/dashboard.json]
 
 The same data is asked for from TensorBoard and MLflow with --peers, in the same run. Figures of the browser are those of
@@ -53,10 +53,23 @@ class Server:
         self.process.wait(30)
 
 
-def write(arguments, *words, go=False):
-    driver = arguments.binary.parent / "bin" / "lockstep_bench_tracking"
-    subprocess.run([str(word) for word in (driver, *words)], input="\n" if go else None, text=True, check=True,
-                   stdout=subprocess.PIPE, timeout=3600)
+def write(arguments, ops):
+    """By the program that writes the logs of the tests."""
+    driver = arguments.binary.parent / "tests" / "bin" / "lockstep_log_driver"
+    process = subprocess.Popen([driver], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    for op in ops:
+        process.stdin.write(json.dumps(op) + "\n")
+    process.stdin.close()
+    assert process.wait(3600) == 0
+
+
+def job(where, ranks, metrics, steps):
+    names = [f"bench/metric-{i}" for i in range(metrics)]
+    yield {"op": "run", "dir": where, "world_size": ranks}
+    for rank in range(ranks):
+        yield {"op": "open", "dir": where, "rank": rank, "world_size": ranks}
+        yield {"op": "many", "log": rank, "metrics": names, "from": 0, "to": steps}
+        yield {"op": "end", "log": rank}
 
 
 def timed_rows(name, rounds, ask):
@@ -67,7 +80,7 @@ def timed_rows(name, rounds, ask):
 def million(arguments, place):
     runs = place / "runs"
     runs.mkdir(parents=True)
-    write(arguments, "scalars", runs / "bench", arguments.points, 1)
+    write(arguments, job(str(runs / "bench"), 1, 1, arguments.points))
     rows, first = [], []
     for _ in range(arguments.rounds):
         server = Server(arguments.binary, runs)
@@ -98,7 +111,7 @@ def million(arguments, place):
 def ranks(arguments, place):
     runs = place / "runs"
     runs.mkdir(parents=True)
-    write(arguments, "ranks", runs / "bench", arguments.ranks, arguments.metrics, arguments.steps, 2, "{}", go=True)
+    write(arguments, job(str(runs / "bench"), arguments.ranks, arguments.metrics, arguments.steps))
     server = Server(arguments.binary, runs)
     metrics = [f"bench/metric-{i}" for i in range(arguments.metrics)]
     begin = time.perf_counter()
@@ -121,10 +134,8 @@ def ranks(arguments, place):
     return rows
 
 
-def write_runs(arguments, runs):
-    """Many small runs with configs, by the program that writes the logs of the tests."""
-    driver = arguments.binary.parent / "tests" / "bin" / "lockstep_log_driver"
-    process = subprocess.Popen([driver], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+def many_runs(arguments, runs):
+    """Small ones, with configs."""
     for i in range(arguments.runs):
         where, config = str(runs / f"run-{i:05}"), {
             "optimizer": {"name": "sgd" if i % 2 else "adamw", "lr": (i % 100) / 1000, "momentum": 0.9, "weight_decay": 0},
@@ -134,15 +145,13 @@ def write_runs(arguments, runs):
                    {"op": "open", "dir": where, "rank": 0, "config": config, "created": 1000 + i},
                    {"op": "many", "log": i, "metrics": [f"train/metric-{k}" for k in range(10)], "from": 0, "to": 100},
                    {"op": "end", "log": i}):
-            process.stdin.write(json.dumps(op) + "\n")
-    process.stdin.close()
-    assert process.wait(3600) == 0
+            yield op
 
 
 def run_list(arguments, place):
     runs = place / "runs"
     runs.mkdir(parents=True)
-    write_runs(arguments, runs)
+    write(arguments, many_runs(arguments, runs))
     begin = time.perf_counter()
     server = Server(arguments.binary, runs)
     rows = [measuring.row(f"{arguments.runs:,} runs: start to the first list", "ms",

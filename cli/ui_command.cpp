@@ -72,14 +72,14 @@ void allow_many_files() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Asked once, in the background: the page of a run waits for it a little.
+// Asked once, in the background; nobody waits for it.
 std::function<std::string()> schema_of_trainer() {
   auto schema = std::make_shared<std::shared_future<std::string>>(
       std::async(std::launch::async, [program = trainer_program()] {
         return program_output({program, "--schema"}, std::chrono::seconds(20));
       }));
   return [schema] {
-    return schema->wait_for(std::chrono::seconds(2)) == std::future_status::ready ? schema->get()
+    return schema->wait_for(std::chrono::seconds(0)) == std::future_status::ready ? schema->get()
                                                                                   : std::string();
   };
 }

@@ -115,9 +115,9 @@ def test_events(runs, writer, start):
     connection.request("GET", "/api/events")
     response = connection.getresponse()
     assert response.status == 200 and response.headers["Content-Type"] == "text/event-stream"
-    assert response.fp.readline() == b": here\n"
+    assert response.readline() == b": here\n"
     writer.finished_run("one")
-    while not (line := response.fp.readline()).startswith(b"data: "):
+    while not (line := response.readline()).startswith(b"data: "):
         assert line, "the stream ended"
     change = json.loads(line[6:])
     assert change["runs"][0]["id"] == "one" and change["seq"] > 0
@@ -231,7 +231,7 @@ def test_actions(runs, writer, start):
 
 
 def test_damaged_runs_are_listed_and_open_as_far_as_they_go(runs, writer, start):
-    for name in ("cut", "flipped", "foreign", "empty"):
+    for name in ("cut", "flipped", "foreign", "short", "empty"):
         writer.finished_run(name)
     writer.close()
     log = runs / "cut/events/rank-00000.lsev"
@@ -240,16 +240,18 @@ def test_damaged_runs_are_listed_and_open_as_far_as_they_go(runs, writer, start)
     content = bytearray(log.read_bytes())
     content[2000] ^= 1
     log.write_bytes(bytes(content))
-    (runs / "foreign/events/rank-00000.lsev").write_text("not a log")
+    (runs / "foreign/events/rank-00000.lsev").write_text("this is not an event log")
+    (runs / "short/events/rank-00000.lsev").write_text("short")
     (runs / "empty/events/rank-00000.lsev").unlink()
     (runs / "empty/run.json").write_text("{")
     (runs / "tagged").mkdir()
     dashboard = start()
-    dashboard.wait_for_runs(4)
+    dashboard.wait_for_runs(5)
     rows = {row["id"]: row for row in dashboard.get("/api/runs")["runs"]}
     assert "damaged" in rows["cut"]["problems"][0] and rows["cut"]["state"] == "lost" and 0 < rows["cut"]["step"] < 99
     assert "damaged" in rows["flipped"]["problems"][0]
     assert "no event log" in rows["foreign"]["problems"][0]
+    assert "damaged" in rows["short"]["problems"][0]
     for name in rows:
         assert dashboard.get(f"/api/runs/{name}")["id"] == name
     assert curve(dashboard, "cut", "train/loss")["y"] == [value(step) for step in range(rows["cut"]["step"] + 1)]

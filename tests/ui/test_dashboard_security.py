@@ -11,13 +11,14 @@ import pytest
 from conftest import LOCKSTEP, PATIENCE
 
 
-def raw(dashboard, text):
-    """What the server answers to these bytes, up to 64 KiB."""
+def raw(dashboard, text, whole=True):
+    """What the server answers to these bytes; not `whole`: no more of them follow."""
     host, port = dashboard.address.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
         try:
             connection.sendall(text if isinstance(text, bytes) else text.encode())
-            connection.shutdown(socket.SHUT_WR)
+            if not whole:
+                connection.shutdown(socket.SHUT_WR)
             answer = b""
             while piece := connection.recv(65536):
                 answer += piece
@@ -146,7 +147,7 @@ def test_large_and_broken_requests(writer, start):
                  "POST /api/runs/one/tags HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n",
                  "POST /api/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
                  "GET /api/runs?filter=" + "(" * 3000 + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"):
-        raw(dashboard, text)
+        raw(dashboard, text, whole=False)
         assert dashboard.get("/api/server")["version"]
     for body in ("[]", "null", "{", '{"add": 1}', '{"add": [1]}', '{"note": []}', "[" * 50000):
         answer = dashboard.request("POST", "/api/runs/one/tags", body=body, headers={

@@ -10,6 +10,7 @@ tests/ui_browser.
 import argparse
 import http.client
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -48,6 +49,11 @@ class Server:
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmHWM:\s+(\d+)", status).group(1)) / 1024
 
+    def processor_ms(self):
+        """That it has used so far: what does not depend on who else is at work on the machine."""
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return 1000 * (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def end(self):
         self.process.terminate()
         self.process.wait(30)
@@ -81,17 +87,19 @@ def million(arguments, place):
     runs = place / "runs"
     runs.mkdir(parents=True)
     write(arguments, job(str(runs / "bench"), 1, 1, arguments.points))
-    rows, first = [], []
+    rows, first, processor = [], [], []
     for _ in range(arguments.rounds):
         server = Server(arguments.binary, runs)
         begin = time.perf_counter()
         server.get("/api/runs/bench")
         server.get("/api/series", run="bench", metric="bench/metric-0", points=1000)
         first.append(1000 * (time.perf_counter() - begin))
+        processor.append(server.processor_ms())
         last = server
         if len(first) < arguments.rounds:
             server.end()
     rows.append(measuring.row(f"{arguments.points:,} points: first chart from a cold start", "ms", first))
+    rows.append(measuring.row("processor time of it", "ms", processor))
 
     def zoom(i):
         begin = arguments.points * (i + 1) / (arguments.rounds + 2)
@@ -117,10 +125,11 @@ def ranks(arguments, place):
     begin = time.perf_counter()
     server.get("/api/runs/bench")
     server.get("/api/band", run="bench", metric=metrics[0], points=800)
-    first = time.perf_counter() - begin
+    first, processor = time.perf_counter() - begin, server.processor_ms()
     server.get("/api/band", run="bench", metric=metrics[1:12], points=800)
     usable = time.perf_counter() - begin
     rows = [measuring.row("page and first band over all ranks, cold", "ms", [1000 * first]),
+            measuring.row("processor time of it, on several cores", "ms", [processor]),
             measuring.row("page and twelve bands, cold", "ms", [1000 * usable]),
             timed_rows("one band", arguments.rounds, lambda i: server.get(
                 "/api/band", run="bench", metric=metrics[i % len(metrics)], points=800)[0]),
@@ -159,6 +168,7 @@ def run_list(arguments, place):
     while json.loads(server.get("/api/server")[1])["indexing"]["done"] < arguments.runs:
         time.sleep(0.05)
     rows.append(measuring.row("all of them read, the first time", "ms", [1000 * (time.perf_counter() - begin)]))
+    rows.append(measuring.row("processor time of it", "ms", [server.processor_ms()]))
     filters = ["config.optimizer.lr > 0.05", "state = finished and config.optimizer.name = sgd", "run-0123",
                "min(train/metric-3) < 1 or config.data.batch_size in (1, 2, 4)", "not tag = good"]
     rows.append(timed_rows("filtered, sorted, with columns", 4 * arguments.rounds, lambda i: server.get(

@@ -19,6 +19,7 @@ constexpr auto kPollEvery = std::chrono::milliseconds(500);
 constexpr auto kReadSlice =
     std::chrono::milliseconds(250);  // then those that go on have their turn
 constexpr size_t kCheckedPerPoll = 500;
+constexpr int kOpenedAhead = 4;
 constexpr size_t kMostOpenLogs = 512, kMostChanges = 200, kMostRemoved = 1000;
 
 uint64_t mix(uint64_t stamp, const fs::path& path) {
@@ -125,7 +126,7 @@ void RunCatalog::read_new() {
   std::ranges::sort(unread, std::greater());
   const auto until = Clock::now() + kReadSlice;
   for (const auto& [modified, name] : unread) {
-    read(name);
+    read(name, opened_ahead_++ < kOpenedAhead);
     if (Clock::now() > until) return;
   }
 }
@@ -177,7 +178,7 @@ void RunCatalog::drop_unused() {
 }
 
 // Reads what is new of a run, or all of it.
-void RunCatalog::read(const std::string& id) {
+void RunCatalog::read(const std::string& id, bool with_columns) {
   std::shared_ptr<RunLogs> logs;
   RunSnapshot before;
   uint64_t stamp_before = 0;
@@ -186,7 +187,8 @@ void RunCatalog::read(const std::string& id) {
     const auto it = jobs_.find(id);
     if (it == jobs_.end()) return;
     if (!it->second.logs)
-      it->second.logs = std::make_shared<RunLogs>(directory_ / id, names_, nullptr);
+      it->second.logs =
+          std::make_shared<RunLogs>(directory_ / id, names_, with_columns ? &spool_ : nullptr);
     logs = it->second.logs;
     before = it->second.snapshot;
     stamp_before = it->second.stamp;
@@ -203,7 +205,8 @@ void RunCatalog::read(const std::string& id) {
     it->second.live = std::ranges::any_of(summary.sources, [](const SourceSummary& source) {
       return source.state == RunState::Running;
     });
-    if (!it->second.live && !it->second.logs->has_columns()) it->second.logs.reset();
+    auto& kept = it->second.logs;  // somebody else may have dropped or opened them meanwhile
+    if (!it->second.live && kept && !kept->has_columns()) kept.reset();
   }
   publish(id, std::move(summary));
 }
@@ -264,7 +267,7 @@ RunSnapshot RunCatalog::find(const std::string& id) {
       if (it != jobs_.end() && it->second.snapshot) return it->second.snapshot;
       if (it == jobs_.end() || again) return nullptr;
     }
-    read(id);
+    read(id, true);
   }
   return nullptr;
 }

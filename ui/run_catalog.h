@@ -78,7 +78,7 @@ class RunCatalog {
   void follow_live();
   void check_some();
   void drop_unused();
-  void read(const std::string& id);
+  void read(const std::string& id, bool with_columns = false);
   void publish(const std::string& id, RunSummary summary);
   void forget(const std::string& id);
 
@@ -95,6 +95,7 @@ class RunCatalog {
 
   // The thread's own.
   uint64_t root_stamp_ = 0;
+  int opened_ahead_ = 0;    // of the newest runs, which are the likeliest to be looked at
   std::string checked_to_;  // check_some() goes round
   std::jthread thread_;     // last: it uses all of the above
 };

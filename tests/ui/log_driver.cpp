@@ -17,6 +17,7 @@
 
 #include "core/error.h"
 #include "tracking/event_log_writer.h"
+#include "tracking/png.h"
 #include "tracking/run_directory.h"
 
 using namespace lockstep;
@@ -100,11 +101,12 @@ void log_other(const Json& op, const std::string& kind, EventLogWriter& log) {
                .text = op.value("text", ""),
                .step = op.value("step", int64_t{0})});
   } else if (kind == "image") {
+    const std::vector<uint8_t> pixels(size_t{4 * 3}, op.value("grey", uint8_t{128}));
     log.image({.at = moment(op),
                .width = 4,
                .height = 3,
                .caption = op.value("caption", ""),
-               .png = op.value("png", "")});
+               .png = encode_png(4, 3, 1, pixels)});
   } else if (kind == "histogram") {
     log.histogram({.at = moment(op),
                    .edges = op["edges"].get<std::vector<double>>(),

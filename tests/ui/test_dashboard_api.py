@@ -1,6 +1,7 @@
 """What `lockstep ui` answers, on logs that a program writes meanwhile."""
 
-import base64
+import concurrent.futures
+import http.client
 import json
 import math
 import os
@@ -9,8 +10,6 @@ import subprocess
 import urllib.parse
 
 from conftest import LOCKSTEP, LogWriter
-
-PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 
 
 def value(step, metric=0, scale=1.0):
@@ -108,9 +107,18 @@ def test_live_killed_and_resumed_run_at_each_moment(runs, writer, start):
     again.close()
 
 
+def test_many_ask_while_runs_are_being_read(runs, writer, start):
+    for i in range(6):
+        writer.finished_run(f"run-{i}")
+    dashboard = start()
+    with concurrent.futures.ThreadPoolExecutor(12) as threads:
+        asked = [threads.submit(ask, f"run-{i % 6}") for i in range(60) for ask in (
+            lambda run: dashboard.get(f"/api/runs/{run}")["step"], lambda run: curve(dashboard, run, "train/loss")["total"] - 1)]
+        assert [each.result() for each in asked] == [99] * 120
+
+
 def test_events(runs, writer, start):
     dashboard = start()
-    import http.client
     connection = http.client.HTTPConnection(dashboard.address, timeout=20)
     connection.request("GET", "/api/events")
     response = connection.getresponse()
@@ -125,7 +133,6 @@ def test_events(runs, writer, start):
 
 
 def test_too_many_streams(start):
-    import http.client
     dashboard = start()
     open_streams = []
     for _ in range(33):
@@ -172,6 +179,7 @@ def test_media_texts_and_tables(runs, writer, start):
     log, = writer.run("media")
     for step in range(5):
         writer.do("histogram", log=log, name="weights/fc1", step=step, time=1000.0 + step, edges=[0, 1, 2], counts=[step, 1])
+        writer.do("image", log=log, name="eval/errors", step=step, time=1000.0 + step, caption="<b>", grey=step)
         writer.do("text", log=log, line=f"message {step}", level=1 + step % 3, time=1000.0 + step)
     writer.do("table", log=log, name="eval/confusion_matrix", step=4, columns=["actual", "predicted", "count"],
               rows=[[0, 0, 10], [0, 1, 2], ["<script>", None, 1.5]])
@@ -179,7 +187,7 @@ def test_media_texts_and_tables(runs, writer, start):
     dashboard = start()
     run = dashboard.get("/api/runs/media")
     assert {(media["kind"], media["name"], media["count"]) for media in run["media"]} == {
-        ("histogram", "weights/fc1", 5), ("table", "eval/confusion_matrix", 1)}
+        ("histogram", "weights/fc1", 5), ("image", "eval/errors", 5), ("table", "eval/confusion_matrix", 1)}
     histograms = dashboard.get("/api/runs/media/histograms", name="weights/fc1", limit=2)
     assert histograms["total"] == 5 and [item["step"] for item in histograms["items"]] == [1, 4]
     assert histograms["items"][1]["counts"] == [4, 1] and histograms["items"][1]["edges"] == [0, 1, 2]
@@ -188,7 +196,13 @@ def test_media_texts_and_tables(runs, writer, start):
     texts = dashboard.get("/api/runs/media/texts", offset=-2)
     assert texts["total"] == 5 and [item["line"] for item in texts["items"]] == ["message 3", "message 4"]
     assert dashboard.get("/api/runs/media/texts", level="error")["total"] == 1
-    assert dashboard.get("/api/runs/media/images")["items"] == []
+    images = dashboard.get("/api/runs/media/images", name="eval/errors", limit=2)
+    assert [item["step"] for item in images["items"]] == [4, 3] and images["more"]
+    assert (images["items"][0]["width"], images["items"][0]["height"], images["items"][0]["caption"]) == (4, 3, "<b>")
+    shown = [dashboard.request("GET", item["url"]) for item in images["items"]]
+    assert all(image.headers["Content-Type"] == "image/png" and image.body.startswith(b"\x89PNG") for image in shown)
+    assert shown[0].body != shown[1].body
+    assert dashboard.get("/api/runs/media/images", name="nothing")["items"] == []
     assert dashboard.refused("/api/runs/media/images/rank-0/17.png")[0] == 404
 
 

@@ -1,5 +1,6 @@
 """Who may ask the dashboard what, how it ends, and what it bears."""
 
+import gzip
 import http.client
 import os
 import signal
@@ -46,7 +47,6 @@ def test_the_page_and_its_copies(start):
     assert script.headers["Content-Type"].startswith("text/javascript")
     packed = dashboard.request("GET", "/app.js", headers={"Accept-Encoding": "gzip"})
     assert packed.headers["Content-Encoding"] == "gzip" and len(packed.body) < len(script.body)
-    import gzip
     assert gzip.decompress(packed.body) == script.body
     known = dashboard.request("GET", "/app.js", headers={"If-None-Match": script.headers["ETag"]})
     assert known.status == 304 and known.body == b""

@@ -187,7 +187,7 @@ test("comparing: curves, differences, results", () => onPage(`compare?runs=${ids
   await page.getByRole("group", { name: /^Chart of train\/loss\. mean of 4 curves/ }).waitFor();
   await page.getByRole("link", { name: /Differences/ }).click();
   await page.getByRole("rowheader", { name: "optimizer.lr" }).waitFor();
-  await page.getByRole("cell", { name: "0.02" }).waitFor();
+  await page.getByRole("cell", { name: "0.02", exact: true }).waitFor();
   await page.getByRole("link", { name: "Results" }).click();
   await page.getByRole("rowheader", { name: "eval/accuracy" }).waitFor();
 }));
@@ -229,12 +229,12 @@ test("a live run grows before one's eyes, takes a tag and a note, stops, and is 
     await page.getByRole("link", { name: "seen" }).waitFor();
     await page.getByRole("button", { name: "More", exact: true }).click();
     await page.getByRole("button", { name: "Write a note" }).click();
-    await page.getByLabel("Note").fill("looks fine");
+    await page.getByRole("textbox", { name: "Note" }).fill("looks fine");
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByText("looks fine").waitFor();
 
     await page.getByRole("button", { name: "Stop" }).click();
-    await page.getByLabel("Reason").fill("seen enough");
+    await page.getByRole("textbox", { name: "Reason" }).fill("seen enough");
     await page.getByRole("dialog").getByRole("button", { name: "Stop" }).click();
     await ended;
     await page.locator(".run-head .state:not(.running)").waitFor();
@@ -265,9 +265,11 @@ test("everything can be done by the keyboard", () => onPage("", async (page) => 
   await page.keyboard.press("/");
   await page.keyboard.type("name = first");
   await page.getByText(/^1 of 30\d runs$/).waitFor();
+  await page.getByRole("link", { name: "first", exact: true }).waitFor();
   await page.keyboard.press("Escape");
   await page.keyboard.press("Escape");
   await page.keyboard.press("j");
+  await page.locator(".runs-row.at").waitFor();
   await page.keyboard.press("x");
   await page.getByText("1 selected").waitFor();
   await page.keyboard.press("Enter");
@@ -293,7 +295,7 @@ for (const colorScheme of ["light", "dark"]) {
     for (const view of VIEWS()) {
       await showView(page, view);
       const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
-      assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160)).join(" | ")}`), [], view);
+      assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.html.slice(0, 160)} (${n.failureSummary.split("\n").pop().trim()})`).join(" | ")}`), [], view);
     }
   }, { colorScheme }));
 }

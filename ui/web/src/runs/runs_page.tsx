@@ -112,6 +112,7 @@ function useRows(filter: string, sort: string, by: string, columns: string[] | n
       shown.current = own;
       setError(undefined);
       setCounts({ total: answer.total, matching: answer.matching });
+      found?.sort((a, b) => Number(a.value === null) - Number(b.value === null)); // those without come last
       const open = new Map(rows.sections.map((s) => [JSON.stringify(s.group?.value), s.open]));
       const sections: Section[] = found
         ? found.map((group) => ({ group, filter: groupFilter(filter, by, group.value), count: group.runs, open: open.get(JSON.stringify(group.value)) ?? found.length <= 3 }))

@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "cli/aligned_text.h"
-#include "cli/runs_trash.h"
 #include "cli/runs_view.h"
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
 #include "tracking/artifacts/store.h"
+#include "tracking/run_trash.h"
 
 namespace lockstep {
 namespace {

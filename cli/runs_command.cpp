@@ -1,7 +1,6 @@
 #include "cli/runs_command.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
@@ -9,13 +8,12 @@
 #include <sstream>
 
 #include "cli/command_words.h"
-#include "cli/commands.h"
 #include "cli/runs_changes.h"
-#include "cli/runs_tags.h"
 #include "cli/runs_view.h"
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "core/nearest_name.h"
+#include "tracking/run_tags.h"
 #include "tracking/stop_request.h"
 
 namespace lockstep {
@@ -31,6 +29,10 @@ constexpr const char* kHelp = R"(lockstep runs: what was trained here
         where their configs differ, and their metrics side by side
   lockstep runs export ID --format csv|jsonl [--dir RUNS] [-o FILE]
         every logged value: metric, step, time, value, rank
+  lockstep runs export ID [ID]... --html FILE [--dir RUNS]
+        one file that opens in a browser without a network: the run, or a comparison
+  lockstep runs watch ID [--once] [--dir RUNS]
+        the run in the terminal, while it goes on: table and small curves
   lockstep runs tag ID [+TAG]... [-TAG]... [--note TEXT] [--dir RUNS] [--json]
         add and remove tags, replace the note
   lockstep runs stop ID [--reason TEXT] [--dir RUNS] [--json]
@@ -197,13 +199,6 @@ int change(const std::string& command, const RunsOptions& options, const RunsStr
       streams);
 }
 
-bool ask_at_terminal(const std::string& question) {
-  std::cerr << question << " [y/N] " << std::flush;
-  std::string answer;
-  std::getline(std::cin, answer);
-  return answer == "y" || answer == "Y" || answer == "yes";
-}
-
 }  // namespace
 
 int run_runs_command(const std::vector<std::string>& words, std::ostream& out, std::ostream& notes,
@@ -233,12 +228,6 @@ int run_runs_command(const std::vector<std::string>& words, std::ostream& out, s
   if (!out.flush())
     throw environment_error(fmt::format("lockstep runs {}: the output cannot be written", command));
   return code;
-}
-
-int runs_command(int argc, char** argv) {
-  const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
-  return run_runs_command({argv + 1, argv + argc}, std::cout, std::cerr,
-                          terminal ? AskUser(ask_at_terminal) : AskUser());
 }
 
 }  // namespace lockstep

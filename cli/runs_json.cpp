@@ -5,9 +5,9 @@
 #include <cmath>
 #include <ctime>
 
-#include "cli/runs_tags.h"
 #include "cli/runs_view.h"
 #include "tracking/run_directory.h"
+#include "tracking/run_tags.h"
 
 namespace lockstep {
 namespace {

@@ -7,9 +7,9 @@
 #include <ostream>
 
 #include "cli/aligned_text.h"
-#include "cli/runs_tags.h"
 #include "cli/runs_view.h"
 #include "core/config_fields.h"
+#include "tracking/run_tags.h"
 
 namespace lockstep {
 namespace {

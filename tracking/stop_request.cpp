@@ -49,8 +49,8 @@ void clear_stop_request(const std::filesystem::path& run_dir) {
   std::error_code error;
   std::filesystem::remove(stop_request_path(run_dir), error);
   if (error)
-    throw environment_error(fmt::format("cannot remove {}: {}", stop_request_path(run_dir).string(),
-                                        error.message()));
+    throw environment_error(
+        fmt::format("cannot remove {}: {}", stop_request_path(run_dir).string(), error.message()));
 }
 
 }  // namespace lockstep

@@ -13,7 +13,8 @@ LAYERS = {
     "models": {"core", "data/batch.h"},
     "distributed": {"core"},
     "trainer": {"core", "launch", "tracking", "data", "models", "distributed"},
-    "cli": {"core", "launch", "tracking"},
+    "ui": {"core", "tracking"},
+    "cli": {"core", "launch", "tracking", "ui"},
 }
 FOLDERS = set(LAYERS) | {"configs", "tests", "bench", "examples", "docs", "cmake"}
 
@@ -21,7 +22,7 @@ FOLDERS = set(LAYERS) | {"configs", "tests", "bench", "examples", "docs", "cmake
 EXCEPTIONS = {}
 
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
-TORCH_FREE = re.compile(r"^(core|launch|tracking|cli)/|^data/(idx_file|gzip)\.|^trainer/safetensors_header\.")
+TORCH_FREE = re.compile(r"^(core|launch|tracking|ui|cli)/|^data/(idx_file|gzip)\.|^trainer/safetensors_header\.")
 
 # rule: (pattern on code without comments and strings, files that may, what to say)
 OWNED = {

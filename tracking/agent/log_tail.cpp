@@ -209,7 +209,11 @@ std::optional<Record> LogTail::next() {
   while (true) {
     if (offset_ >= looked_to_) look_for_rewinds();
     auto record = read();
-    if (!record) return std::nullopt;
+    if (!record) {
+      std::string().swap(buffer_);  // a tail that waits, perhaps for long, needs no memory
+      buffer_begin_ = offset_;
+      return std::nullopt;
+    }
     note(*record);
     std::erase_if(rewinds_, [&](const Rewind& rewind) { return rewind.offset < offset_; });
     if (!is_taken_back(*record)) return record;

@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "cli/runs_tags.h"
 #include "tests/tracking/runs/lab_with_runs.h"
+#include "tracking/run_tags.h"
 
 using namespace lockstep;
 

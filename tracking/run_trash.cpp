@@ -1,4 +1,4 @@
-#include "cli/runs_trash.h"
+#include "tracking/run_trash.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

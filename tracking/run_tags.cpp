@@ -1,4 +1,4 @@
-#include "cli/runs_tags.h"
+#include "tracking/run_tags.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

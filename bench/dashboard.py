@@ -1,0 +1,217 @@
+"""What the dashboard's server needs: time to the first answer, zooms, filters and bands, and its memory.
+
+    cmake --build build --target lockstep lockstep_log_driver
+    .venv/bin/python bench/dashboard.py [--quick] [--only million,ranks,list] [--peers] [--out bench/results/dashboard.json]
+
+The same data is asked for from TensorBoard and MLflow with --peers, in the same run. Figures of the browser are those of
+tests/ui_browser.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+
+sys.dont_write_bytecode = True
+
+import dashboard_peers  # noqa: E402
+import measuring  # noqa: E402
+
+QUICK = {"points": 20_000, "ranks": 4, "metrics": 5, "steps": 500, "runs": 50, "rounds": 3}
+
+
+class Server:
+    """A dashboard of `runs`, and how long it takes to answer."""
+
+    def __init__(self, binary, runs):
+        self.process = subprocess.Popen([binary / "lockstep", "ui", "--dir", runs], stdout=subprocess.PIPE, text=True)
+        host, port = re.search(r"http://([\d.]+):(\d+)/", self.process.stdout.readline()).groups()
+        self.connection = http.client.HTTPConnection(host, int(port), timeout=600)
+
+    def get(self, path, **params):
+        """Seconds and the answer's bytes."""
+        query = urllib.parse.urlencode({name.rstrip("_"): value for name, value in params.items()}, doseq=True)
+        begin = time.perf_counter()
+        self.connection.request("GET", f"{path}?{query}")
+        response = self.connection.getresponse()
+        body = response.read()
+        assert response.status == 200, body[:500]
+        return time.perf_counter() - begin, body
+
+    def megabytes(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmHWM:\s+(\d+)", status).group(1)) / 1024
+
+    def processor_ms(self):
+        """That it has used so far: what does not depend on who else is at work on the machine."""
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return 1000 * (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(30)
+
+
+def write(arguments, ops):
+    """By the program that writes the logs of the tests."""
+    driver = arguments.binary.parent / "tests" / "bin" / "lockstep_log_driver"
+    process = subprocess.Popen([driver], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    for op in ops:
+        process.stdin.write(json.dumps(op) + "\n")
+    process.stdin.close()
+    assert process.wait(3600) == 0
+
+
+def job(where, ranks, metrics, steps):
+    names = [f"bench/metric-{i}" for i in range(metrics)]
+    yield {"op": "run", "dir": where, "world_size": ranks}
+    for rank in range(ranks):
+        yield {"op": "open", "dir": where, "rank": rank, "world_size": ranks}
+        yield {"op": "many", "log": rank, "metrics": names, "from": 0, "to": steps}
+        yield {"op": "end", "log": rank}
+
+
+def timed_rows(name, rounds, ask):
+    """`ask(i)` returns seconds; one row in milliseconds."""
+    return measuring.row(name, "ms", [1000 * ask(i) for i in range(rounds)])
+
+
+def million(arguments, place):
+    runs = place / "runs"
+    runs.mkdir(parents=True)
+    write(arguments, job(str(runs / "bench"), 1, 1, arguments.points))
+    rows, first, processor = [], [], []
+    for _ in range(arguments.rounds):
+        server = Server(arguments.binary, runs)
+        begin = time.perf_counter()
+        server.get("/api/runs/bench")
+        server.get("/api/series", run="bench", metric="bench/metric-0", points=1000)
+        first.append(1000 * (time.perf_counter() - begin))
+        processor.append(server.processor_ms())
+        last = server
+        if len(first) < arguments.rounds:
+            server.end()
+    rows.append(measuring.row(f"{arguments.points:,} points: first chart from a cold start", "ms", first))
+    rows.append(measuring.row("processor time of it", "ms", processor))
+
+    def zoom(i):
+        begin = arguments.points * (i + 1) / (arguments.rounds + 2)
+        return last.get("/api/series", run="bench", metric="bench/metric-0", points=1000, from_=begin,
+                        to=begin + arguments.points / 10)[0]
+
+    rows.append(timed_rows("zoom into a tenth", arguments.rounds, zoom))
+    rows.append(timed_rows("the whole curve again, smoothed", arguments.rounds, lambda i: last.get(
+        "/api/series", run="bench", metric="bench/metric-0", points=1000, smooth=0.9)[0]))
+    rows.append(measuring.row("largest memory", "MB", [last.megabytes()], 1))
+    last.end()
+    if arguments.peers:
+        rows += dashboard_peers.million(arguments.points, place, arguments.rounds)
+    return rows
+
+
+def ranks(arguments, place):
+    runs = place / "runs"
+    runs.mkdir(parents=True)
+    write(arguments, job(str(runs / "bench"), arguments.ranks, arguments.metrics, arguments.steps))
+    server = Server(arguments.binary, runs)
+    metrics = [f"bench/metric-{i}" for i in range(arguments.metrics)]
+    begin = time.perf_counter()
+    server.get("/api/runs/bench")
+    server.get("/api/band", run="bench", metric=metrics[0], points=800)
+    first, processor = time.perf_counter() - begin, server.processor_ms()
+    server.get("/api/band", run="bench", metric=metrics[1:12], points=800)
+    usable = time.perf_counter() - begin
+    rows = [measuring.row("page and first band over all ranks, cold", "ms", [1000 * first]),
+            measuring.row("processor time of it, on several cores", "ms", [processor]),
+            measuring.row("page and twelve bands, cold", "ms", [1000 * usable]),
+            timed_rows("one band", arguments.rounds, lambda i: server.get(
+                "/api/band", run="bench", metric=metrics[i % len(metrics)], points=800)[0]),
+            timed_rows("all curves of a metric", arguments.rounds, lambda i: server.get(
+                "/api/series", run="bench", metric=metrics[i % len(metrics)], source="ranks", points=800)[0]),
+            timed_rows("heatmap", arguments.rounds, lambda i: server.get(
+                "/api/heatmap", run="bench", metric=metrics[i % len(metrics)])[0])]
+    server.get("/api/band", run="bench", metric=metrics, points=800)
+    rows.append(measuring.row("largest memory after every band", "MB", [server.megabytes()], 1))
+    server.end()
+    return rows
+
+
+def many_runs(arguments, runs):
+    """Small ones, with configs."""
+    for i in range(arguments.runs):
+        where, config = str(runs / f"run-{i:05}"), {
+            "optimizer": {"name": "sgd" if i % 2 else "adamw", "lr": (i % 100) / 1000, "momentum": 0.9, "weight_decay": 0},
+            "model": {"name": "mlp", "hidden": [256, 128]}, "train": {"epochs": 3, "precision": "fp32"},
+            "data": {"batch_size": 2 ** (i % 8), "workers": 2}, "run": {"seed": i}}
+        for op in ({"op": "run", "dir": where, "config": config, "created": 1000 + i},
+                   {"op": "open", "dir": where, "rank": 0, "config": config, "created": 1000 + i},
+                   {"op": "many", "log": i, "metrics": [f"train/metric-{k}" for k in range(10)], "from": 0, "to": 100},
+                   {"op": "end", "log": i}):
+            yield op
+
+
+def run_list(arguments, place):
+    runs = place / "runs"
+    runs.mkdir(parents=True)
+    write(arguments, many_runs(arguments, runs))
+    begin = time.perf_counter()
+    server = Server(arguments.binary, runs)
+    rows = [measuring.row(f"{arguments.runs:,} runs: start to the first list", "ms",
+                          [1000 * (time.perf_counter() - begin + server.get("/api/runs")[0])])]
+    while json.loads(server.get("/api/server")[1])["indexing"]["done"] < arguments.runs:
+        time.sleep(0.05)
+    rows.append(measuring.row("all of them read, the first time", "ms", [1000 * (time.perf_counter() - begin)]))
+    rows.append(measuring.row("processor time of it", "ms", [server.processor_ms()]))
+    filters = ["config.optimizer.lr > 0.05", "state = finished and config.optimizer.name = sgd", "run-0123",
+               "min(train/metric-3) < 1 or config.data.batch_size in (1, 2, 4)", "not tag = good"]
+    rows.append(timed_rows("filtered, sorted, with columns", 4 * arguments.rounds, lambda i: server.get(
+        "/api/runs", filter=filters[i % len(filters)], sort="-train/metric-1",
+        column=["config.optimizer.lr", "train/metric-0", "train/metric-1"])[0]))
+    rows.append(timed_rows("fields to choose from", arguments.rounds, lambda i: server.get("/api/fields")[0]))
+    rows.append(measuring.row("largest memory", "MB", [server.megabytes()], 1))
+    server.end()
+    return rows
+
+
+PARTS = {"million": million, "ranks": ranks, "list": run_list}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="tiny numbers, to see that it works")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=list(PARTS), help="parts, with commas")
+    parser.add_argument("--peers", action="store_true", help="TensorBoard and MLflow as well")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--points", type=int, default=1_000_000)
+    parser.add_argument("--ranks", type=int, default=64)
+    parser.add_argument("--metrics", type=int, default=50)
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--binary", type=pathlib.Path, default=measuring.BIN, help="the folder of lockstep")
+    parser.add_argument("--dir", help="directory for temporary files (1 GB)")
+    parser.add_argument("--out", type=pathlib.Path, help="also write the result as JSON")
+    if parser.parse_known_args()[0].quick:
+        parser.set_defaults(**QUICK)
+    arguments = parser.parse_args()
+    arguments.binary = arguments.binary.resolve()
+    with tempfile.TemporaryDirectory(dir=arguments.dir, prefix="lockstep-bench-") as directory:
+        result = {"what": "the dashboard's server", "quick": arguments.quick, "machine": measuring.machine(directory),
+                  "commit": measuring.commit(), "command": " ".join(["bench/dashboard.py", *sys.argv[1:]]), "parts": {}}
+        for name in arguments.only:
+            rows = PARTS[name](arguments, pathlib.Path(directory) / name)
+            measuring.print_table(name, rows)
+            result["parts"][name] = {"rows": rows}
+    if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

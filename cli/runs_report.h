@@ -1,0 +1,14 @@
+// `lockstep runs export --html`: a run, or a comparison, as one file for a browser.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+// `words`: "export ID... --html FILE [--dir RUNS]". Returns the exit code; throws Config and
+// Environment.
+int write_report(const std::vector<std::string>& words, std::ostream& out);
+
+}  // namespace lockstep

@@ -1,0 +1,141 @@
+// `lockstep ui`: the dashboard.
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+
+#include "cli/command_words.h"
+#include "cli/commands.h"
+#include "cli/trainer_program.h"
+#include "core/durable_file.h"
+#include "core/error.h"
+#include "launch/signal_watch.h"
+#include "ui/dashboard_server.h"
+#include "ui/http_guard.h"
+#include "ui/program_output.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kUiHelp = R"(lockstep ui: look at runs, groups and ranks in a browser
+
+  lockstep ui [--dir RUNS] [--port PORT] [--read-only]
+  lockstep ui --host 0.0.0.0 [--token-file FILE] [--allow-host NAME]...
+
+Serves the runs of a directory, also while they go on, until it is interrupted. Nothing is needed
+besides a browser; nothing is read from the network.
+
+  --dir RUNS         where the runs are kept (run.dir of the run file); default: runs
+  --port PORT        default: the first free one from 8080 on
+  --read-only        runs cannot be tagged, stopped or deleted
+  --host ADDRESS     where to listen; default 127.0.0.1, which only this machine reaches. From another
+                     machine, better: ssh -L 8080:localhost:8080 THIS_MACHINE
+  --token-file FILE  what everybody has to know first: the file's text, at least 16 characters, readable
+                     by its owner alone. Beyond this machine one is required; without a file one is
+                     made up, and only the link that is printed lets in, once
+  --allow-host NAME  a name by which browsers may call it, besides addresses and this machine's own
+)";
+
+constexpr size_t kShortestToken = 16, kLongestTokenFile = 4096;
+
+std::string read_token(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0)
+    throw config_error(fmt::format("--token-file {}: there is no such file", path));
+  if ((info.st_mode & 077) != 0)
+    throw config_error(
+        fmt::format("--token-file {}: others can read it; chmod 600 {}", path, path));
+  auto token = read_file(path, kLongestTokenFile);
+  while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back()))) token.pop_back();
+  if (token.size() < kShortestToken)
+    throw config_error(
+        fmt::format("--token-file {}: a token has at least {} characters", path, kShortestToken));
+  return token;
+}
+
+std::string machine_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof(name) - 1) == 0 ? host_without_port(name) : "";
+}
+
+// Many ranks of many runs may be followed at once.
+void allow_many_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Asked once, in the background; nobody waits for it.
+std::function<std::string()> schema_of_trainer() {
+  auto schema = std::make_shared<std::shared_future<std::string>>(
+      std::async(std::launch::async, [program = trainer_program()] {
+        return program_output({program, "--schema"}, std::chrono::seconds(20));
+      }));
+  return [schema] {
+    return schema->wait_for(std::chrono::seconds(0)) == std::future_status::ready ? schema->get()
+                                                                                  : std::string();
+  };
+}
+
+int port_of(const cxxopts::ParseResult& parsed) {
+  const auto port = parsed["port"].as<int>();
+  if (port < 0 || port > 65535)
+    throw config_error(fmt::format("lockstep ui: --port {} is none; valid are 1 to 65535", port));
+  return port;
+}
+
+DashboardOptions dashboard_options(const cxxopts::ParseResult& parsed) {
+  DashboardOptions options{.runs = parsed["dir"].as<std::string>(),
+                           .host = parsed["host"].as<std::string>(),
+                           .port = port_of(parsed),
+                           .actions = parsed.count("read-only") == 0};
+  for (const auto& name : all_values(parsed, "allow-host"))
+    options.host_names.push_back(host_without_port(name));
+  options.host_names.push_back(host_without_port(options.host));
+  options.host_names.push_back(machine_name());
+  std::erase(options.host_names, "");
+  if (parsed.count("token-file"))
+    options.token = read_token(parsed["token-file"].as<std::string>());
+  else if (!is_loopback(options.host))
+    options.token = random_secret();
+  return options;
+}
+
+}  // namespace
+
+int ui_command(int argc, char** argv) {
+  const std::vector<std::string> words(argv, argv + argc);
+  if (argc > 1 && wants_help({words.begin() + 1, words.end()})) {
+    fmt::print("{}", kUiHelp);
+    return 0;
+  }
+  cxxopts::Options known("lockstep ui");
+  const auto text = [] { return cxxopts::value<std::string>(); };
+  known.add_options()("dir", "", text()->default_value("runs"))("host", "",
+                                                                text()->default_value("127.0.0.1"))(
+      "port", "", cxxopts::value<int>()->default_value("0"))("token-file", "", text())(
+      "allow-host", "", cxxopts::value<std::vector<std::string>>())("read-only", "");
+  auto options = dashboard_options(parse_words(known, words));
+  SignalWatch signals;  // before there are threads
+  allow_many_files();
+  options.schema = schema_of_trainer();
+  DashboardServer server(options);
+  fmt::print("dashboard of {}: {}{}\n", options.runs.string(), server.link(),
+             options.token.empty() ? "" : "  (the link works once)");
+  std::fflush(stdout);
+  auto wanted = signals.poll_request();
+  while (!signals.next()) ::poll(&wanted, 1, -1);
+  server.stop();
+  // A thread may hang in a slow connection; all that was changed is on the disk.
+  std::fflush(nullptr);
+  std::_Exit(0);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,337 @@
+"""What `lockstep ui` answers, on logs that a program writes meanwhile."""
+
+import concurrent.futures
+import http.client
+import json
+import math
+import os
+import pathlib
+import subprocess
+import urllib.parse
+
+from conftest import LOCKSTEP, LogWriter
+
+
+def value(step, metric=0, scale=1.0):
+    return scale * math.sin(step * (metric + 1) / 100) + step
+
+
+def curve(dashboard, run, metric, **more):
+    series = dashboard.get("/api/series", run=run, metric=metric, **more)["series"]
+    return series[0] if len(series) == 1 else series
+
+
+def test_list_filter_sort_and_pages(runs, writer, start):
+    for i in range(12):
+        writer.finished_run(f"run-{i:02}", config={"optimizer": {"lr": i / 10, "name": "sgd"}}, created=1000.0 + i,
+                            group="even" if i % 2 == 0 else "odd")
+    dashboard = start()
+    dashboard.wait_for_runs(12)
+    page = dashboard.get("/api/runs", limit=5, offset=2, column=["config.optimizer.lr", "train/loss", "max(train/loss)"])
+    assert [row["id"] for row in page["runs"]] == [f"run-{i:02}" for i in (9, 8, 7, 6, 5)]
+    assert page["total"] == page["matching"] == 12
+    row = page["runs"][0]
+    assert row["values"]["config.optimizer.lr"] == 0.9
+    assert row["values"]["train/loss"] == value(99)
+    assert row["state"] == "finished" and row["exit"] == 0 and row["step"] == 99 and row["group"] == "odd"
+    chosen = dashboard.get("/api/runs", filter="config.optimizer.lr >= 0.5 group = even", sort="config.optimizer.lr")
+    assert [row["id"] for row in chosen["runs"]] == ["run-06", "run-08", "run-10"]
+    two = dashboard.get("/api/runs", sort="group,-created", limit=2)
+    assert [row["id"] for row in two["runs"]] == ["run-10", "run-08"]
+    status, error = dashboard.refused("/api/runs", filter="stat = finished")
+    assert status == 400 and error["code"] == "bad_filter" and error["column"] == 1 and "state" in error["message"]
+    groups = dashboard.get("/api/groups", by="group", metric="train/loss")["groups"]
+    assert [(group["value"], group["runs"]) for group in groups] == [("odd", 6), ("even", 6)]
+    assert groups[0]["metrics"]["train/loss"]["count"] == 6
+    fields = {field["field"]: field for field in dashboard.get("/api/fields")["fields"]}
+    assert fields["config.optimizer.lr"]["type"] == "number" and fields["config.optimizer.name"]["type"] == "text"
+    assert fields["metric.train/loss"]["runs"] == 12
+
+
+def test_curves_are_those_of_the_log(runs, writer, start):
+    log, = writer.run("one")
+    writer.do("many", log=log, metrics=["train/loss", "train/other"], **{"from": 0, "to": 30000})
+    for step, odd in ((5, "nan"), (6, "inf"), (7, "-inf"), (8, 0.1 + 0.2)):
+        writer.do("scalars", log=log, step=step, values={"odd": odd})
+    writer.do("end", log=log)
+    dashboard = start()
+    zoomed = curve(dashboard, "one", "train/other", **{"from": 100, "to": 149}, points=100)
+    assert zoomed["raw"] and zoomed["x"] == list(range(99, 151))
+    assert zoomed["y"] == [value(step, 1) for step in range(99, 151)]
+    whole = curve(dashboard, "one", "train/loss", points=50)
+    assert not whole["raw"] and whole["total"] == 30000 and whole["range"] == [0, 29999] and len(whole["x"]) <= 102
+    assert all(y == value(int(x)) for x, y in zip(whole["x"], whole["y"]))
+    assert curve(dashboard, "one", "odd")["y"] == ["nan", "inf", "-inf", 0.1 + 0.2]
+    by_time = curve(dashboard, "one", "train/loss", x="time", **{"from": 1010, "to": 1012})
+    assert by_time["x"] == [1009, 1010, 1011, 1012, 1013]
+    by_epoch = curve(dashboard, "one", "train/loss", x="epoch", to=0.02)
+    assert by_epoch["x"] == [0, 0.01, 0.02, 0.03]
+    smooth = curve(dashboard, "one", "train/loss", smooth=0.9, to=3)
+    assert len(smooth["smooth"]) == len(smooth["y"]) and smooth["smooth"][0] == smooth["y"][0]
+    rows = dashboard.request("GET", "/api/series.csv", run="one", metric="train/loss", to=1).body.decode().splitlines()
+    assert rows[0] == "run,source,metric,step,epoch,time,value" and len(rows) == 3
+    assert rows[2].startswith("one,rank-0,train/loss,1,0.01,1001.000000,")
+    assert float(rows[2].split(",")[-1]) == value(1)
+    assert dashboard.get("/api/series", run="one", metric="nothing")["series"] == []
+    assert dashboard.refused("/api/series", run="nothing", metric="a")[0] == 404
+    assert dashboard.refused("/api/series", run="one", metric="a", points="x")[0] == 400
+
+
+def test_live_killed_and_resumed_run_at_each_moment(runs, writer, start):
+    dashboard = start()
+    begin = dashboard.get("/api/server")["seq"]
+    log, = writer.run("live")
+    writer.do("many", log=log, metrics=["train/loss"], **{"from": 0, "to": 300})
+    dashboard.wait_for("the new run", lambda: dashboard.get("/api/runs")["matching"] == 1)
+    row = dashboard.wait_for("its step", lambda: next(
+        (row for row in dashboard.get("/api/changes", since=begin)["runs"] if row["step"] == 299), None))
+    assert row["state"] == "running"
+    assert curve(dashboard, "live", "train/loss")["total"] == 300
+    writer.do("many", log=log, metrics=["train/loss"], **{"from": 300, "to": 310})
+    dashboard.wait_for("new points", lambda: curve(dashboard, "live", "train/loss")["total"] == 310)
+    writer.kill()
+    dashboard.wait_for("the end", lambda: dashboard.get("/api/runs")["runs"][0]["state"] == "lost")
+    assert dashboard.get("/api/runs")["runs"][0]["problems"] == []
+    again = LogWriter(runs)
+    log, = again.run("live")
+    dashboard.wait_for("the resume", lambda: dashboard.get("/api/runs")["runs"][0]["state"] == "running")
+    again.do("rewind", log=log, step=199)
+    dashboard.wait_for("the way back", lambda: curve(dashboard, "live", "train/loss")["total"] == 200)
+    again.do("many", log=log, metrics=["train/loss"], scale=2.0, **{"from": 200, "to": 400})
+    dashboard.wait_for("the second try", lambda: curve(dashboard, "live", "train/loss")["total"] == 400)
+    got = curve(dashboard, "live", "train/loss")
+    assert got["y"] == [value(step, 0, 1.0 if step < 200 else 2.0) for step in range(400)]
+    again.do("end", log=log, state="failed", exit=78)
+    dashboard.wait_for("the end", lambda: dashboard.get("/api/runs")["runs"][0]["state"] == "failed")
+    assert dashboard.get("/api/runs")["runs"][0]["exit"] == 78
+    again.close()
+
+
+def test_many_ask_while_runs_are_being_read(runs, writer, start):
+    for i in range(6):
+        writer.finished_run(f"run-{i}")
+    dashboard = start()
+    with concurrent.futures.ThreadPoolExecutor(12) as threads:
+        asked = [threads.submit(ask, f"run-{i % 6}") for i in range(60) for ask in (
+            lambda run: dashboard.get(f"/api/runs/{run}")["step"], lambda run: curve(dashboard, run, "train/loss")["total"] - 1)]
+        assert [each.result() for each in asked] == [99] * 120
+
+
+def test_events(runs, writer, start):
+    dashboard = start()
+    connection = http.client.HTTPConnection(dashboard.address, timeout=20)
+    connection.request("GET", "/api/events")
+    response = connection.getresponse()
+    assert response.status == 200 and response.headers["Content-Type"] == "text/event-stream"
+    assert response.readline() == b": here\n"
+    writer.finished_run("one")
+    while not (line := response.readline()).startswith(b"data: "):
+        assert line, "the stream ended"
+    change = json.loads(line[6:])
+    assert change["runs"][0]["id"] == "one" and change["seq"] > 0
+    connection.close()
+
+
+def test_too_many_streams(start):
+    dashboard = start()
+    open_streams = []
+    for _ in range(33):
+        connection = http.client.HTTPConnection(dashboard.address, timeout=20)
+        connection.request("GET", "/api/events")
+        open_streams.append((connection, connection.getresponse()))
+    assert [response.status for _, response in open_streams] == [200] * 32 + [503]
+    assert dashboard.get("/api/server")["limits"]["streams"] == 32
+    for connection, _ in open_streams:
+        connection.close()
+
+
+def test_bands_heatmap_and_ranks(runs, writer, start):
+    logs = writer.run("job", ranks=4, nodes=1)
+    for rank, log in enumerate(logs[:4]):
+        for step in range(50):
+            writer.do("scalars", log=log, step=step, time=1000.0 + step, epoch=step / 10,
+                      values={"train/loss": step + rank, "rank/step_time_s": 0.1 * (5 if rank == 2 else 1)})
+        writer.do("end", log=log)
+    writer.do("scalars", log=logs[4], step=0, values={"system/cpu_percent": 50})
+    writer.do("alert", log=logs[4], title="rank 2 is slow", text="5 times", step=49)
+    writer.do("end", log=logs[4])
+    dashboard = start()
+    band, = dashboard.get("/api/band", run="job", metric="train/loss", points=100)["bands"]
+    assert band["raw"] and band["x"] == list(range(50)) and band["count"] == [4] * 50
+    assert band["mean"] == [step + 1.5 for step in range(50)]
+    assert band["min"] == list(range(50)) and band["max"] == [step + 3 for step in range(50)]
+    assert all(abs(deviation - math.sqrt(1.25)) < 1e-12 for deviation in band["deviation"])
+    assert [band["curves"][i]["source"] for i in (band["min_curve"][7], band["max_curve"][7])] == ["rank-0", "rank-3"]
+    heat = dashboard.get("/api/heatmap", run="job", metric="rank/step_time_s", columns=10)
+    assert heat["sources"] == [f"rank-{rank}" for rank in range(4)] and heat["columns"] == 10
+    assert abs(heat["mean"][2][3] - 0.5) < 1e-12 and abs(heat["mean"][1][3] - 0.1) < 1e-12
+    run = dashboard.get("/api/runs/job")
+    assert [source["source"] for source in run["sources"]] == ["rank-0", "rank-1", "rank-2", "rank-3", "node-0"]
+    metrics = {metric["name"]: metric for metric in run["metrics"]}
+    assert metrics["train/loss"]["sources"] == [f"rank-{rank}" for rank in range(4)]
+    assert metrics["system/cpu_percent"]["sources"] == ["node-0"] and metrics["system/cpu_percent"]["axis"] == "time"
+    assert run["alerts"][0]["title"] == "rank 2 is slow" and run["num_alerts"] == 1
+    assert dashboard.get("/api/alerts")["alerts"][0]["run"] == "job"
+    assert len(dashboard.get("/api/series", run="job", metric="train/loss", source="ranks")["series"]) == 4
+
+
+def test_media_texts_and_tables(runs, writer, start):
+    log, = writer.run("media")
+    for step in range(5):
+        writer.do("histogram", log=log, name="weights/fc1", step=step, time=1000.0 + step, edges=[0, 1, 2], counts=[step, 1])
+        writer.do("image", log=log, name="eval/errors", step=step, time=1000.0 + step, caption="<b>", grey=step)
+        writer.do("text", log=log, line=f"message {step}", level=1 + step % 3, time=1000.0 + step)
+    writer.do("table", log=log, name="eval/confusion_matrix", step=4, columns=["actual", "predicted", "count"],
+              rows=[[0, 0, 10], [0, 1, 2], ["<script>", None, 1.5]])
+    writer.do("end", log=log)
+    dashboard = start()
+    run = dashboard.get("/api/runs/media")
+    assert {(media["kind"], media["name"], media["count"]) for media in run["media"]} == {
+        ("histogram", "weights/fc1", 5), ("image", "eval/errors", 5), ("table", "eval/confusion_matrix", 1)}
+    histograms = dashboard.get("/api/runs/media/histograms", name="weights/fc1", limit=2)
+    assert histograms["total"] == 5 and [item["step"] for item in histograms["items"]] == [1, 4]
+    assert histograms["items"][1]["counts"] == [4, 1] and histograms["items"][1]["edges"] == [0, 1, 2]
+    table = dashboard.get("/api/runs/media/tables", name="eval/confusion_matrix")
+    assert table["columns"] == ["actual", "predicted", "count"] and table["rows"][2] == ["<script>", None, 1.5]
+    texts = dashboard.get("/api/runs/media/texts", offset=-2)
+    assert texts["total"] == 5 and [item["line"] for item in texts["items"]] == ["message 3", "message 4"]
+    assert dashboard.get("/api/runs/media/texts", level="error")["total"] == 1
+    images = dashboard.get("/api/runs/media/images", name="eval/errors", limit=2)
+    assert [item["step"] for item in images["items"]] == [4, 3] and images["more"]
+    assert (images["items"][0]["width"], images["items"][0]["height"], images["items"][0]["caption"]) == (4, 3, "<b>")
+    shown = [dashboard.request("GET", item["url"]) for item in images["items"]]
+    assert all(image.headers["Content-Type"] == "image/png" and image.body.startswith(b"\x89PNG") for image in shown)
+    assert shown[0].body != shown[1].body
+    assert dashboard.get("/api/runs/media/images", name="nothing")["items"] == []
+    assert dashboard.refused("/api/runs/media/images/rank-0/17.png")[0] == 404
+
+
+def test_compare_and_defaults(runs, writer, start):
+    writer.finished_run("a", config={"optimizer": {"lr": 0.1, "name": "sgd"}})
+    writer.finished_run("b", config={"optimizer": {"lr": 0.2, "name": "sgd", "momentum": 0.9}})
+    dashboard = start()
+    comparison = dashboard.get("/api/compare", run=["a", "b"])
+    config = {entry["key"]: entry for entry in comparison["config"]}
+    assert config["optimizer.lr"]["differs"] and config["optimizer.lr"]["values"] == [0.1, 0.2]
+    assert not config["optimizer.name"]["differs"]
+    assert config["optimizer.momentum"]["missing"] == [True, False]
+    assert comparison["metrics"][0]["values"][0]["last"] == value(99)
+    assert dashboard.refused("/api/compare", run="a")[0] == 400
+
+
+def test_actions(runs, writer, start):
+    writer.finished_run("done")
+    log, = writer.run("going")
+    writer.do("many", log=log, metrics=["train/loss"], **{"from": 0, "to": 10})
+    dashboard = start()
+    dashboard.wait_for_runs(2)
+    tagged = dashboard.write("POST", "/api/runs/done/tags", {"add": ["good"], "note": "the <b>one</b>"}).json()
+    assert tagged["tags"] == ["good"] and tagged["note"] == "the <b>one</b>"
+    assert json.loads((runs / "done" / "tags.json").read_text())["tags"] == ["good"]
+    assert dashboard.get("/api/runs", filter="tag = good")["matching"] == 1
+    assert dashboard.write("POST", "/api/runs/done/tags", {"add": ["a b"]}).status == 400
+    assert dashboard.write("POST", "/api/runs/done/tags", {"remove": ["other"]}).status == 400
+    assert dashboard.write("POST", "/api/runs/done/stop", {}).status == 409
+    assert dashboard.write("POST", "/api/runs/going/stop", {"reason": "enough"}).status == 200
+    assert json.loads((runs / "going" / "stop_request.json").read_text())["reason"] == "enough"
+    assert dashboard.get("/api/runs/going")["stop_requested"]["reason"] == "enough"
+    assert dashboard.write("DELETE", "/api/runs/going", {"confirm": "going"}).status == 409
+    assert dashboard.write("DELETE", "/api/runs/done", {}).status == 400
+    assert dashboard.write("DELETE", "/api/runs/done", {"confirm": "done"}).json() == {"deleted": "done"}
+    assert not (runs / "done").exists() and dashboard.get("/api/runs")["matching"] == 1
+    only_shows = start("--read-only")
+    assert only_shows.write("DELETE", "/api/runs/going", {"confirm": "going"}).status == 403
+    assert only_shows.get("/api/server")["actions"] is False
+
+
+def test_damaged_runs_are_listed_and_open_as_far_as_they_go(runs, writer, start):
+    for name in ("cut", "flipped", "foreign", "short", "empty"):
+        writer.finished_run(name)
+    writer.close()
+    log = runs / "cut/events/rank-00000.lsev"
+    log.write_bytes(log.read_bytes()[:-1000])
+    log = runs / "flipped/events/rank-00000.lsev"
+    content = bytearray(log.read_bytes())
+    content[2000] ^= 1
+    log.write_bytes(bytes(content))
+    (runs / "foreign/events/rank-00000.lsev").write_text("this is not an event log")
+    (runs / "short/events/rank-00000.lsev").write_text("short")
+    (runs / "empty/events/rank-00000.lsev").unlink()
+    (runs / "empty/run.json").write_text("{")
+    (runs / "tagged").mkdir()
+    dashboard = start()
+    dashboard.wait_for_runs(5)
+    rows = {row["id"]: row for row in dashboard.get("/api/runs")["runs"]}
+    assert "damaged" in rows["cut"]["problems"][0] and rows["cut"]["state"] == "lost" and 0 < rows["cut"]["step"] < 99
+    assert "damaged" in rows["flipped"]["problems"][0]
+    assert "no event log" in rows["foreign"]["problems"][0]
+    assert "damaged" in rows["short"]["problems"][0]
+    for name in rows:
+        assert dashboard.get(f"/api/runs/{name}")["id"] == name
+    assert curve(dashboard, "cut", "train/loss")["y"] == [value(step) for step in range(rows["cut"]["step"] + 1)]
+
+
+def test_console_files_and_artifacts(runs, writer, start):
+    writer.finished_run("one")
+    output = runs / "one/logs/attempt_0/0"
+    output.mkdir(parents=True)
+    (output / "stdout.log").write_text("".join(f"line {i}\n" for i in range(100)))
+    (runs / "one/link").symlink_to("/etc/passwd")
+    (output / "stderr.log").symlink_to("/etc/passwd")
+    data = runs.parent / "weights"
+    data.write_bytes(os.urandom(1000))
+    subprocess.run([LOCKSTEP, "artifacts", "put", "net", data, "--type", "model", "--dir", runs], check=True, timeout=60)
+    dashboard = start()
+    run = dashboard.get("/api/runs/one")
+    assert [stream["stream"] for stream in run["console"]] == ["0-0-0-out"]
+    tail = dashboard.get("/api/runs/one/console", stream="0-0-0-out", tail=2)
+    assert tail["lines"] == ["line 98", "line 99"] and tail["end"] == tail["size"]
+    found = dashboard.get("/api/runs/one/console", stream="0-0-0-out", search="LINE 5")
+    assert [match["line"] for match in found["matches"]] == ["line 5"] + [f"line 5{i}" for i in range(10)]
+    assert dashboard.refused("/api/runs/one/console", stream="../../x")[0] == 404
+    files = {file["path"] for file in dashboard.get("/api/runs/one/files")["files"]}
+    assert {"config.yaml", "run.json", "events/rank-00000.lsev", "logs/attempt_0/0/stdout.log"} <= files
+    assert not files & {"link", "logs/attempt_0/0/stderr.log"}
+    answer = dashboard.request("GET", "/api/runs/one/files/logs/attempt_0/0/stdout.log")
+    assert answer.body == (output / "stdout.log").read_bytes()
+    assert answer.headers["Content-Type"] == "application/octet-stream" and "attachment" in answer.headers["Content-Disposition"]
+    artifact, = dashboard.get("/api/artifacts")["artifacts"]
+    assert artifact["name"] == "net" and artifact["aliases"] == ["latest"] and artifact["bytes"] == 1000
+    assert dashboard.request("GET", artifact["files"][0]["url"]).body == data.read_bytes()
+    assert dashboard.refused("/api/artifacts/net/1/1")[0] == 404
+    assert dashboard.refused("/api/artifacts/net/2/0")[0] == 404
+    assert dashboard.get("/api/artifacts", run="one")["artifacts"] == []
+
+
+def test_names_that_look_like_code_stay_text(runs, writer, start):
+    name = '<img src=x onerror="alert(1)">&%41'
+    log, = writer.run(name)
+    writer.do("scalars", log=log, step=1, values={"<script>alert(1)</script>": 1.5, 'train/"; DROP': 2})
+    writer.do("end", log=log)
+    dashboard = start()
+    row, = dashboard.get("/api/runs")["runs"]
+    assert row["id"] == name
+    run = dashboard.get("/api/runs/" + urllib.parse.quote(name, safe=""))
+    assert "<script>alert(1)</script>" in {metric["name"] for metric in run["metrics"]}
+    assert curve(dashboard, name, "<script>alert(1)</script>")["y"] == [1.5]
+
+
+def test_report_and_watch(runs, writer, start, tmp_path):
+    logs = writer.run("job", ranks=2, config={"a": "</script><b>"})
+    for log in logs:
+        writer.do("many", log=log, metrics=["train/loss"], **{"from": 0, "to": 10000})
+        writer.do("end", log=log)
+    report = tmp_path / "report.html"
+    made = subprocess.run([LOCKSTEP, "runs", "export", "job", "--html", report, "--dir", runs], capture_output=True, text=True, timeout=60)
+    assert made.returncode == 0, made.stderr
+    html = report.read_text()
+    data = json.loads(html.split('id="lockstep-report">')[1].split("</script>")[0])
+    assert data["runs"][0]["id"] == "job" and data["runs"][0]["config"] == {"a": "</script><b>"}
+    assert [series["source"] for series in data["series"]] == ["rank-0", "rank-1"]
+    series = data["series"][0]
+    assert series["total"] == 10000 and len(series["value"]) <= 4002
+    assert all(y == value(int(step)) for step, y in zip(series["step"], series["value"]))
+    assert data["bands"][0]["run"] == "job" and data["bands"][0]["count"][0] > 0
+    watched = subprocess.run([LOCKSTEP, "runs", "watch", "job", "--dir", runs], capture_output=True, text=True, timeout=60)
+    assert watched.returncode == 0, watched.stderr
+    assert "train/loss" in watched.stdout and "finished" in watched.stdout and "▁" in watched.stdout and "█" in watched.stdout

@@ -1,0 +1,180 @@
+"""Who may ask the dashboard what, how it ends, and what it bears."""
+
+import gzip
+import http.client
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from conftest import LOCKSTEP, PATIENCE
+
+
+def raw(dashboard, text, whole=True):
+    """What the server answers to these bytes; not `whole`: no more of them follow."""
+    host, port = dashboard.address.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
+        try:
+            connection.sendall(text if isinstance(text, bytes) else text.encode())
+            if not whole:
+                connection.shutdown(socket.SHUT_WR)
+            answer = b""
+            while piece := connection.recv(65536):
+                answer += piece
+        except ConnectionError:
+            return b""
+        return answer
+
+
+def test_headers_on_every_answer(writer, start):
+    writer.finished_run("one")
+    dashboard = start()
+    for path in ("/", "/app.js", "/nothing", "/api/runs", "/api/runs/nothing", "/api/runs/one/files/config.yaml"):
+        headers = dashboard.request("GET", path).headers
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy, path
+        assert headers["X-Content-Type-Options"] == "nosniff" and headers["Referrer-Policy"] == "no-referrer", path
+        assert headers.get("Access-Control-Allow-Origin") is None, path
+
+
+def test_the_page_and_its_copies(start):
+    dashboard = start()
+    page = dashboard.request("GET", "/")
+    assert page.status == 200 and page.headers["Content-Type"].startswith("text/html") and b"<html" in page.body.lower()
+    script = dashboard.request("GET", "/app.js")
+    assert script.headers["Content-Type"].startswith("text/javascript")
+    packed = dashboard.request("GET", "/app.js", headers={"Accept-Encoding": "gzip"})
+    assert packed.headers["Content-Encoding"] == "gzip" and len(packed.body) < len(script.body)
+    assert gzip.decompress(packed.body) == script.body
+    known = dashboard.request("GET", "/app.js", headers={"If-None-Match": script.headers["ETag"]})
+    assert known.status == 304 and known.body == b""
+    assert dashboard.request("GET", "/report.html").status == 404
+
+
+def test_a_foreign_name_or_site_is_refused(writer, start):
+    writer.finished_run("one")
+    dashboard = start()
+    dashboard.wait_for_runs(1)
+    for host in ("evil.example", "localhost.evil.example", ""):
+        assert b" 403 " in raw(dashboard, f"GET /api/runs HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").split(b"\r\n")[0]
+    assert dashboard.request("GET", "/api/runs", headers={"Sec-Fetch-Site": "cross-site"}).status == 403
+    assert dashboard.write("POST", "/api/runs/one/tags", {"add": ["x"]}, {"Origin": "http://evil.example"}).status == 403
+    assert dashboard.request("POST", "/api/runs/one/tags", body='{"add": ["x"]}').status == 403
+    assert dashboard.request("DELETE", "/api/runs/one", body='{"confirm": "one"}').status == 403
+    assert dashboard.get("/api/runs")["runs"][0]["tags"] == []
+
+
+def test_beyond_loopback_a_token_is_required(runs, writer, start, tmp_path):
+    writer.finished_run("one")
+    secret = "a-secret-of-some-length"
+    token = tmp_path / "token"
+    token.write_text(secret + "\n")
+    token.chmod(0o600)
+    dashboard = start("--host", "0.0.0.0", "--token-file", str(token))
+    assert secret not in dashboard.entrance
+    assert dashboard.request("GET", "/").status == 200
+    for path in ("/api/runs", "/api/events", "/api/runs/one/files/config.yaml", "/api/report.html?run=one"):
+        answer = dashboard.request("GET", path)
+        assert answer.status == 401 and b"one" not in answer.body
+    assert dashboard.request("GET", "/api/runs", headers={"Authorization": f"Bearer {secret}"}).status == 200
+    assert dashboard.request("GET", "/api/runs", headers={"Authorization": f"Bearer {secret}x"}).status == 401
+    assert dashboard.write("POST", "/api/login", {"token": "wrong"}).status == 401
+    entered = dashboard.write("POST", "/api/login", {"token": secret})
+    cookie = entered.headers["Set-Cookie"]
+    assert entered.status == 200 and "HttpOnly" in cookie and "SameSite" in cookie and secret not in cookie
+    assert dashboard.request("GET", "/api/runs", headers={"Cookie": cookie.split(";")[0]}).status == 200
+    first = dashboard.request("GET", dashboard.entrance)
+    assert first.status == 303 and first.headers["Location"] == "/" and "Set-Cookie" in first.headers
+    assert "Set-Cookie" not in dashboard.request("GET", dashboard.entrance).headers
+    dashboard.end()
+    assert secret not in dashboard.process.stdout.read() + dashboard.process.stderr.read()
+
+
+def test_a_token_is_made_up_where_none_is_given(writer, start):
+    dashboard = start("--host", "0.0.0.0")
+    assert "ticket=" in dashboard.entrance
+    assert dashboard.request("GET", "/api/runs").status == 401
+
+
+@pytest.mark.parametrize("words,status,text", [
+    (["--dir", "/nothing/there"], 78, "no directory of runs"),
+    (["--port", "99999"], 78, "--port"),
+    (["--prot", "1"], 78, "unknown option"),
+    (["--host", "192.0.2.1"], 75, "cannot listen"),
+    (["--token-file", "/nothing"], 78, "no such file"),
+])
+def test_bad_options(runs, words, status, text):
+    ended = subprocess.run([LOCKSTEP, "ui", "--dir", runs, *words], capture_output=True, text=True, timeout=PATIENCE)
+    assert ended.returncode == status and text in ended.stderr, ended
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_token_file_that_others_can_read(runs, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("a-secret-of-some-length")
+    token.chmod(0o644)
+    ended = subprocess.run([LOCKSTEP, "ui", "--dir", runs, "--token-file", token], capture_output=True, text=True, timeout=PATIENCE)
+    assert ended.returncode == 78 and "others can read it" in ended.stderr and "a-secret" not in ended.stderr
+
+
+def test_paths_do_not_lead_out(runs, writer, start):
+    writer.finished_run("one")
+    (runs.parent / "secret").write_text("the secret")
+    (runs / "one/out").symlink_to(runs.parent)
+    (runs / "linked").symlink_to(runs.parent)
+    dashboard = start()
+    for path in ("/api/runs/one/files/../../secret", "/api/runs/one/files/..%2f..%2fsecret", "/api/runs/one/files/%2e%2e/%2e%2e/secret",
+                 "/api/runs/one/files//etc/passwd", "/api/runs/one/files/%2fetc%2fpasswd", "/api/runs/one/files/out/secret",
+                 "/api/runs/one/files/..%5c..%5csecret", "/api/runs/one/files/%00", "/api/runs/linked/files/secret",
+                 "/api/runs/..%2f/files/secret", "/api/runs/../files/secret", "/api/runs/%2e%2e/files/secret",
+                 "/api/artifacts/..%2f..%2fsecret/1/0", "/../secret", "/%2e%2e/secret", "/api/runs/./files/one/config.yaml"):
+        answer = raw(dashboard, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert b"the secret" not in answer and b"root:" not in answer, path
+        assert answer.split(b" ")[1] in (b"404", b"400", b"403"), (path, answer[:200])
+    assert [row["id"] for row in dashboard.get("/api/runs")["runs"]] == ["one"]
+
+
+def test_large_and_broken_requests(writer, start):
+    writer.finished_run("one")
+    dashboard = start()
+    large = dashboard.write("POST", "/api/runs/one/tags", {"note": "x" * 100_000})
+    assert large.status == 413
+    assert dashboard.write("POST", "/api/runs/one/tags", {"note": "x" * 5000}).status == 400
+    for text in ("GET /" + "a" * 20000 + " HTTP/1.1\r\nHost: localhost\r\n\r\n", "\r\n\r\n", "GET\r\n\r\n", "\0" * 1000,
+                 "GET /api/runs HTTP/1.1\r\nHost: localhost\r\n" + "X: " + "y" * 20000 + "\r\n\r\n",
+                 "POST /api/runs/one/tags HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n",
+                 "POST /api/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+                 "GET /api/runs?filter=" + "(" * 3000 + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"):
+        raw(dashboard, text, whole=False)
+        assert dashboard.get("/api/server")["version"]
+    for body in ("[]", "null", "{", '{"add": 1}', '{"add": [1]}', '{"note": []}', "[" * 50000):
+        answer = dashboard.request("POST", "/api/runs/one/tags", body=body, headers={
+            "X-Lockstep-Request": "1", "Content-Type": "application/json"})
+        assert answer.status == 400, body[:20]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_within_a_second(writer, start, number):
+    writer.finished_run("one")
+    dashboard = start()
+    stream = http.client.HTTPConnection(dashboard.address, timeout=PATIENCE)
+    stream.request("GET", "/api/events")
+    assert stream.getresponse().status == 200
+    host, port = dashboard.address.rsplit(":", 1)
+    with socket.create_connection((host, int(port))) as half:  # and a request that never ends
+        half.sendall(b"GET / HT")
+        assert dashboard.end(number) < 1.5
+    assert dashboard.process.returncode == 0
+    stream.close()
+
+
+def test_nothing_is_left_behind(runs, writer, start):
+    writer.finished_run("one")
+    before = sorted(os.listdir(runs))
+    dashboard = start()
+    dashboard.get("/api/series", run="one", metric="train/loss")
+    dashboard.process.kill()
+    dashboard.process.wait(PATIENCE)
+    assert sorted(os.listdir(runs)) == before

@@ -1,0 +1,328 @@
+// Every view of the dashboard, as a user opens it.
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { begin, directory, end, exported, LOCKSTEP, open, record, run, runs, serve, show, train, waitFor } from "./world.mjs";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const SCRIPT = '<img src=x onerror="window.pwned=1">';
+let address;
+const ids = {};
+
+before(async () => {
+  ids.first = train("first");
+  ids.second = train("second", "optimizer.lr=0.02", "tracking.group=study");
+  record("gallery");
+  record("charts", "200", "500");
+  record("ranks", "16", "300");
+  record("many", "300");
+  const killed = await begin("killed", "train.epochs=1000");
+  await waitFor(() => exported(killed.id).length > 50, "the run to log");
+  killed.process.kill("SIGKILL");
+  ids.killed = killed.id;
+  await waitFor(() => show(killed.id).state === "killed", "the agent to notice");
+  // A log whose middle is not what was written.
+  ids.damaged = train("damaged");
+  const log = join(runs, ids.damaged, "events", "rank-00000.lsev");
+  const bytes = readFileSync(log);
+  bytes.fill(0x5a, Math.floor(bytes.length / 2), Math.floor(bytes.length / 2) + 64);
+  writeFileSync(log, bytes);
+  writeFileSync(join(runs, "gallery-1", `${SCRIPT.replaceAll("/", "")}.txt`), "a file");
+  address = await serve();
+});
+
+after(end);
+
+const at = (hash) => `${address}/#/${hash}`;
+
+async function onPage(hash, work, options) {
+  const page = await open(at(hash), options);
+  try {
+    await work(page);
+    assert.deepEqual(page.complaints, [], "errors in the browser's console");
+    assert.equal(await page.evaluate(() => window.pwned), undefined, "a script from the data ran");
+  } finally {
+    await page.context().close();
+  }
+}
+
+const drawn = (page, name) => page.getByRole("group", { name: new RegExp(`^Chart of ${name}\\. .+`) });
+
+test("the table has every run, and filters, orders and groups them", () => onPage("", async (page) => {
+  await page.getByText("307 runs", { exact: true }).waitFor();
+  assert.ok((await page.locator(".runs-row").count()) < 60, "only the rows in view exist");
+  await page.getByLabel("Filter runs").fill("name = first");
+  await page.getByText("1 of 307 runs").waitFor();
+  await page.getByRole("link", { name: "first", exact: true }).waitFor();
+  await page.getByLabel("Filter runs").fill("state = ");
+  await page.locator(".filter-error:not(:empty)").waitFor();
+  page.complaints.length = 0; // the browser notes every answer that is an error
+  await page.getByLabel("Filter runs").fill("eval/accuracy >= 0.99 and name ~ short");
+  await page.getByText("3 of 307 runs").waitFor();
+  assert.match(page.url(), /q=eval/, "the address holds the filter");
+  await page.getByLabel("Filter runs").fill("name ~ short");
+  await page.keyboard.press("Escape");
+  await page.getByRole("columnheader", { name: "Run" }).getByRole("button").click();
+  await page.getByRole("link", { name: "short-00299" }).waitFor();
+  await page.getByRole("columnheader", { name: "Run" }).getByRole("button").click();
+  await page.getByRole("link", { name: "short-00000" }).waitFor();
+  await page.getByLabel("Filter runs").fill("");
+  await page.getByLabel("Group by").selectOption("group");
+  await page.getByText("study", { exact: true }).waitFor();
+}));
+
+test("states have marks that say what happened", () => onPage(`?q=${encodeURIComponent("not name ~ short")}`, async (page) => {
+  const row = (name) => page.locator(".runs-row").filter({ has: page.getByRole("link", { name, exact: true }) });
+  await row("first").locator(".state.finished").waitFor();
+  await row("killed").locator(".state.killed", { hasText: "killed" }).waitFor();
+  await row("damaged").locator(".state.damaged").waitFor();
+}));
+
+test("columns are chosen, and the choice stays", () => onPage(`?q=${encodeURIComponent("name = first")}`, async (page) => {
+  await page.getByRole("button", { name: "Columns" }).click();
+  await page.getByLabel("Search columns").fill("momentum");
+  await page.getByRole("checkbox", { name: "optimizer.momentum" }).check();
+  await page.keyboard.press("Escape");
+  await page.getByRole("columnheader", { name: "optimizer.momentum" }).waitFor();
+  await page.reload();
+  await page.getByRole("columnheader", { name: "optimizer.momentum" }).waitFor();
+  await page.getByRole("cell", { name: "0.9", exact: true }).waitFor();
+}));
+
+test("a run shows the values of its log", () => onPage(`run/${ids.first}`, async (page) => {
+  const truth = show(ids.first);
+  const accuracy = truth.metrics["eval/accuracy"].last;
+  assert.equal(await page.locator(".figures li").filter({ hasText: "eval/accuracy" }).locator(".figure-value").getAttribute("title"), String(accuracy));
+  await drawn(page, "eval/accuracy").waitFor();
+  await drawn(page, "train/loss").waitFor();
+  // At the right edge the values of the last step, by the keyboard.
+  const chart = drawn(page, "train/loss");
+  await chart.focus();
+  await page.keyboard.press("ArrowLeft");
+  const tip = chart.locator(".tip");
+  await tip.getByText(`step ${truth.metrics["train/loss"].step}`).waitFor();
+  const last = Number((await tip.locator(".tip-value").first().textContent()).replace("−", "-"));
+  assert.ok(Math.abs(last - truth.metrics["train/loss"].last) < 1e-3 * Math.abs(last), `${last} is not ${truth.metrics["train/loss"].last}`);
+}));
+
+test("zooming in one chart zooms the others, and the address holds it", () => onPage(`run/${ids.first}`, async (page) => {
+  await drawn(page, "train/loss").waitFor();
+  const box = await drawn(page, "train/loss").boundingBox();
+  await page.mouse.move(box.x + box.width * 0.4, box.y + box.height / 2);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.7, box.y + box.height / 2, { steps: 5 });
+  await page.mouse.up();
+  const reset = page.getByTitle("Show everything").filter({ hasText: "step" });
+  await reset.waitFor();
+  assert.match(page.url(), /zoom=step/);
+  await page.reload();
+  await reset.click();
+  await waitFor(() => !/zoom=/.test(page.url()), "the zoom to go");
+}));
+
+test("axes, smoothing, logarithms, pins and search", () => onPage(`run/${ids.first}`, async (page) => {
+  await drawn(page, "train/loss").waitFor();
+  await page.getByRole("group", { name: "Horizontal axis" }).getByRole("button", { name: "time" }).click();
+  await drawn(page, "train/loss").waitFor();
+  await page.getByLabel("Smoothing").fill("0.8");
+  await page.getByRole("button", { name: "Log", exact: true }).click();
+  await page.getByRole("button", { name: "Pin train/loss" }).click();
+  await page.getByRole("heading", { name: "Pinned" }).waitFor();
+  await page.getByLabel("Search metrics").fill("accuracy");
+  await waitFor(async () => (await page.locator(".chart-card").count()) === (await page.locator('.chart-card[aria-label*="accuracy"]').count()), "only charts that fit");
+  await page.getByLabel("Search metrics").fill("no such metric");
+  await page.getByText("No metric is called so").waitFor();
+}));
+
+test("of sixteen ranks, the slow one is named, and a click opens it over the band", () => onPage("run/ranks-1/ranks", async (page) => {
+  await page.getByText("Rank 1 is the slowest").waitFor();
+  assert.equal(await page.locator("table.plain tbody tr").count(), 16);
+  const heat = page.getByRole("img", { name: /rank\/step_time_s of 16 ranks/ });
+  const box = await heat.boundingBox();
+  await page.mouse.click(box.x + box.width / 2, box.y + box.height * (1.5 / 16));
+  await waitFor(() => /ranks=1(&|$)/.test(page.url()), "rank 1 in the address");
+  await page.getByRole("group", { name: /rank\/step_time_s.*mean of 16 ranks.*rank 1/ }).waitFor();
+}));
+
+test("configuration, with defaults marked", () => onPage(`run/${ids.first}/config`, async (page) => {
+  await page.getByLabel("Search the configuration").fill("optimizer");
+  await page.getByText("momentum", { exact: true }).waitFor();
+  await page.getByText("default", { exact: true }).first().waitFor();
+}));
+
+test("the console of a rank, searched", () => onPage(`run/${ids.first}/console`, async (page) => {
+  await page.getByRole("combobox", { name: "Output" }).waitFor();
+  await page.getByLabel("Search the console").fill("zzz-not-there");
+  await page.getByText("0 lines").waitFor();
+}));
+
+test("artifacts, checkpoints and files", () => onPage(`run/${ids.first}/artifacts`, async (page) => {
+  await page.getByRole("heading", { name: /first-model/ }).waitFor();
+  await page.getByText("latest").first().waitFor();
+  await page.getByRole("button", { name: /Files of first-model/ }).first().click();
+  await page.getByText("model.safetensors").first().waitFor();
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "config.yaml" }).click()]);
+  assert.match(readFileSync(await download.path(), "utf8"), /optimizer/);
+}));
+
+test("images, histograms, tables, and names that are HTML stay text", () => onPage("run/gallery-1/media", async (page) => {
+  await page.getByRole("img", { name: /onerror/ }).first().waitFor();
+  await page.getByRole("img", { name: /weights\/fc1 over/ }).waitFor();
+  await page.getByRole("region", { name: "Confusion matrix" }).getByText("93").waitFor();
+  await drawn(page, "eval/precision_recall").waitFor();
+  await page.getByRole("region", { name: "Table" }).getByText("<img src=x").waitFor();
+  for (const part of ["charts", "config", "artifacts", "alerts", "ranks", "console"]) {
+    await showView(page, `run/gallery-1/${part}`);
+    await page.getByRole("heading", { level: 1, name: /gallery <img/ }).waitFor();
+  }
+  await showView(page, `?q=${encodeURIComponent("name ~ gallery")}`);
+  await page.getByRole("link", { name: /gallery <img/ }).waitFor();
+}));
+
+test("comparing: curves, differences, results", () => onPage(`compare?runs=${ids.first},${ids.second}`, async (page) => {
+  await page.getByRole("group", { name: /^Chart of train\/loss\. first.*second/ }).waitFor();
+  await page.getByRole("button", { name: "Mean & range" }).click();
+  await page.getByRole("group", { name: /^Chart of train\/loss\. mean of 4 curves/ }).waitFor();
+  await page.getByRole("link", { name: /Differences/ }).click();
+  await page.getByRole("rowheader", { name: "optimizer.lr" }).waitFor();
+  await page.getByRole("cell", { name: "0.02", exact: true }).waitFor();
+  await page.getByRole("link", { name: "Results" }).click();
+  await page.getByRole("rowheader", { name: "eval/accuracy" }).waitFor();
+}));
+
+test("selecting in the table leads to the comparison", () => onPage(`?q=${encodeURIComponent("name = first or name = second")}`, async (page) => {
+  await page.getByLabel("Select first").click();
+  await page.getByLabel("Select second").click();
+  await page.getByRole("link", { name: "Compare" }).click();
+  await page.getByRole("heading", { name: "2 runs" }).waitFor();
+}));
+
+test("PNG and CSV of a chart hold its values", () => onPage(`run/${ids.first}`, async (page) => {
+  await drawn(page, "eval/loss").waitFor();
+  const more = page.getByRole("button", { name: "More about eval/loss" });
+  await more.click();
+  const [png] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save as PNG" }).click()]);
+  assert.equal(readFileSync(await png.path()).subarray(1, 4).toString(), "PNG");
+  await more.click();
+  const [csv] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save as CSV" }).click()]);
+  const rows = readFileSync(await csv.path(), "utf8").trim().split("\n");
+  assert.equal(rows.length - 1, exported(ids.first).filter((row) => row.metric === "eval/loss").length);
+}));
+
+test("a live run grows before one's eyes, takes a tag and a note, stops, and is deleted", async () => {
+  const live = await begin("live", "train.epochs=100000", "tracking.ranks=main");
+  const ended = new Promise((resolve) => live.process.on("exit", resolve));
+  await onPage(`run/${live.id}`, async (page) => {
+    await page.getByText("running", { exact: true }).waitFor();
+    await drawn(page, "train/loss").waitFor();
+    const step = () => page.locator(".facts div").filter({ hasText: "Step" }).locator("dd").textContent().then((text) => Number(text.replaceAll(",", "")));
+    const first = await step();
+    const begun = Date.now();
+    await waitFor(async () => (await step()) > first, "new steps", 5);
+    assert.ok(Date.now() - begun < 3000, "new values come within about two seconds");
+
+    await page.getByRole("button", { name: "Tag" }).click();
+    await page.getByLabel("New tag").fill("seen");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("link", { name: "seen" }).waitFor();
+    await page.getByRole("button", { name: "More", exact: true }).click();
+    await page.getByRole("button", { name: "Write a note" }).click();
+    await page.getByRole("textbox", { name: "Note" }).fill("looks fine");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByText("looks fine").waitFor();
+
+    await page.getByRole("button", { name: "Stop" }).click();
+    await page.getByRole("textbox", { name: "Reason" }).fill("seen enough");
+    await page.getByRole("dialog").getByRole("button", { name: "Stop" }).click();
+    await ended;
+    await page.locator(".run-head .state:not(.running)").waitFor();
+
+    await page.getByRole("button", { name: "More", exact: true }).click();
+    await page.getByRole("button", { name: "Delete" }).click();
+    const forever = page.getByRole("button", { name: "Delete for ever" });
+    assert.ok(await forever.isDisabled(), "deleting asks first");
+    await page.getByLabel(/to confirm/).fill("live");
+    await forever.click();
+    await waitFor(() => !readdirSync(runs).includes(live.id), "the run to go");
+  });
+});
+
+test("a report opens offline and shows the same", async () => {
+  const file = join(directory, "report.html");
+  run(LOCKSTEP, "runs", "export", ids.first, "--html", file, "--dir", runs);
+  const page = await open(`file://${file}`);
+  await page.getByRole("link", { name: "first", exact: true }).click();
+  await drawn(page, "train/loss").waitFor();
+  assert.equal(await page.locator(".figures li").filter({ hasText: "eval/accuracy" }).locator(".figure-value").getAttribute("title"), String(show(ids.first).metrics["eval/accuracy"].last));
+  assert.deepEqual(page.complaints, []);
+  await page.context().close();
+});
+
+test("everything can be done by the keyboard", () => onPage("", async (page) => {
+  await page.getByText(/^30\d runs$/).waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("name = first");
+  await page.getByText(/^1 of 30\d runs$/).waitFor();
+  await page.getByRole("link", { name: "first", exact: true }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("j");
+  await page.locator(".runs-row.at").waitFor();
+  await page.keyboard.press("x");
+  await page.getByText("1 selected").waitFor();
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { level: 1, name: "first" }).waitFor();
+  await page.keyboard.press("3");
+  await page.getByLabel("Search the configuration").waitFor();
+  await page.keyboard.press("?");
+  await page.getByRole("dialog", { name: "Keyboard" }).waitFor();
+  await page.keyboard.press("Escape");
+}));
+
+/** Goes to a view and waits until nothing in it is loading. */
+async function showView(page, view) {
+  await page.evaluate((hash) => (location.hash = hash), `#/${view}`);
+  await page.waitForFunction(() => document.querySelector("main h1") && !document.querySelector("main > .waiting, .page > .waiting, .drawing > .waiting"));
+}
+
+const VIEWS = () => ["", `run/${ids.first}`, `run/${ids.first}/ranks`, `run/${ids.first}/config`, `run/${ids.first}/console`, `run/${ids.first}/artifacts`, "run/gallery-1/media", "run/gallery-1/alerts", `compare?runs=${ids.first},${ids.second}&tab=results`, "artifacts", "alerts", "nowhere"];
+
+for (const colorScheme of ["light", "dark"]) {
+  test(`axe finds nothing to complain about (${colorScheme})`, () => onPage("", async (page) => {
+    await page.evaluate(axe);
+    for (const view of VIEWS()) {
+      await showView(page, view);
+      const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+      assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.html.slice(0, 160)} (${n.failureSummary.split("\n").pop().trim()})`).join(" | ")}`), [], view);
+    }
+  }, { colorScheme }));
+}
+
+test("no view is wider than a phone", () => onPage("", async (page) => {
+  for (const view of VIEWS()) {
+    await showView(page, view);
+    const [wide, width] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+    assert.ok(wide <= width, `${view} is ${wide} pixels wide`);
+  }
+}, { viewport: { width: 390, height: 800 } }));
+
+test("scrolling through 200 charts keeps frames short", () => onPage("run/charts-1", async (page) => {
+  await drawn(page, "part0/metric_000").waitFor();
+  const devtools = await page.context().newCDPSession(page);
+  // The page's own time, so that what else the machine does has no part in it.
+  await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
+  const worked = async () => (await devtools.send("Performance.getMetrics")).metrics.find((m) => m.name === "TaskDuration").value * 1000;
+  const frames = [];
+  const height = await page.evaluate(() => document.documentElement.scrollHeight);
+  for (let y = 0, before = await worked(); y < height; y += 240) {
+    await page.evaluate((to) => new Promise((resolve) => { scrollTo(0, to); requestAnimationFrame(() => requestAnimationFrame(resolve)); }), y);
+    const now = await worked();
+    frames.push(now - before);
+    before = now;
+  }
+  const longest = Math.max(...frames);
+  console.log(`longest of ${frames.length} frames: ${Math.round(longest)} ms of work`);
+  assert.ok(longest < 100, `frames took ${frames.sort((a, b) => b - a).slice(0, 5).map(Math.round)} ms`);
+}));

@@ -1,0 +1,163 @@
+// Records runs that a short training does not make, with the tracker itself.
+//   lockstep_ui_sample_runs RUNS gallery            images, histograms, tables, alerts, and names
+//   that contain HTML lockstep_ui_sample_runs RUNS charts METRICS STEPS lockstep_ui_sample_runs
+//   RUNS ranks RANKS STEPS  rank 1 is slower than the others by a half lockstep_ui_sample_runs RUNS
+//   many RUNS          short ones
+#include <fmt/format.h>
+
+#include <cmath>
+#include <iostream>
+
+#include "core/error.h"
+#include "tracking/png.h"
+#include "tracking/run_directory.h"
+#include "tracking/tracker.h"
+#include "tracking/unix_time.h"
+
+using namespace lockstep;
+
+namespace {
+
+constexpr const char* kScript =
+    "<img src=x onerror=\"window.pwned=1\"><script>window.pwned=1</script>";
+
+RunInfo job_of(const std::string& id, const std::string& name, int rank, int world_size) {
+  return {.id = id,
+          .name = name,
+          .job_id = id,
+          .rank = rank,
+          .world_size = world_size,
+          .local_rank = rank,
+          .host = "testhost",
+          .created = unix_now()};
+}
+
+Tracker open_rank(const std::filesystem::path& runs, const RunInfo& process, const Json& config) {
+  if (process.rank < 1) create_run_directory(runs / process.job_id, process, config);
+  TrackingConfig tracking;
+  if (process.world_size > 1) tracking.ranks = {.kind = RankSelection::Kind::All};
+  return open_tracker({.run_dir = runs / process.job_id,
+                       .process = process,
+                       .config = tracking,
+                       .run_config = config});
+}
+
+std::string gradient(int size, int phase) {
+  std::vector<uint8_t> pixels;
+  for (int y = 0; y < size; ++y)
+    for (int x = 0; x < size; ++x)
+      pixels.push_back(static_cast<uint8_t>((x * 255 / size + y * phase) % 256));
+  return encode_png(size, size, 1, pixels);
+}
+
+Histogram bell(int64_t step) {
+  Histogram histogram{.at = {"weights/fc1", step, 0, 0}};
+  for (int i = 0; i <= 30; ++i) histogram.edges.push_back((i - 15) * 0.1);
+  for (int i = 0; i < 30; ++i)
+    histogram.counts.push_back(
+        std::round(1000 * std::exp(-std::pow((i - 15 + static_cast<double>(step) / 20) / 5, 2))));
+  return histogram;
+}
+
+Table confusion(int64_t step) {
+  Table table{.at = {"eval/confusion", step, 0, 0}, .columns = {"actual", "predicted", "count"}};
+  for (int actual = 0; actual < 4; ++actual)
+    for (int predicted = 0; predicted < 4; ++predicted)
+      table.rows.push_back({std::to_string(actual), std::to_string(predicted),
+                            actual == predicted ? 90 + actual : 3 + predicted});
+  return table;
+}
+
+Table precision_recall(int64_t step) {
+  Table table{.at = {"eval/precision_recall", step, 0, 0}, .columns = {"recall", "precision"}};
+  for (int i = 0; i <= 50; ++i) table.rows.push_back({i / 50.0, 1 - std::pow(i / 50.0, 3) * 0.6});
+  return table;
+}
+
+void record_gallery(const std::filesystem::path& runs) {
+  auto tracker = open_rank(runs, job_of("gallery-1", std::string("gallery ") + kScript, 0, 1),
+                           {{"model", {{"name", kScript}}}});
+  const auto hostile = std::string("eval/") + kScript;
+  for (int64_t step = 0; step <= 200; step += 20) {
+    const std::vector<Metric> metrics = {{"train/loss", 1 / static_cast<double>(step + 1)},
+                                         {hostile, 0.5},
+                                         {"train/sometimes_nan", step == 100 ? NAN : 1.0}};
+    tracker.log(step, static_cast<double>(step) / 100, metrics);
+    tracker.image({.at = {"eval/errors", step, 0, 0},
+                   .width = 28,
+                   .height = 28,
+                   .caption = kScript,
+                   .png = gradient(28, static_cast<int>(step) / 20)});
+    tracker.histogram(bell(step));
+    tracker.table(confusion(step));
+    tracker.table(precision_recall(step));
+    tracker.table({.at = {"eval/worst", step, 0, 0},
+                   .columns = {"sample", "text"},
+                   .rows = {{step, kScript}, {step + 1, "plain"}}});
+  }
+  tracker.alert({.level = TextLevel::Error, .title = kScript, .text = "an alert", .step = 100});
+  tracker.text(TextLevel::Warning, kScript);
+  tracker.finish({.state = RunState::Finished});
+}
+
+void record_charts(const std::filesystem::path& runs, int num_metrics, int64_t num_steps) {
+  auto tracker = open_rank(runs, job_of("charts-1", "charts", 0, 1), Json::object());
+  std::vector<std::string> names;
+  for (int i = 0; i < num_metrics; ++i)
+    names.push_back(fmt::format("part{}/metric_{:03}", i / 25, i));
+  std::vector<Metric> metrics;
+  for (const auto& name : names) metrics.push_back({name, 0});
+  for (int64_t step = 0; step < num_steps; ++step) {
+    for (size_t i = 0; i < metrics.size(); ++i)
+      metrics[i].value = std::sin(static_cast<double>(step) / (20.0 + static_cast<double>(i))) +
+                         0.1 * std::sin(static_cast<double>(step * 7919 % 1000));
+    tracker.log(step, static_cast<double>(step) / 1000, metrics);
+  }
+  tracker.finish({.state = RunState::Finished});
+}
+
+void record_ranks(const std::filesystem::path& runs, int num_ranks, int64_t num_steps) {
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    auto tracker =
+        open_rank(runs, job_of("ranks-1", "many ranks", rank, num_ranks), Json::object());
+    for (int64_t step = 0; step < num_steps; ++step) {
+      const double noise = std::sin(static_cast<double>(step * 31 + rank * 17));
+      const std::vector<Metric> metrics = {
+          {"train/loss", 2 / (1 + static_cast<double>(step) * 0.02) + 0.1 * noise},
+          {"rank/step_time_s", (rank == 1 ? 0.015 : 0.010) + 0.001 * noise}};
+      tracker.log(step, static_cast<double>(step) / 100, metrics);
+    }
+    tracker.finish({.state = RunState::Finished});
+  }
+}
+
+void record_many(const std::filesystem::path& runs, int num_runs) {
+  for (int i = 0; i < num_runs; ++i) {
+    const auto id = fmt::format("short-{:05}", i);
+    auto tracker =
+        open_rank(runs, job_of(id, id, 0, 1), {{"optimizer", {{"lr", (i % 10) * 0.01}}}});
+    const std::vector<Metric> metrics = {{"eval/accuracy", i % 100 / 100.0}};
+    tracker.log(10, 1, metrics);
+    tracker.finish({.state = RunState::Finished});
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() == 2 && words[1] == "gallery")
+    record_gallery(words[0]);
+  else if (words.size() == 4 && words[1] == "charts")
+    record_charts(words[0], std::stoi(words[2]), std::stoll(words[3]));
+  else if (words.size() == 4 && words[1] == "ranks")
+    record_ranks(words[0], std::stoi(words[2]), std::stoll(words[3]));
+  else if (words.size() == 3 && words[1] == "many")
+    record_many(words[0], std::stoi(words[2]));
+  else
+    return 64;
+  return 0;
+} catch (const std::exception& error) {
+  std::cerr << error.what() << "\n";
+  return 70;
+}

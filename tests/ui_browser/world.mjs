@@ -1,0 +1,119 @@
+// What the tests stand on: runs that were really made, the real `lockstep ui`, and Debian's Chromium.
+import { spawn, spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+
+const need = (name) => process.env[name] ?? (() => { throw new Error(`${name} is not set: run this by ctest`); })();
+const BIN = need("LOCKSTEP_BIN");
+const SOURCE = need("LOCKSTEP_SOURCE");
+export const LOCKSTEP = join(BIN, "lockstep");
+const TRAINER = join(BIN, "lockstep-trainer");
+
+export const directory = mkdtempSync(join(tmpdir(), "lockstep-ui-"));
+export const runs = join(directory, "runs");
+const environment = { ...process.env, OMP_NUM_THREADS: "1" };
+const started = new Set();
+
+function configuration() {
+  const idx = (split, limit) => ({ name: "idx", path: join(SOURCE, ".data/mnist"), split, limit });
+  return {
+    run: { name: "digits", seed: 7, dir: runs },
+    model: { name: "mlp", hidden: [32] },
+    data: { train: idx("train", 1200), eval: idx("test", 300), batch_size: 48, workers: 1 },
+    optimizer: { name: "sgd", lr: 0.1, momentum: 0.9 },
+    train: { epochs: 2, log_every: "1 step", eval_every: "10 steps" },
+    tracking: { ranks: "all", sinks: [], system_every: "500 ms", checkpoints: "last" },
+  };
+}
+
+const file = join(directory, "run.yaml");
+writeFileSync(file, JSON.stringify(configuration())); // JSON is YAML
+
+export function run(command, ...words) {
+  const ended = spawnSync(command, words, { cwd: directory, env: environment, encoding: "utf8", timeout: 60000 });
+  if (ended.status !== 0) throw new Error(`${command} ${words.join(" ")}: ${ended.status}\n${ended.stdout}${ended.stderr}`);
+  return ended.stdout;
+}
+
+export const record = (...words) => run(need("LOCKSTEP_SAMPLE_RUNS"), runs, ...words);
+
+const idsOf = (name) => (existsSync(runs) ? readdirSync(runs).filter((id) => id.startsWith(`${name}-`)) : []);
+
+export async function waitFor(condition, what, seconds = 30) {
+  const latest = Date.now() + seconds * 1000;
+  for (;;) {
+    const value = await condition();
+    if (value) return value;
+    if (Date.now() > latest) throw new Error(`waited ${seconds} s in vain: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+/** Trains to the end on two ranks; the run's id. */
+export function train(name, ...overrides) {
+  run(LOCKSTEP, "launch", "-n", "2", file, `run.name=${name}`, ...overrides);
+  return idsOf(name)[0];
+}
+
+/** Begins a training of one process; {id, process}. */
+export async function begin(name, ...overrides) {
+  const process = spawn(TRAINER, [file, `run.name=${name}`, ...overrides], { cwd: directory, env: environment, stdio: "ignore" });
+  started.add(process);
+  process.on("exit", () => started.delete(process));
+  const id = await waitFor(() => idsOf(name).find((one) => existsSync(join(runs, one, "events"))), `${name} to begin`);
+  return { id, process };
+}
+
+/** Starts `lockstep ui` on the runs; its address. */
+export async function serve() {
+  const server = spawn(LOCKSTEP, ["ui", "--dir", runs, "--port", "0"], { cwd: directory, env: environment });
+  started.add(server);
+  let said = "";
+  server.stdout.on("data", (text) => (said += text));
+  server.stderr.on("data", (text) => (said += text));
+  await waitFor(() => /http:\/\/\S+/.test(said) || server.exitCode !== null, "the dashboard to say its address", 10);
+  const found = /http:\/\/\S+/.exec(said);
+  if (!found) throw new Error(`lockstep ui: ${said}`);
+  return new URL(found[0]).origin;
+}
+
+/** What `lockstep runs` says about a run: the truth that the browser must show. */
+export const show = (id) => JSON.parse(run(LOCKSTEP, "runs", "show", id, "--json", "--dir", runs));
+export const exported = (id) => run(LOCKSTEP, "runs", "export", id, "--format", "jsonl", "--dir", runs).trim().split("\n").map((line) => JSON.parse(line));
+
+let browser;
+export async function open(address, options = {}) {
+  browser ??= await chromium.launch({
+    executablePath: "/usr/bin/chromium",
+    args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  });
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: "reduce", acceptDownloads: true, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(20000);
+  page.complaints = [];
+  page.on("pageerror", (error) => page.complaints.push(String(error)));
+  page.on("console", (message) => message.type() === "error" && page.complaints.push(message.text()));
+  await page.goto(address);
+  return page;
+}
+
+export async function end() {
+  await browser?.close();
+  for (const process of started) process.kill("SIGKILL");
+  // The agents of what was killed end a moment later.
+  await waitFor(() => !runningHere(), "agents to end", 15);
+  rmSync(directory, { recursive: true, force: true });
+}
+
+function runningHere() {
+  return readdirSync("/proc").some((pid) => {
+    if (!/^\d+$/.test(pid) || Number(pid) === process.pid) return false;
+    try {
+      return readFileSync(`/proc/${pid}/cmdline`, "utf8").includes(directory);
+    } catch {
+      return false;
+    }
+  });
+}

@@ -1,0 +1,158 @@
+#include "ui/band.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace lockstep {
+namespace {
+
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+
+// Of one step, or of several steps of a column.
+struct BandCell {
+  double x = 0;
+  double sum = 0, squares = 0;  // squares: of the distances from the step's mean
+  double x_sum = 0;
+  double low = 0, high = 0;
+  int low_curve = -1, high_curve = -1;
+  uint64_t count = 0, x_count = 0;
+};
+
+std::vector<double> all_steps(const std::vector<BandCurve>& curves) {
+  std::vector<double> steps, merged;
+  for (const auto& [curve, created] : curves) {
+    if (curve.step == steps) continue;
+    merged.clear();
+    std::ranges::set_union(steps, curve.step, std::back_inserter(merged));
+    merged.erase(std::unique(merged.begin(), merged.end()), merged.end());
+    steps.swap(merged);
+  }
+  return steps;
+}
+
+// Calls visit(cell, point) for the last point of each step.
+template <class Visit>
+void visit_steps(const std::vector<double>& steps, const Curve& curve, const Visit& visit) {
+  size_t cell = 0;
+  for (size_t i = 0; i < curve.step.size(); ++i) {
+    if (i + 1 < curve.step.size() && curve.step[i + 1] == curve.step[i]) continue;
+    while (steps[cell] < curve.step[i]) ++cell;
+    visit(cell, i);
+  }
+}
+
+double place_of(const BandCurve& curve, CurveAxis axis, size_t point) {
+  if (axis == CurveAxis::Step) return curve.curve.step[point];
+  if (axis == CurveAxis::Epoch) return curve.curve.epoch[point];
+  return curve.curve.time[point] - curve.created;
+}
+
+void add_value(BandCell& cell, double value, int curve) {
+  if (std::isnan(value)) return;
+  if (cell.count == 0 || value < cell.low) {
+    cell.low = value;
+    cell.low_curve = curve;
+  }
+  if (cell.count == 0 || value > cell.high) {
+    cell.high = value;
+    cell.high_curve = curve;
+  }
+  cell.sum += value;
+  ++cell.count;
+}
+
+std::vector<BandCell> cells_of(const std::vector<BandCurve>& curves, CurveAxis axis) {
+  const auto steps = all_steps(curves);
+  std::vector<BandCell> cells(steps.size());
+  for (size_t c = 0; c < curves.size(); ++c)
+    visit_steps(steps, curves[c].curve, [&](size_t cell, size_t point) {
+      add_value(cells[cell], curves[c].curve.value[point], static_cast<int>(c));
+      cells[cell].x_sum += place_of(curves[c], axis, point);
+      ++cells[cell].x_count;
+    });
+  for (const auto& [curve, created] : curves)
+    visit_steps(steps, curve, [&](size_t cell, size_t point) {
+      const auto value = curve.value[point];
+      if (std::isnan(value)) return;
+      const auto distance = value - cells[cell].sum / static_cast<double>(cells[cell].count);
+      cells[cell].squares += distance * distance;
+    });
+  for (size_t i = 0; i < cells.size(); ++i)
+    cells[i].x =
+        axis == CurveAxis::Step ? steps[i] : cells[i].x_sum / static_cast<double>(cells[i].x_count);
+  std::erase_if(cells, [](const BandCell& cell) { return std::isnan(cell.x); });
+  if (axis != CurveAxis::Step) std::ranges::stable_sort(cells, {}, &BandCell::x);
+  return cells;
+}
+
+void join(BandCell& cell, const BandCell& other) {
+  if (other.count == 0) return;
+  if (cell.count == 0 || other.low < cell.low) {
+    cell.low = other.low;
+    cell.low_curve = other.low_curve;
+  }
+  if (cell.count == 0 || other.high > cell.high) {
+    cell.high = other.high;
+    cell.high_curve = other.high_curve;
+  }
+  cell.sum += other.sum;
+  cell.squares += other.squares;
+  cell.count += other.count;
+}
+
+void append(Band& band, const BandCell& cell) {
+  const auto count = static_cast<double>(cell.count);
+  const bool any = cell.count > 0;
+  band.x.push_back(cell.x);
+  band.mean.push_back(any ? cell.sum / count : kNotANumber);
+  band.min.push_back(any ? cell.low : kNotANumber);
+  band.max.push_back(any ? cell.high : kNotANumber);
+  band.deviation.push_back(any ? std::sqrt(cell.squares / count) : kNotANumber);
+  band.count.push_back(cell.count);
+  band.min_curve.push_back(cell.low_curve);
+  band.max_curve.push_back(cell.high_curve);
+}
+
+void append_columns(Band& band, std::span<const BandCell> cells, size_t columns) {
+  const auto left = cells.front().x;
+  const auto width = (cells.back().x - left) / static_cast<double>(columns);
+  const auto column_of = [&](const BandCell& cell) {
+    return width > 0 ? std::min(static_cast<size_t>((cell.x - left) / width), columns - 1) : 0;
+  };
+  for (size_t i = 0; i < cells.size();) {
+    const auto column = column_of(cells[i]);
+    auto joined = cells[i];
+    for (++i; i < cells.size() && column_of(cells[i]) == column; ++i) join(joined, cells[i]);
+    append(band, joined);
+  }
+}
+
+}  // namespace
+
+Band make_band(std::vector<BandCurve>& curves, CurveAxis axis, const PointRange& range) {
+  for (auto& curve : curves) order_by(curve.curve, CurveAxis::Step);
+  const auto cells = cells_of(curves, axis);
+  Band band;
+  if (cells.empty()) return band;
+  band.empty = false;
+  band.first_x = cells.front().x;
+  band.last_x = cells.back().x;
+  const auto begin =
+      range.from ? std::ranges::lower_bound(cells, *range.from, {}, &BandCell::x) : cells.begin();
+  const auto end = range.to
+                       ? std::ranges::upper_bound(begin, cells.end(), *range.to, {}, &BandCell::x)
+                       : cells.end();
+  const std::span chosen(begin, std::max(begin, end));
+  band.raw = chosen.size() <= range.columns;
+  if (begin != cells.begin()) append(band, *(begin - 1));
+  if (band.raw)
+    for (const auto& cell : chosen) append(band, cell);
+  else
+    append_columns(band, chosen, range.columns);
+  if (end != cells.end() && end >= begin) append(band, *end);
+  return band;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,339 @@
+#include "ui/dashboard_server.h"
+
+// As the library was compiled.
+#ifndef CPPHTTPLIB_OPENSSL_SUPPORT
+#define CPPHTTPLIB_OPENSSL_SUPPORT
+#endif
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <httplib.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "core/error.h"
+#include "ui/api.h"
+#include "ui/api_pages.h"
+#include "ui/assets.h"
+#include "ui/column_spool.h"
+#include "ui/http_guard.h"
+#include "ui/json_text.h"
+#include "ui/report.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+struct DashboardServer::State {
+  explicit State(DashboardOptions given)
+      : options(std::move(given)),
+        spool({options.runs, "/var/tmp", "/tmp"}),
+        catalog(options.runs, spool),
+        dashboard{.catalog = catalog,
+                  .actions = options.actions,
+                  .token = !options.token.empty(),
+                  .schema = options.schema} {}
+
+  DashboardOptions options;
+  ColumnSpool spool;
+  RunCatalog catalog;
+  Dashboard dashboard;
+  std::unique_ptr<HttpGuard> guard;
+  std::string link;
+  std::atomic<int> num_streams = 0;
+  std::atomic<bool> stopping = false;
+  std::shared_future<void> ended;  // of the listening thread
+  httplib::Server server;          // last: its handlers use all of the above
+};
+
+namespace {
+
+constexpr int kFirstPort = 8080, kTriedPorts = 20;
+constexpr int kMostStreams = 32;
+constexpr size_t kServerThreads = kMostStreams + 32;
+constexpr size_t kMostBodyBytes = 64u << 10;
+constexpr time_t kPatienceSeconds = 5;
+constexpr auto kServerStart = std::chrono::seconds(10);
+constexpr auto kServerEnd = std::chrono::milliseconds(500);
+constexpr auto kStreamWait = std::chrono::milliseconds(1000);
+constexpr int kQuietWaits = 15;  // until a comment shows that the stream lives
+
+constexpr const char* kContentPolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'";
+
+using State = DashboardServer::State;
+
+// The library's own choice, SO_REUSEPORT, would let two processes have the same port by halves.
+void share_no_port(int socket) {
+  const int yes = 1;
+  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+}
+
+HttpHead head_of(const httplib::Request& request) {
+  return {.method = request.method,
+          .path = request.path,
+          .host = request.get_header_value("Host"),
+          .origin = request.get_header_value("Origin"),
+          .fetch_site = request.get_header_value("Sec-Fetch-Site"),
+          .fetch_mode = request.get_header_value("Sec-Fetch-Mode"),
+          .content_type = request.get_header_value("Content-Type"),
+          .authorization = request.get_header_value("Authorization"),
+          .cookie = request.get_header_value("Cookie"),
+          .marker = request.get_header_value("X-Lockstep-Request")};
+}
+
+// Any name is safe in a header: what could end it or its quotes is left out.
+std::string attachment(const std::string& name) {
+  std::string plain;
+  for (const char c : name)
+    plain += c >= 0x20 && c < 0x7F && c != '"' && c != '\\' && c != '/' ? c : '_';
+  return fmt::format("attachment; filename=\"{}\"", plain);
+}
+
+void send_file(const InnerFile& file, httplib::Response& response, const std::string& type) {
+  response.set_content_provider(
+      file.bytes, type, [file = file.file](size_t offset, size_t length, httplib::DataSink& sink) {
+        std::vector<char> piece(std::min<size_t>(length, 256u << 10));
+        const auto count =
+            ::pread(file->get(), piece.data(), piece.size(), static_cast<off_t>(offset));
+        return count > 0 && sink.write(piece.data(), static_cast<size_t>(count));
+      });
+}
+
+void send(ApiAnswer answer, httplib::Response& response) {
+  response.status = answer.status;
+  response.set_header("Cache-Control", "no-store");
+  if (answer.status == 401) response.set_header("WWW-Authenticate", "Bearer");
+  if (!answer.download.empty())
+    response.set_header("Content-Disposition", attachment(answer.download));
+  if (answer.file.file)
+    send_file(answer.file, response, answer.type);
+  else
+    response.set_content(std::move(answer.body), answer.type);
+}
+
+void send_asset(const Asset& asset, const httplib::Request& request, httplib::Response& response) {
+  response.set_header("ETag", std::string(asset.tag));
+  response.set_header("Cache-Control", "no-cache");
+  response.set_header("Vary", "Accept-Encoding");
+  if (request.get_header_value("If-None-Match") == asset.tag) {
+    response.status = 304;
+    return;
+  }
+  const bool packed = request.get_header_value("Accept-Encoding").find("gzip") != std::string::npos;
+  if (packed) response.set_header("Content-Encoding", "gzip");
+  const auto body = packed ? asset.compressed : asset.body;
+  response.set_content_provider(body.size(), std::string(asset.type),
+                                [body](size_t offset, size_t length, httplib::DataSink& sink) {
+                                  return sink.write(body.data() + offset,
+                                                    std::min(length, body.size() - offset));
+                                });
+}
+
+uint64_t event_number(const httplib::Request& request) {
+  const auto last = request.get_header_value("Last-Event-ID");
+  const auto text = last.empty() ? request.get_param_value("since") : last;
+  return std::strtoull(text.c_str(), nullptr, 10);
+}
+
+// Sends what changed since the last event, or after a while that nothing did. False: it is over.
+struct EventStream {
+  State& state;
+  uint64_t number;
+  int quiet = 0;
+
+  bool send_next(httplib::DataSink& sink) {
+    state.catalog.wait(number, kStreamWait);
+    if (state.stopping) {
+      sink.done();
+      return true;
+    }
+    if (state.catalog.number() <= number) {
+      if (++quiet < kQuietWaits) return sink.is_writable();
+      quiet = 0;
+      return write(sink, ": here\n\n");
+    }
+    quiet = 0;
+    const auto changes = state.catalog.changes_since(number);
+    number = changes.number;
+    return write(sink, fmt::format("event: change\nid: {}\ndata: {}\n\n", number,
+                                   to_text(changes_json(changes, state.catalog))));
+  }
+  static bool write(httplib::DataSink& sink, const std::string& text) {
+    return sink.write(text.data(), text.size());
+  }
+};
+
+void send_events(State& state, const httplib::Request& request, httplib::Response& response) {
+  if (++state.num_streams > kMostStreams) {
+    --state.num_streams;
+    return send(ApiError(503, "too_many_streams", "too many streams; poll /api/changes").answer(),
+                response);
+  }
+  const auto since = event_number(request);
+  auto stream =
+      std::make_shared<EventStream>(EventStream{state, since > 0 ? since : state.catalog.number()});
+  response.set_header("Cache-Control", "no-store");
+  response.set_header("X-Accel-Buffering", "no");
+  response.set_chunked_content_provider(
+      "text/event-stream",
+      [stream](size_t offset, httplib::DataSink& sink) {
+        if (offset == 0 && !EventStream::write(sink, ": here\n\n")) return false;
+        return stream->send_next(sink);
+      },
+      [&state](bool) { --state.num_streams; });
+}
+
+ApiAnswer log_in(State& state, const httplib::Request& request, httplib::Response& response) {
+  const auto body = Json::parse(request.body, nullptr, false);
+  const auto token = body.is_object() ? body.value("token", Json("")) : Json("");
+  if (!token.is_string() || !state.guard->is_token(token.get<std::string>()))
+    return ApiError(401, "unauthorized", "this is not the token").answer();
+  response.set_header("Set-Cookie", state.guard->new_cookie());
+  return json_answer({{"ok", true}});
+}
+
+void use_ticket(State& state, const httplib::Request& request, httplib::Response& response) {
+  if (state.guard->take_ticket(request.get_param_value("ticket")))
+    response.set_header("Set-Cookie", state.guard->new_cookie());
+  response.set_redirect("/", 303);
+}
+
+ApiRequest api_request(const httplib::Request& request) {
+  ApiRequest asked{.method = request.method == "HEAD" ? "GET" : request.method,
+                   .path = request.path,
+                   .body = request.body};
+  for (const auto& [name, value] : request.params) asked.params.emplace(name, value);
+  return asked;
+}
+
+void handle(State& state, const httplib::Request& request, httplib::Response& response) {
+  if (auto refused = state.guard->refusal(head_of(request)))
+    return send(refused->answer(), response);
+  const auto& path = request.path;
+  if (path == "/login") return use_ticket(state, request, response);
+  if (path == "/api/login" && request.method == "POST")
+    return send(log_in(state, request, response), response);
+  if (path == "/api/events") return send_events(state, request, response);
+  if (path == "/api/report.html")
+    return send(report_page(state.dashboard, api_request(request)), response);
+  if (path.starts_with("/api/"))
+    return send(answer_api(state.dashboard, api_request(request)), response);
+  if (const auto* asset = find_asset(path)) return send_asset(*asset, request, response);
+  send(not_found("there is no such page").answer(), response);
+}
+
+void configure(State& state) {
+  auto& server = state.server;
+  server.set_socket_options(share_no_port);
+  server.set_read_timeout(kPatienceSeconds);
+  server.set_write_timeout(kPatienceSeconds);
+  server.set_keep_alive_timeout(kPatienceSeconds);
+  server.set_tcp_nodelay(true);
+  server.set_payload_max_length(kMostBodyBytes);
+  server.set_default_headers({{"Content-Security-Policy", kContentPolicy},
+                              {"X-Content-Type-Options", "nosniff"},
+                              {"Referrer-Policy", "no-referrer"},
+                              {"X-Frame-Options", "DENY"},
+                              {"Cross-Origin-Resource-Policy", "same-origin"},
+                              {"Cross-Origin-Opener-Policy", "same-origin"}});
+  const auto handler = [&state](const httplib::Request& request, httplib::Response& response) {
+    handle(state, request, response);
+  };
+  server.Get(".*", handler).Post(".*", handler).Delete(".*", handler);
+  server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
+    if (!response.body.empty() || response.has_header("Content-Length")) return;
+    const auto code = response.status == 413 ? "too_large" : "bad_request";
+    response.set_content(
+        ApiError(response.status, code, "the request cannot be served").answer().body,
+        "application/json");
+  });
+}
+
+int bind(httplib::Server& server, const DashboardOptions& options) {
+  if (options.port > 0) return server.bind_to_port(options.host, options.port) ? options.port : -1;
+  for (int port = kFirstPort; port < kFirstPort + kTriedPorts; ++port)
+    if (server.bind_to_port(options.host, port)) return port;
+  return server.bind_to_any_port(options.host);
+}
+
+void verify(const DashboardOptions& options) {
+  std::error_code ignored;
+  if (!fs::is_directory(options.runs, ignored))
+    throw config_error(fmt::format(
+        "there is no directory of runs at '{}': train something first, or name it with --dir",
+        options.runs.string()));
+  if (!is_loopback(options.host) && options.token.empty())
+    throw config_error(
+        fmt::format("--host {} can be reached from other machines: a token is required, see "
+                    "--token-file",
+                    options.host));
+}
+
+// Its stop() is heard once it made its queue of tasks.
+void start(const std::shared_ptr<State>& state) {
+  auto listens = std::make_shared<std::promise<void>>();
+  auto heard = listens->get_future();
+  std::promise<void> ended;
+  state->ended = ended.get_future().share();
+  state->server.new_task_queue = [listens] {
+    auto* tasks = new httplib::ThreadPool(kServerThreads);
+    listens->set_value();
+    return tasks;
+  };
+  std::thread([state, ended = std::move(ended)]() mutable {
+    state->server.listen_after_bind();
+    ended.set_value();
+  }).detach();
+  if (heard.wait_for(kServerStart) != std::future_status::ready)
+    throw environment_error("the dashboard's server does not start");
+}
+
+}  // namespace
+
+bool is_loopback(const std::string& host) {
+  in_addr v4{};
+  in6_addr v6{};
+  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  if (::inet_pton(AF_INET6, host.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
+  return host == "localhost";
+}
+
+DashboardServer::DashboardServer(DashboardOptions options) {
+  verify(options);
+  options.runs = fs::canonical(options.runs);
+  state_ = std::make_shared<State>(std::move(options));
+  configure(*state_);
+  const auto& host = state_->options.host;
+  const auto port = bind(state_->server, state_->options);
+  if (port <= 0)
+    throw environment_error(
+        fmt::format("cannot listen on {} port {}: in use, or no address of this machine", host,
+                    state_->options.port));
+  state_->guard =
+      std::make_unique<HttpGuard>(GuardRules{.host_names = state_->options.host_names,
+                                             .token = state_->options.token,
+                                             .cookie_name = fmt::format("lockstep_{}", port)});
+  const bool is_v6 = host.find(':') != std::string::npos;
+  const auto& ticket = state_->guard->ticket();
+  state_->link = fmt::format("http://{}:{}/{}", is_v6 ? "[" + host + "]" : host, port,
+                             ticket.empty() ? "" : "login?ticket=" + ticket);
+  start(state_);
+}
+
+DashboardServer::~DashboardServer() { stop(); }
+
+void DashboardServer::stop() {
+  state_->stopping = true;
+  state_->catalog.stop();
+  state_->server.stop();
+  state_->ended.wait_for(kServerEnd);
+}
+
+const std::string& DashboardServer::link() const { return state_->link; }
+
+}  // namespace lockstep

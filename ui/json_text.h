@@ -1,0 +1,27 @@
+// JSON written directly, for answers with many numbers.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/config_value.h"
+
+namespace lockstep {
+
+// NaN and infinities become "nan", "inf" and "-inf"; any other number reads back as the same.
+void append_number(std::string& text, double value);
+void append_numbers(std::string& text, std::span<const double> values);
+// NaN becomes null.
+void append_numbers_or_null(std::string& text, std::span<const double> values);
+// In quotes; bytes that are not UTF-8 are replaced.
+void append_text(std::string& text, std::string_view value);
+
+// As append_number().
+Json number_value(double value);
+// A copy without NaN and infinities.
+Json finite_value(const Json& json);
+// Invalid UTF-8 is replaced.
+std::string to_text(const Json& json);
+
+}  // namespace lockstep

@@ -1,0 +1,91 @@
+#include "ui/log_record.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+
+#include "core/error.h"
+#include "tracking/event_log_segment.h"
+
+namespace lockstep {
+namespace {
+
+struct SegmentFile {
+  FileDescriptor file;
+  uint64_t begin = 0, size = 0;  // in the log as a whole
+  uint64_t first = 0;            // where its own records begin, within it
+};
+
+uint64_t size_of_segment(int fd) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
+}
+
+// The segment that has byte `offset`, or the last one.
+SegmentFile segment_at(const std::filesystem::path& log, uint64_t offset) {
+  SegmentFile segment{.file = FileDescriptor(::open(log.c_str(), O_RDONLY | O_CLOEXEC)),
+                      .first = kEventLogHeaderBytes};
+  if (!segment.file.is_open()) throw errno_error(fmt::format("cannot read {}", log.string()));
+  uint32_t number = 0;
+  while (true) {
+    segment.size = size_of_segment(segment.file.get());
+    if (offset <= segment.begin + segment.size) return segment;
+    auto next = next_segment(log, number);
+    if (!next) return segment;
+    number = next->beginning.number;
+    segment = {.file = std::move(next->file),
+               .begin = segment.begin + segment.size,
+               .size = 0,
+               .first = next->beginning.bytes};
+  }
+}
+
+std::string read_piece(int fd, uint64_t offset, size_t num_bytes) {
+  std::string bytes(num_bytes, '\0');
+  size_t done = 0;
+  while (done < num_bytes) {
+    const auto count =
+        ::pread(fd, bytes.data() + done, num_bytes - done, static_cast<off_t>(offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw errno_error("cannot read an event log");
+    if (count == 0) break;
+    done += static_cast<size_t>(count);
+  }
+  bytes.resize(done);
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<Record> read_log_record(const std::filesystem::path& log, uint64_t begin,
+                                      uint64_t end) {
+  const auto segment = segment_at(log, end);
+  if (end <= segment.begin + segment.first || end > segment.begin + segment.size)
+    return std::nullopt;
+  const auto from = std::max(begin, segment.begin + segment.first);
+  const auto bytes = read_piece(segment.file.get(), from - segment.begin, end - from);
+  FrameCursor cursor(bytes, 0);
+  std::optional<Record> last;
+  while (const auto frame = cursor.next())
+    if (cursor.offset() == bytes.size()) last = decode_record(*frame, 0);
+  return last;
+}
+
+bool is_damaged_behind(const std::filesystem::path& log, uint64_t offset) {
+  constexpr size_t kPiece = 64u << 10;
+  const auto segment = segment_at(log, offset);
+  const bool has_header = segment.begin > 0 || segment.size >= kEventLogHeaderBytes;
+  for (auto at = has_header ? offset - std::min(offset, segment.begin) : 0; at < segment.size; at += kPiece) {
+    const auto bytes = read_piece(segment.file.get(), at, kPiece);
+    if (bytes.find_first_not_of('\0') != std::string::npos) return true;
+    if (bytes.size() < kPiece) break;
+  }
+  return false;
+}
+
+}  // namespace lockstep

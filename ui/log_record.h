@@ -1,0 +1,22 @@
+// Single records of an event log, by their place in it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "tracking/record_codec.h"
+
+namespace lockstep {
+
+// The record that ends at byte `end` of the log, all segments counted, as LogTail::offset() counts
+// them; it begins at or behind `begin`. nullopt when there is none. Throws Environment when the log
+// cannot be read.
+std::optional<Record> read_log_record(const std::filesystem::path& log, uint64_t begin,
+                                      uint64_t end);
+
+// Whether anything but zeros follows `offset`: the log is damaged there, or its writer was killed
+// in the middle of a record.
+bool is_damaged_behind(const std::filesystem::path& log, uint64_t offset);
+
+}  // namespace lockstep

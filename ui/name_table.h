@@ -1,0 +1,48 @@
+// Texts that occur in many runs (names of metrics, keys and values of configs), each kept once. A
+// text's number never changes and is never reused: the table only grows, by what runs really have.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+namespace lockstep {
+
+// Thread: any.
+class NameTable {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  uint32_t add(std::string_view text) {
+    if (const auto known = find(text); known != kNone) return known;
+    const std::unique_lock lock(mutex_);
+    if (const auto it = numbers_.find(text); it != numbers_.end()) return it->second;
+    const auto number = static_cast<uint32_t>(texts_.size());
+    numbers_.emplace(texts_.emplace_back(text), number);
+    return number;
+  }
+
+  // kNone when it never was added.
+  uint32_t find(std::string_view text) const {
+    const std::shared_lock lock(mutex_);
+    const auto it = numbers_.find(text);
+    return it == numbers_.end() ? kNone : it->second;
+  }
+
+  // Stays where it is as long as the table lives.
+  const std::string& text(uint32_t number) const {
+    const std::shared_lock lock(mutex_);
+    return texts_.at(number);
+  }
+
+ private:
+  mutable std::shared_mutex mutex_;  // guards both
+  std::deque<std::string> texts_;
+  std::unordered_map<std::string_view, uint32_t> numbers_;  // views into texts_
+};
+
+}  // namespace lockstep

@@ -1,0 +1,287 @@
+// One run, and several beside each other.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/durable_file.h"
+#include "core/error.h"
+#include "tracking/run_directory.h"
+#include "tracking/stop_request.h"
+#include "tracking/unix_time.h"
+#include "ui/api_pages.h"
+#include "ui/config_defaults.h"
+#include "ui/console_files.h"
+#include "ui/json_text.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostCompared = 50;
+
+const char* media_name(MediaTotals::Kind kind) {
+  switch (kind) {
+    case MediaTotals::Kind::Image: return "image";
+    case MediaTotals::Kind::Histogram: return "histogram";
+    case MediaTotals::Kind::Table: return "table";
+  }
+  return "image";
+}
+
+Json totals_json(const MetricTotals& metric) {
+  return {{"last", number_value(metric.last)},
+          {"min", number_value(metric.min)},
+          {"max", number_value(metric.max)},
+          {"mean", number_value(metric.mean())},
+          {"step", metric.step},
+          {"count", metric.count}};
+}
+
+Json source_json(const SourceSummary& source, const NameTable& names) {
+  Json json = {{"source", source.source},
+               {"kind", source.is_node ? "node" : "rank"},
+               {"id", source.info.id},
+               {"name", source.info.name},
+               {"node", source.info.node_rank}};
+  if (!source.is_node) {
+    json["rank"] = source.number;
+    json["local_rank"] = source.info.local_rank;
+  }
+  json["host"] = source.info.host;
+  json["pid"] = source.info.pid;
+  json["state"] = state_name(source.state);
+  json["created"] = number_value(source.info.created);
+  json["updated"] = number_value(source.updated);
+  json["step"] = source.step;
+  json["epoch"] = number_value(source.epoch);
+  auto summary = Json::object();
+  for (const auto& metric : source.metrics)
+    if (metric.count > 0) summary[names.text(metric.name)] = number_value(metric.last);
+  for (const auto& [name, value] : source.summary) summary[names.text(name)] = number_value(value);
+  json["summary"] = std::move(summary);
+  return json;
+}
+
+// Of each metric: who has it, and the totals of the first.
+Json metrics_json(const RunSummary& run, const NameTable& names) {
+  std::map<std::string, std::pair<const MetricTotals*, Json>> metrics;
+  for (const auto& source : run.sources)
+    for (const auto& metric : source.metrics) {
+      if (metric.count == 0) continue;
+      auto& [totals, sources] = metrics[names.text(metric.name)];
+      if (!totals) {
+        totals = &metric;
+        sources = Json::array();
+      }
+      sources.push_back(source.source);
+    }
+  auto list = Json::array();
+  for (const auto& [name, metric] : metrics) {
+    const auto slash = name.rfind('/');
+    Json json = {{"name", name},
+                 {"section", slash == std::string::npos ? "" : name.substr(0, slash)},
+                 {"axis", name.starts_with("system/") ? "time" : "step"},
+                 {"sources", metric.second}};
+    json.update(totals_json(*metric.first));
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+Json media_json(const RunSummary& run, const NameTable& names) {
+  std::map<std::pair<MediaTotals::Kind, std::string>, Json> media;
+  for (const auto& source : run.sources)
+    for (const auto& totals : source.media) {
+      auto& json = media[{totals.kind, names.text(totals.name)}];
+      if (json.is_null())
+        json = {{"kind", media_name(totals.kind)}, {"name", names.text(totals.name)},
+                {"sources", Json::array()},        {"count", 0},
+                {"first_step", totals.first_step}, {"last_step", totals.last_step}};
+      json["sources"].push_back(source.source);
+      json["count"] = json["count"].get<uint64_t>() + totals.count;
+      json["first_step"] = std::min(json["first_step"].get<int64_t>(), totals.first_step);
+      json["last_step"] = std::max(json["last_step"].get<int64_t>(), totals.last_step);
+    }
+  auto list = Json::array();
+  for (auto& [name, json] : media) list.push_back(std::move(json));
+  return list;
+}
+
+Json checkpoints_json_of(const fs::path& run_dir) {
+  std::vector<std::pair<int64_t, Json>> checkpoints;
+  std::error_code error;
+  for (fs::directory_iterator it(checkpoints_path(run_dir), error), end; !error && it != end;
+       it.increment(error)) {
+    const auto name = it->path().filename().string();
+    std::error_code ignored;
+    if (name.starts_with('.') || it->symlink_status(ignored).type() != fs::file_type::directory)
+      continue;
+    bool more = false;
+    uint64_t bytes = 0;
+    double modified = 0;
+    for (const auto& file : list_files(it->path(), 10000, more)) {
+      bytes += file.bytes;
+      modified = std::max(modified, file.modified);
+    }
+    const auto step = std::strtoll(name.c_str(), nullptr, 10);
+    checkpoints.emplace_back(
+        step, Json{{"name", name}, {"step", step}, {"bytes", bytes}, {"modified", modified}});
+  }
+  std::ranges::sort(checkpoints, {}, [](const auto& checkpoint) { return checkpoint.first; });
+  auto list = Json::array();
+  for (auto& [step, json] : checkpoints) list.push_back(std::move(json));
+  return list;
+}
+
+Json console_json(const fs::path& run_dir) {
+  auto list = Json::array();
+  for (const auto& stream : console_streams(run_dir))
+    list.push_back({{"stream", stream.name},
+                    {"attempt", stream.attempt},
+                    {"node", stream.node},
+                    {"local_rank", stream.local_rank},
+                    {"rank", stream.rank},
+                    {"kind", stream.is_error ? "stderr" : "stdout"},
+                    {"bytes", stream.bytes},
+                    {"modified", stream.modified}});
+  return list;
+}
+
+// What run.json says beyond what the row has.
+Json environment_json(const RunSummary& run) {
+  static const std::set<std::string> kShown = {"id",      "name",   "group",     "job_type",
+                                               "created", "job_id", "world_size"};
+  auto environment = Json::object();
+  try {
+    const auto json = Json::parse(read_file(run.dir / "run.json", 1u << 20), nullptr, false);
+    if (json.is_object())
+      for (const auto& [key, value] : json.items())
+        if (!kShown.contains(key)) environment[key] = finite_value(value);
+  } catch (const Error&) {
+    // No run.json: the logs say the rest.
+  }
+  return environment;
+}
+
+Json config_of(Dashboard& dashboard, const RunSummary& run) {
+  const auto logs = opened(dashboard, run.id);
+  return logs->look([](const auto& all) -> Json {
+    for (const auto& log : all)
+      if (!log->name().is_node && log->config().is_object()) return finite_value(log->config());
+    return Json::object();
+  });
+}
+
+Json alerts_json(const RunSummary& run) {
+  auto list = Json::array();
+  for (const auto& source : run.sources)
+    for (const auto& alert : source.alerts)
+      list.push_back(alert_json(run.id, source.source, alert));
+  return list;
+}
+
+Json job_summary(const RunSummary& run, const NameTable& names) {
+  auto summary = Json::object();
+  for (const auto& source : run.sources)
+    for (const auto& [name, value] : source.summary)
+      if (!summary.contains(names.text(name))) summary[names.text(name)] = number_value(value);
+  return summary;
+}
+
+void flatten_json(const Json& json, const std::string& path, std::map<std::string, Json>& flat) {
+  if (!json.is_object() || json.empty()) {
+    if (!path.empty()) flat[path] = json;
+    return;
+  }
+  for (const auto& [key, value] : json.items())
+    flatten_json(value, path.empty() ? key : path + "." + key, flat);
+}
+
+Json differences(const std::vector<std::map<std::string, Json>>& runs) {
+  std::set<std::string> keys;
+  for (const auto& run : runs)
+    for (const auto& [key, value] : run) keys.insert(key);
+  auto list = Json::array();
+  for (const auto& key : keys) {
+    auto values = Json::array(), missing = Json::array();
+    bool differs = false;
+    for (const auto& run : runs) {
+      const auto it = run.find(key);
+      missing.push_back(it == run.end());
+      values.push_back(it == run.end() ? Json(nullptr) : it->second);
+      differs = differs || it == run.end() || values.back() != values.front();
+    }
+    list.push_back({{"key", key}, {"differs", differs}, {"values", values}, {"missing", missing}});
+  }
+  return list;
+}
+
+}  // namespace
+
+Json run_detail(Dashboard& dashboard, const RunSummary& run) {
+  const auto& names = dashboard.catalog.names();
+  auto json = run_row(run, unix_now());
+  json["dir"] = run.dir.string();
+  json["command"] = run.info.command;
+  json["config"] = config_of(dashboard, run);
+  json["defaults"] = default_paths(json["config"], dashboard.schema ? dashboard.schema() : "");
+  json["environment"] = environment_json(run);
+  json["sources"] = Json::array();
+  for (const auto& source : run.sources) json["sources"].push_back(source_json(source, names));
+  json["metrics"] = metrics_json(run, names);
+  json["media"] = media_json(run, names);
+  json["summary"] = job_summary(run, names);
+  json["checkpoints"] = checkpoints_json_of(run.dir);
+  json["console"] = console_json(run.dir);
+  json["alerts"] = alerts_json(run);
+  uint64_t num_texts = 0;
+  for (const auto& source : run.sources) num_texts += source.num_texts;
+  json["num_texts"] = num_texts;
+  const auto stop = read_stop_request(run.dir);
+  json["stop_requested"] =
+      stop ? Json{{"time", stop->time}, {"reason", stop->reason}} : Json(nullptr);
+  return json;
+}
+
+ApiAnswer run_page(Dashboard& dashboard, const RunRequest& request) {
+  return json_answer(run_detail(dashboard, *request.run));
+}
+
+Json comparison(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
+  const auto& names = dashboard.catalog.names();
+  auto rows = Json::array(), metrics = Json::array();
+  std::vector<std::map<std::string, Json>> configs, environments;
+  std::set<std::string> metric_names;
+  for (const auto& run : runs) {
+    rows.push_back(run_row(*run, unix_now()));
+    flatten_json(config_of(dashboard, *run), "", configs.emplace_back());
+    flatten_json(environment_json(*run), "", environments.emplace_back());
+    for (const auto& source : run->sources)
+      for (const auto& metric : source.metrics)
+        if (metric.count > 0) metric_names.insert(names.text(metric.name));
+  }
+  for (const auto& name : metric_names) {
+    auto values = Json::array();
+    for (const auto& run : runs) {
+      const auto* metric = run->metric(names.find(name));
+      values.push_back(metric ? totals_json(*metric) : Json(nullptr));
+    }
+    metrics.push_back({{"name", name}, {"values", values}});
+  }
+  return {{"runs", rows},
+          {"config", differences(configs)},
+          {"environment", differences(environments)},
+          {"metrics", metrics}};
+}
+
+ApiAnswer compare_page(Dashboard& dashboard, const ApiRequest& request) {
+  const auto runs = runs_of(dashboard, request);
+  if (runs.size() < 2 || runs.size() > kMostCompared)
+    throw bad_request(fmt::format("2 to {} runs can be compared", kMostCompared));
+  return json_answer(comparison(dashboard, runs));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,336 @@
+#include "ui/run_catalog.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "tracking/run_directory.h"
+#include "tracking/unix_time.h"
+#include "ui/run_files.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kPollEvery = std::chrono::milliseconds(500);
+constexpr auto kReadSlice =
+    std::chrono::milliseconds(250);  // then those that go on have their turn
+constexpr size_t kCheckedPerPoll = 500;
+constexpr int kOpenedAhead = 4;
+constexpr size_t kMostOpenLogs = 512, kMostChanges = 200, kMostRemoved = 1000;
+
+uint64_t mix(uint64_t stamp, const fs::path& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return stamp * 31;
+  const auto time = static_cast<uint64_t>(info.st_mtim.tv_sec) * 1'000'000'000u +
+                    static_cast<uint64_t>(info.st_mtim.tv_nsec);
+  return (stamp * 0x9E3779B97F4A7C15u) ^ time ^ (static_cast<uint64_t>(info.st_size) << 20) ^
+         info.st_ino;
+}
+
+// Differs when a run that is over was changed after all: resumed, tagged, synced.
+uint64_t stamp_of(const fs::path& run_dir) {
+  auto stamp = mix(mix(1, run_dir), run_dir / "events");
+  for (const auto& log : rank_logs(run_dir)) stamp = mix(stamp, log);
+  for (const auto& log : node_logs(run_dir)) stamp = mix(stamp, log);
+  return stamp;
+}
+
+// A link to somewhere else is no run of this directory.
+bool is_run(const fs::path& path) {
+  std::error_code ignored;
+  return fs::symlink_status(path, ignored).type() == fs::file_type::directory &&
+         (fs::exists(path / "run.json", ignored) || fs::is_directory(path / "events", ignored));
+}
+
+double directory_time(const fs::path& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 ? static_cast<double>(info.st_mtim.tv_sec) : 0;
+}
+
+}  // namespace
+
+RunCatalog::RunCatalog(fs::path runs, ColumnSpool& spool, bool all)
+    : directory_(std::move(runs)),
+      spool_(spool),
+      number_(static_cast<uint64_t>(unix_now() * 1000)),
+      first_number_(number_) {
+  if (all) thread_ = std::jthread([this] { work(); });
+}
+
+RunCatalog::~RunCatalog() { stop(); }
+
+void RunCatalog::stop() {
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+  changed_.notify_all();
+}
+
+void RunCatalog::work() {
+  while (true) {
+    const auto begin = Clock::now();
+    try {
+      find_runs();
+      follow_live();
+      read_new();
+      check_some();
+      drop_unused();
+    } catch (const Error&) {
+      // A full disk or a vanished directory: what is known stays, and the next round tries again.
+    }
+    std::unique_lock lock(mutex_);
+    const bool more =
+        std::ranges::any_of(jobs_, [](const auto& job) { return !job.second.snapshot; });
+    const auto until = more ? begin : begin + kPollEvery;
+    while (!stopping_ && Clock::now() < until) changed_.wait_until(lock, until);
+    if (stopping_) return;
+  }
+}
+
+void RunCatalog::find_runs() {
+  const auto stamp = mix(1, directory_);
+  if (stamp == root_stamp_) return;
+  std::map<std::string, double> found;
+  std::error_code error;
+  bool unfinished = false;
+  for (fs::directory_iterator it(directory_, error), end; !error && it != end;
+       it.increment(error)) {
+    const auto name = it->path().filename().string();
+    if (name.starts_with('.')) continue;
+    if (is_run(it->path())) found.emplace(name, directory_time(it->path()));
+    // A run in the making has its directory first, and what shows it to be a run next.
+    else if (unix_now() - directory_time(it->path()) < 60)
+      unfinished = true;
+  }
+  std::vector<std::string> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, modified] : found) jobs_[name].modified = modified;
+    for (const auto& [name, job] : jobs_)
+      if (!found.contains(name)) gone.push_back(name);
+  }
+  for (const auto& name : gone) forget(name);
+  if (!error && !unfinished) root_stamp_ = stamp;
+}
+
+void RunCatalog::read_new() {
+  std::vector<std::pair<double, std::string>> unread;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, job] : jobs_)
+      if (!job.snapshot) unread.emplace_back(job.modified, name);
+  }
+  std::ranges::sort(unread, std::greater());
+  const auto until = Clock::now() + kReadSlice;
+  for (const auto& [modified, name] : unread) {
+    read(name, opened_ahead_++ < kOpenedAhead);
+    if (Clock::now() > until) return;
+  }
+}
+
+void RunCatalog::follow_live() {
+  std::vector<std::string> live;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, job] : jobs_)
+      if (job.live) live.push_back(name);
+  }
+  for (const auto& name : live) read(name);
+}
+
+void RunCatalog::check_some() {
+  std::vector<std::pair<std::string, uint64_t>> some;
+  {
+    const std::lock_guard lock(mutex_);
+    auto it = jobs_.upper_bound(checked_to_);
+    for (size_t i = 0; i < std::min(kCheckedPerPoll, jobs_.size()); ++i) {
+      if (it == jobs_.end()) it = jobs_.begin();
+      if (it->second.snapshot && !it->second.live) some.emplace_back(it->first, it->second.stamp);
+      checked_to_ = (it++)->first;
+    }
+  }
+  for (const auto& [name, stamp] : some)
+    if (stamp_of(directory_ / name) != stamp) read(name);
+}
+
+void RunCatalog::drop_unused() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<uint64_t, Job*>> open;
+  size_t num_logs = 0;
+  for (auto& [name, job] : jobs_) {
+    if (!job.logs) continue;
+    if (!job.live && !job.logs->has_columns()) {
+      job.logs.reset();
+      continue;
+    }
+    open.emplace_back(job.used, &job);
+    num_logs += job.snapshot ? job.snapshot->sources.size() : 0;
+  }
+  std::ranges::sort(open);
+  for (auto& [used, job] : open) {
+    if (num_logs <= kMostOpenLogs) return;
+    num_logs -= job->snapshot ? job->snapshot->sources.size() : 0;
+    job->logs.reset();
+  }
+}
+
+// Reads what is new of a run, or all of it.
+void RunCatalog::read(const std::string& id, bool with_columns) {
+  std::shared_ptr<RunLogs> logs;
+  RunSnapshot before;
+  uint64_t stamp_before = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = jobs_.find(id);
+    if (it == jobs_.end()) return;
+    if (!it->second.logs)
+      it->second.logs =
+          std::make_shared<RunLogs>(directory_ / id, names_, with_columns ? &spool_ : nullptr);
+    logs = it->second.logs;
+    before = it->second.snapshot;
+    stamp_before = it->second.stamp;
+  }
+  const auto stamp = stamp_of(directory_ / id);  // first: what comes later differs from it
+  const bool changed = logs->catch_up();
+  if (before && !changed && stamp == stamp_before) return;
+  auto summary = summarize_run(*logs, names_);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = jobs_.find(id);
+    if (it == jobs_.end()) return;
+    it->second.stamp = stamp;
+    it->second.live = std::ranges::any_of(summary.sources, [](const SourceSummary& source) {
+      return source.state == RunState::Running;
+    });
+    auto& kept = it->second.logs;  // somebody else may have dropped or opened them meanwhile
+    if (!it->second.live && kept && !kept->has_columns()) kept.reset();
+  }
+  publish(id, std::move(summary));
+}
+
+void RunCatalog::publish(const std::string& id, RunSummary summary) {
+  const std::lock_guard lock(mutex_);
+  const auto it = jobs_.find(id);
+  if (it == jobs_.end()) return;
+  summary.version = it->second.snapshot ? it->second.snapshot->version + 1 : 1;
+  summary.changed = ++number_;
+  it->second.snapshot = std::make_shared<const RunSummary>(std::move(summary));
+  changed_.notify_all();
+}
+
+void RunCatalog::forget(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  if (jobs_.erase(id) == 0) return;
+  removed_.emplace_back(++number_, id);
+  if (removed_.size() > kMostRemoved) {
+    first_number_ = removed_.front().first;
+    removed_.erase(removed_.begin());
+  }
+  changed_.notify_all();
+}
+
+std::vector<RunSnapshot> RunCatalog::all() const {
+  std::vector<RunSnapshot> runs;
+  {
+    const std::lock_guard lock(mutex_);
+    runs.reserve(jobs_.size());
+    for (const auto& [name, job] : jobs_)
+      if (job.snapshot) runs.push_back(job.snapshot);
+  }
+  std::ranges::stable_sort(runs, std::greater(),
+                           [](const RunSnapshot& run) { return run->info.created; });
+  return runs;
+}
+
+// A run that is there, but was not found yet.
+bool RunCatalog::add(const std::string& id) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (jobs_.contains(id)) return true;
+  }
+  if (id.find('/') != std::string::npos || !is_inner_path(id) || !is_run(directory_ / id))
+    return false;
+  const std::lock_guard lock(mutex_);
+  jobs_[id].modified = directory_time(directory_ / id);
+  return true;
+}
+
+RunSnapshot RunCatalog::find(const std::string& id) {
+  if (!add(id)) return nullptr;
+  for (const bool again : {false, true}) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto it = jobs_.find(id);
+      if (it != jobs_.end() && it->second.snapshot) return it->second.snapshot;
+      if (it == jobs_.end() || again) return nullptr;
+    }
+    read(id, true);
+  }
+  return nullptr;
+}
+
+std::shared_ptr<RunLogs> RunCatalog::open(const std::string& id) {
+  if (!add(id)) return nullptr;
+  std::shared_ptr<RunLogs> logs;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = jobs_.find(id);
+    if (it == jobs_.end()) return nullptr;
+    auto& job = it->second;
+    job.used = ++uses_;
+    if (!job.logs || !job.logs->has_columns())
+      job.logs = std::make_shared<RunLogs>(directory_ / id, names_, &spool_);
+    logs = job.logs;
+  }
+  logs->read_once();
+  return logs;
+}
+
+void RunCatalog::refresh(const std::string& id) {
+  if (!is_run(directory_ / id)) return forget(id);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = jobs_.find(id);
+    if (it != jobs_.end()) it->second.stamp = 0;
+  }
+  read(id);
+}
+
+CatalogProgress RunCatalog::progress() const {
+  const std::lock_guard lock(mutex_);
+  const auto done =
+      std::ranges::count_if(jobs_, [](const auto& job) { return job.second.snapshot != nullptr; });
+  return {.done = static_cast<size_t>(done), .total = jobs_.size()};
+}
+
+uint64_t RunCatalog::number() const {
+  const std::lock_guard lock(mutex_);
+  return number_;
+}
+
+CatalogChanges RunCatalog::changes_since(uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  CatalogChanges changes{.number = number_};
+  if (number == 0) return changes;
+  changes.reset = number < first_number_ || number > number_;
+  for (const auto& [name, job] : jobs_) {
+    if (changes.reset) break;
+    if (!job.snapshot || job.snapshot->changed <= number) continue;
+    if (changes.runs.size() == kMostChanges) changes.reset = true;
+    changes.runs.push_back(job.snapshot);
+  }
+  for (const auto& [when, id] : removed_)
+    if (when > number) changes.removed.push_back(id);
+  if (changes.reset) changes.runs.clear();
+  return changes;
+}
+
+void RunCatalog::wait(uint64_t number, std::chrono::milliseconds timeout) const {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, timeout, [&] { return stopping_ || number_ > number; });
+}
+
+}  // namespace lockstep

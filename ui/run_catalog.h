@@ -1,0 +1,103 @@
+// The runs of a directory, kept up to date by one thread: it reads new runs, follows those that go
+// on, and tells who waits what changed. Runs that are looked at are opened: their values are
+// indexed by column. Memory: a small summary of every run, and the bookkeeping of the few that are
+// open.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ui/run_logs.h"
+#include "ui/run_summary.h"
+
+namespace lockstep {
+
+struct CatalogProgress {
+  size_t done = 0, total = 0;  // runs read, of those found
+};
+
+struct CatalogChanges {
+  uint64_t number = 0;               // what to ask with the next time
+  std::vector<RunSnapshot> runs;     // that changed
+  std::vector<std::string> removed;  // ids
+  bool reset = false;                // too much changed: everything is to be read again
+};
+
+// Thread: any.
+class RunCatalog {
+ public:
+  // `runs` must be a directory. Reads in the background, newest runs first, or, with `all` false,
+  // only what find() and open() are asked for.
+  RunCatalog(std::filesystem::path runs, ColumnSpool& spool, bool all = true);
+  ~RunCatalog();
+  RunCatalog(const RunCatalog&) = delete;
+  RunCatalog& operator=(const RunCatalog&) = delete;
+
+  const std::filesystem::path& directory() const { return directory_; }
+  NameTable& names() { return names_; }
+
+  // Newest first.
+  std::vector<RunSnapshot> all() const;
+  // nullptr where there is none. One that was not read yet is read now.
+  RunSnapshot find(const std::string& id);
+  // With columns, read at least once. nullptr where there is none. Throws Environment.
+  std::shared_ptr<RunLogs> open(const std::string& id);
+
+  // Reads what somebody here changed, or removed.
+  void refresh(const std::string& id);
+
+  CatalogProgress progress() const;
+  uint64_t number() const;
+  CatalogChanges changes_since(uint64_t number) const;
+  // Returns when there is something newer than `number`, after `timeout`, or at the end.
+  void wait(uint64_t number, std::chrono::milliseconds timeout) const;
+  // Nobody waits any more.
+  void stop();
+
+ private:
+  struct Job {
+    RunSnapshot snapshot;           // nullptr: not read yet
+    std::shared_ptr<RunLogs> logs;  // of runs that go on or are open
+    uint64_t used = 0;              // by open(): larger is later
+    uint64_t stamp = 0;             // of the directory's files when it was read
+    double modified = 0;            // of the directory; newest are read first
+    bool live = false;
+  };
+
+  void work();
+  bool add(const std::string& id);
+  void find_runs();
+  void read_new();
+  void follow_live();
+  void check_some();
+  void drop_unused();
+  void read(const std::string& id, bool with_columns = false);
+  void publish(const std::string& id, RunSummary summary);
+  void forget(const std::string& id);
+
+  std::filesystem::path directory_;
+  ColumnSpool& spool_;
+  NameTable names_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  mutable std::condition_variable changed_;
+  std::map<std::string, Job> jobs_;
+  std::vector<std::pair<uint64_t, std::string>> removed_;  // number, id
+  uint64_t number_ = 0, first_number_ = 0, uses_ = 0;
+  bool stopping_ = false;
+
+  // The thread's own.
+  uint64_t root_stamp_ = 0;
+  int opened_ahead_ = 0;    // of the newest runs, which are the likeliest to be looked at
+  std::string checked_to_;  // check_some() goes round
+  std::jthread thread_;     // last: it uses all of the above
+};
+
+}  // namespace lockstep

@@ -1,0 +1,53 @@
+// Checks the sources and bundles them.
+// Usage: node build.mjs [--out DIR]     default: dist
+// Writes index.html, app.js, app.css for the server, and report.html: the same page as one file, into which an export
+// puts its data in place of the text __LOCKSTEP_DATA__ (JSON, with every "<" written as \u003c).
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const at = process.argv.indexOf("--out");
+const out = resolve(at > 0 ? process.argv[at + 1] : join(here, "dist"));
+
+try {
+  execFileSync(process.execPath, [join(here, "node_modules/typescript/bin/tsc"), "--noEmit", "-p", here], { stdio: "inherit" });
+} catch {
+  process.exit(1);
+}
+
+const { build } = await import("esbuild");
+const bundle = await build({
+  absWorkingDir: here,
+  entryPoints: { app: "src/main.tsx" },
+  bundle: true,
+  minify: true,
+  write: false,
+  outdir: out,
+  format: "iife",
+  target: ["chrome109", "firefox115", "safari16.4"],
+  charset: "utf8",
+  legalComments: "eof",
+  logLevel: "warning",
+});
+const text = Object.fromEntries(bundle.outputFiles.map((file) => [file.path.endsWith(".css") ? "css" : "js", file.text]));
+
+const sha = (content) => `'sha256-${createHash("sha256").update(content).digest("base64")}'`;
+const page = readFileSync(join(here, "src/index.html"), "utf8");
+// Nothing in an inlined script may look like the end of it.
+const script = text.js.replaceAll("</script", "<\\/script").replaceAll("<!--", "<\\!--");
+const policy = `default-src 'none'; script-src ${sha(script)}; style-src ${sha(text.css)} 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'`
+  .replace(" 'unsafe-inline'", "");
+const report = page
+  .replace("<!--policy-->", () => `<meta http-equiv="Content-Security-Policy" content="${policy}">`)
+  .replace(/<link rel="stylesheet"[^>]*>/, () => `<style>${text.css}</style>`)
+  .replace(/<script [^>]*src[^>]*><\/script>/, () =>
+    `<script type="application/json" id="lockstep-report">__LOCKSTEP_DATA__</script>\n<script>${script}</script>`);
+
+mkdirSync(out, { recursive: true });
+writeFileSync(join(out, "app.js"), text.js);
+writeFileSync(join(out, "app.css"), text.css);
+writeFileSync(join(out, "index.html"), page.replace("<!--policy-->\n", ""));
+writeFileSync(join(out, "report.html"), report);

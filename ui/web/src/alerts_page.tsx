@@ -1,0 +1,19 @@
+// What wants attention, over all runs.
+import { useEffect } from "preact/hooks";
+import type { Alert } from "./data/source";
+import { AlertList } from "./run/alert_list";
+import { source, tick, useAnswer, useThrottled } from "./store";
+
+export function AlertsPage() {
+  const { value, error } = useAnswer<Alert[]>(() => source().alerts(), [useThrottled(tick.value, 2000)]);
+  useEffect(() => void (document.title = "Alerts · Lockstep"), []);
+  return (
+    <div class="page">
+      <div class="tools"><h1>Alerts</h1></div>
+      {error && <p class="notice bad" role="alert">{error.message}</p>}
+      {value && value.length > 0 && <AlertList alerts={value} names />}
+      {value?.length === 0 && <div class="empty"><h2>All calm</h2><p>NaN, spikes of the loss, stalls, slow and lost ranks and full disks are told here as they happen. To hear of them elsewhere, add a webhook to the run file:</p><pre>{"tracking:\n  sinks: [console, {name: webhook, url: \"https://...\"}]"}</pre></div>}
+      {!value && !error && <p class="waiting">loading</p>}
+    </div>
+  );
+}

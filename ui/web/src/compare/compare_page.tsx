@@ -1,0 +1,202 @@
+// Runs beside each other: curves over each other or as a band, and where configuration, environment and results differ.
+import { useEffect, useMemo, useState } from "preact/hooks";
+import type { Plot } from "../chart/chart_card";
+import { ChartBoard, type BoardMetric } from "../chart/chart_board";
+import type { Line, Who } from "../chart/line";
+import { runStyles, tellApart } from "../colours";
+import { type Axis, type Compared, type Comparison, type Range, type RunRow, shownState } from "../data/source";
+import { metricValue, plain, plural, toNumber } from "../format";
+import { Icon } from "../parts/icons";
+import { toast } from "../parts/overlay";
+import { StateMark } from "../parts/state_mark";
+import { go, link, route, setQuery } from "../router";
+import { source, tick, useAnswer, useThrottled, versions } from "../store";
+import { bandLine, sourceLabel } from "../run/plots";
+
+const MOST = 50;
+
+export function ComparePage() {
+  const { query } = route.value;
+  const text = query.get("runs") ?? "";
+  const ids = useMemo(() => [...new Set(text.split(",").filter(Boolean))].slice(0, MOST), [text]);
+  const isGroup = query.get("view") === "group";
+  const tab = query.get("tab") ?? "charts";
+  const changed = useThrottled(ids.reduce((n, id) => n + (versions.value.get(id) ?? 0), 0), 2000);
+  const { value, error } = useAnswer<Comparison>(() => source().compare(ids), [text, changed]);
+  useMemo(() => tellApart(ids), [ids]);
+  useEffect(() => void (document.title = `${query.get("title") || "Compare"} · Lockstep`), [query.get("title")]);
+  if (ids.length < 2) {
+    return <div class="empty"><h1>Compare runs</h1><p>Select two or more in the table, then press Compare. Up to {MOST} fit side by side.</p><a class="button primary" href={link([])}>Choose runs</a></div>;
+  }
+  if (!value) return error ? <div class="empty"><h1>These runs cannot be compared</h1><p>{error.message}</p><a class="button" href={link([])}>All runs</a></div> : <p class="waiting">loading</p>;
+  const differing = value.config.filter((c) => c.differs).length + value.environment.filter((c) => c.differs).length;
+  const tabs = [["charts", "Charts", value.metrics.length], ["config", "Differences", differing], ["results", "Results", 0]] as const;
+  return (
+    <div class="page compare-page">
+      <div class="tools">
+        <h1 class="ellipsis">{query.get("title") || plural(value.runs.length, "run")}</h1>
+        {query.get("title") && <span class="dim">{plural(value.runs.length, "run")}</span>}
+        <span class="spread" />
+        {source().reportUrl(ids) && <a class="button" href={source().reportUrl(ids)!} download="comparison.html"><Icon name="download" size={14} />Export HTML</a>}
+      </div>
+      <Legend runs={value.runs} />
+      <nav class="tabs" aria-label="Parts of the comparison">
+        {tabs.map(([name, title, count]) => <a key={name} href={link(["compare"], { ...Object.fromEntries(query), tab: name === "charts" ? null : name })} aria-current={name === tab ? "page" : undefined}>{title}{count > 0 && <span class="count">{count}</span>}</a>)}
+      </nav>
+      {tab === "charts" && <Curves comparison={value} isGroup={isGroup} />}
+      {tab === "config" && <Differences comparison={value} />}
+      {tab === "results" && <Results comparison={value} />}
+    </div>
+  );
+}
+
+function Legend({ runs }: { runs: RunRow[] }) {
+  const styles = runStyles(runs.map((r) => r.id));
+  const without = (id: string) => setQuery({ runs: runs.filter((r) => r.id !== id).map((r) => r.id).join(",") });
+  return (
+    <ul class="legend" aria-label="Runs">
+      {runs.map((run) => (
+        <li key={run.id}>
+          <Stroke {...styles.get(run.id)!} />
+          <a href={link(["run", run.id])} class="ellipsis" title={run.id}>{run.name}</a>
+          {run.state !== "finished" && <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} />}
+          {runs.length > 2 && <button type="button" class="button quiet mini icon" aria-label={`Leave out ${run.name}`} onClick={() => without(run.id)}><Icon name="close" size={11} /></button>}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Stroke({ colour, dash }: { colour: string; dash: number[] }) {
+  return <svg width="22" height="8" aria-hidden="true"><line x1="1" x2="21" y1="4" y2="4" stroke={colour} stroke-width="3" stroke-dasharray={dash.join(" ")} /></svg>;
+}
+
+/** Names are often the same: then the end of the id tells them apart. */
+function labels(runs: RunRow[]): Map<string, string> {
+  const times = new Map<string, number>();
+  for (const run of runs) times.set(run.name, (times.get(run.name) ?? 0) + 1);
+  return new Map(runs.map((run) => [run.id, times.get(run.name)! > 1 ? `${run.name} · ${run.id.slice(-6)}` : run.name]));
+}
+
+function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: boolean }) {
+  const { runs } = comparison;
+  const names = labels(runs);
+  const styles = runStyles(runs.map((r) => r.id));
+  const chosen = (route.value.query.get("over") ?? "").split(",").filter(Boolean);
+  const changed = useThrottled(tick.value, 2000);
+  const now = runs.map((run) => versions.value.get(run.id) ?? run.version).join() + changed;
+  const metrics: BoardMetric[] = useMemo(() => comparison.metrics.map(({ name }) => {
+    const cut = name.lastIndexOf("/");
+    return { name, section: cut > 0 ? name.slice(0, cut) : "", axis: name.startsWith("system/") ? "time" as const : "step" as const };
+  }), [comparison]);
+  const plot = (of: BoardMetric, axis: Axis, smooth: number): Plot => ({
+    name: of.name, title: of.section ? of.name.slice(of.section.length + 1) : of.name, axis, version: `${now}|${isGroup}|${chosen.join()}|${smooth}`,
+    csv: source().csvUrl({ runs, metric: of.name, sources: null }),
+    load: async (range: Range | null, points: number): Promise<Line[]> => {
+      const over = isGroup ? runs.filter((r) => chosen.includes(r.id)) : runs;
+      const [band, curves] = await Promise.all([
+        isGroup ? source().band({ runs: runs.map((r) => r.id), metric: of.name, x: axis, range, points }) : null,
+        over.length > 0 ? source().curves({ runs: over, metric: of.name, sources: null, x: axis, range, points, smooth }) : [],
+      ]);
+      const lines: Line[] = curves.map((c) => ({ key: c.run, label: names.get(c.run) ?? c.run, x: c.x, y: c.smooth ?? c.y, ...(c.smooth ? { raw: c.y } : {}), ...styles.get(c.run)! }));
+      if (band) lines.unshift(bandLine(band, smooth, { key: "band", label: `mean of ${band.curves.length} curves`, colour: "#7b838b" }, (c) => `${names.get(c.run) ?? c.run}${band.curves.some((o) => o.run === c.run && o.source !== c.source) ? ` ${sourceLabel(c.source)}` : ""}`));
+      return lines;
+    },
+  });
+  const pick = (line: Line, who: Who | null) => {
+    const id = who?.run ?? line.key;
+    if (isGroup && who) setQuery({ over: (chosen.includes(id) ? chosen.filter((c) => c !== id) : [...chosen, id]).join(",") });
+    else if (styles.has(id)) {
+      toast(`Opened ${names.get(id) ?? id}`);
+      go(["run", id], { m: route.value.query.get("m"), zoom: route.value.query.get("zoom") });
+    }
+  };
+  return (
+    <ChartBoard metrics={metrics} plot={plot} onPick={pick} empty={<div class="empty"><h2>No values</h2><p>None of these runs logged a metric.</p></div>}>
+      <div class="segmented" role="group" aria-label="Curves">
+        <button type="button" aria-pressed={!isGroup} onClick={() => setQuery({ view: null })}>Each run</button>
+        <button type="button" aria-pressed={isGroup} onClick={() => setQuery({ view: "group" })} title="Mean over all ranks of all runs, with the smallest and the largest">Mean & range</button>
+      </div>
+      {isGroup && chosen.length > 0 && <button type="button" class="button mini" onClick={() => setQuery({ over: null })}>{plural(chosen.length, "run")} over it <Icon name="close" size={11} /></button>}
+    </ChartBoard>
+  );
+}
+
+function Differences({ comparison }: { comparison: Comparison }) {
+  const [all, setAll] = useState(false);
+  const [search, setSearch] = useState("");
+  const fits = (c: Compared) => (all || c.differs) && `${c.key} ${c.values.map(plain).join(" ")}`.toLowerCase().includes(search.toLowerCase());
+  const parts = [["Configuration", comparison.config], ["Environment", comparison.environment]] as const;
+  return (
+    <div class="stack">
+      <div class="tools">
+        <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search keys and values" placeholder="Search keys and values" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
+        <label class="row small"><input type="checkbox" class="check" checked={all} onChange={() => setAll(!all)} />Also what is the same</label>
+      </div>
+      {parts.map(([title, entries]) => {
+        const shown = entries.filter(fits);
+        return (
+          <section class="card block" key={title}>
+            <h2>{title}</h2>
+            {shown.length === 0 ? <p class="soft">{entries.some((e) => e.differs) ? "Nothing fits." : `The same in all ${comparison.runs.length}.`}</p> : (
+              <SideBySide runs={comparison.runs} rows={shown.map((entry) => ({ key: entry.key, differs: entry.differs, cells: entry.values.map((value, i) => (entry.missing?.[i] || (value === null && !entry.missing) ? "–" : plain(value))) }))} />
+            )}
+          </section>
+        );
+      })}
+    </div>
+  );
+}
+
+interface SideRow { key: string; differs: boolean; cells: string[]; best?: number }
+
+function SideBySide({ runs, rows, numeric }: { runs: RunRow[]; rows: SideRow[]; numeric?: boolean }) {
+  const styles = runStyles(runs.map((r) => r.id));
+  const names = labels(runs);
+  return (
+    <div class="scroll-x" tabIndex={0} role="region" aria-label="Side by side">
+      <table class="plain side">
+        <thead><tr><th><span class="sr">Key</span></th>{runs.map((run) => <th key={run.id} class={numeric ? "num" : ""}><span class="row"><Stroke {...styles.get(run.id)!} /><a href={link(["run", run.id])} class="ellipsis" title={run.id}>{names.get(run.id)}</a></span></th>)}</tr></thead>
+        <tbody>{rows.map((row) => ({ row, common: mostCommon(row.cells) })).map(({ row, common }) => (
+          <tr key={row.key} class={row.differs ? "" : "same"}>
+            <th scope="row" class="mono">{row.key}</th>
+            {row.cells.map((text, i) => {
+              const usual = row.differs && !numeric && runs.length > 2 && common !== null && common !== text;
+              return <td key={i} class={`mono ${numeric ? "num" : ""} ${usual ? "odd" : ""} ${row.best === i ? "best" : ""}`}>{text}{row.best === i && <span class="sr"> best</span>}</td>;
+            })}
+          </tr>
+        ))}</tbody>
+      </table>
+    </div>
+  );
+}
+
+/** What at least two have, most of them; null when all differ. */
+function mostCommon(cells: string[]): string | null {
+  const times = new Map<string, number>();
+  for (const cell of cells) times.set(cell, (times.get(cell) ?? 0) + 1);
+  const [cell, count] = [...times].reduce((best, now) => (now[1] > best[1] ? now : best));
+  return count > 1 ? cell : null;
+}
+
+function Results({ comparison }: { comparison: Comparison }) {
+  const [which, setWhich] = useState<"last" | "min" | "max" | "mean">("last");
+  const [search, setSearch] = useState("");
+  const rows: SideRow[] = comparison.metrics.filter((m) => m.name.toLowerCase().includes(search.toLowerCase())).map(({ name, values }) => {
+    const numbers = values.map((v) => (v ? toNumber(v[which]) : NaN));
+    const finite = numbers.filter(Number.isFinite);
+    const low = /loss|error|perplexity|time_s$/.test(name);
+    const known = low || /accuracy|precision|recall|f1|per_s$/.test(name);
+    const best = known && new Set(finite).size > 1 ? numbers.indexOf(low ? Math.min(...finite) : Math.max(...finite)) : -1;
+    return { key: name, differs: true, cells: values.map((v, i) => (v ? metricValue(name, numbers[i]!) : "–")), best };
+  });
+  return (
+    <div class="stack">
+      <div class="tools">
+        <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search metrics" placeholder="Search metrics" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
+        <div class="segmented" role="group" aria-label="Which value">{(["last", "min", "max", "mean"] as const).map((w) => <button type="button" key={w} aria-pressed={which === w} onClick={() => setWhich(w)}>{w}</button>)}</div>
+      </div>
+      <section class="card block"><SideBySide runs={comparison.runs} rows={rows} numeric /></section>
+    </div>
+  );
+}

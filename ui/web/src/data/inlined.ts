@@ -1,0 +1,96 @@
+// Data that came with the page: a report (docs/dashboard_api.md, "Reports"). Nothing is asked for, nothing changes.
+import { smooth as smoothed } from "../chart/line";
+import { toArray } from "./http";
+import { type Band, type BandQuery, type Comparison, type Curve, type CurveQuery, type DataSource, type ImageItem, type Range, Refusal, type Run, type RunList, type RunQuery } from "./source";
+
+interface Report {
+  exported: number;
+  version: string;
+  runs: Run[];
+  series: { run: string; source: string; metric: string; raw: boolean; total: number; step: unknown[]; epoch: unknown[]; time: unknown[]; value: unknown[] }[];
+  bands: (Record<string, unknown> & { run: string; metric: string; x: unknown[]; mean: unknown[]; min: unknown[]; max: unknown[]; deviation: unknown[] })[];
+  images: (ImageItem & { run?: string })[];
+  compare: Comparison | null;
+}
+
+const refuse = <T>(what: string): Promise<T> => Promise.reject(new Refusal("not_in_report", `${what} is not part of a report. Open the run in the dashboard: lockstep ui`));
+
+/** The points between two x, and one more on each side. */
+function cut(x: Float64Array, range: Range | null): [number, number] {
+  if (!range) return [0, x.length];
+  let from = 0;
+  let to = x.length;
+  while (from < x.length && x[from]! < range[0]) from++;
+  while (to > from && x[to - 1]! > range[1]) to--;
+  return [Math.max(0, from - 1), Math.min(x.length, to + 1)];
+}
+
+export function inlined(text: string): DataSource {
+  const report = JSON.parse(text) as Report;
+  const found = (id: string) => report.runs.find((run) => run.id === id);
+
+  const curves = async (query: CurveQuery): Promise<Curve[]> => {
+    const answer: Curve[] = [];
+    for (const { id, created } of query.runs) {
+      const all = report.series.filter((s) => s.run === id && s.metric === query.metric);
+      const chosen = query.sources === null ? all.slice(0, 1)
+        : Array.isArray(query.sources) ? all.filter((s) => query.sources!.includes(s.source))
+        : query.sources === "ranks" ? all.filter((s) => s.source.startsWith("rank-")) : all;
+      for (const s of chosen) {
+        const x = toArray(s[query.x], query.x === "time" ? created : 0);
+        const y = toArray(s.value);
+        const [from, to] = cut(x, query.range);
+        const smooth = query.smooth ? { smooth: smoothed(y, query.smooth).subarray(from, to) } : {};
+        answer.push({ run: s.run, source: s.source, metric: s.metric, raw: s.raw, total: s.total, x: x.subarray(from, to), y: y.subarray(from, to), ...smooth });
+      }
+    }
+    return answer;
+  };
+
+  const band = async (query: BandQuery): Promise<Band | null> => {
+    const kept = query.runs.length === 1 && query.x === "step" ? report.bands.find((b) => b.run === query.runs[0] && b.metric === query.metric) : undefined;
+    if (!kept) return null;
+    const whole = { ...kept, x: toArray(kept.x), mean: toArray(kept.mean), min: toArray(kept.min), max: toArray(kept.max), deviation: toArray(kept.deviation) } as unknown as Band;
+    const [from, to] = cut(whole.x, query.range);
+    return {
+      ...whole, x: whole.x.subarray(from, to), mean: whole.mean.subarray(from, to), min: whole.min.subarray(from, to), max: whole.max.subarray(from, to),
+      deviation: whole.deviation.subarray(from, to), count: whole.count.slice(from, to), min_curve: whole.min_curve.slice(from, to), max_curve: whole.max_curve.slice(from, to),
+    };
+  };
+
+  const list = async (query: RunQuery): Promise<RunList> => ({
+    total: report.runs.length, matching: report.runs.length, offset: query.offset, seq: 0, indexing: { done: 1, total: 1 },
+    runs: report.runs.slice(query.offset, query.offset + query.limit).map((run) => ({
+      ...run, values: Object.fromEntries(Object.entries(run.summary).map(([name, value]) => [`metric.${name}`, value])),
+    })),
+  });
+
+  return {
+    live: false,
+    server: async () => ({ version: report.version, dir: "", seq: 0, indexing: { done: 1, total: 1 }, actions: false, token: false }),
+    runs: list,
+    fields: async () => [...new Set(report.runs.flatMap((run) => run.metrics.map((m) => `metric.${m.name}`)))].map((field) => ({ field, type: "number" as const, runs: report.runs.length })),
+    groups: async () => [{ value: null, runs: report.runs.length, states: {}, ids: report.runs.map((run) => run.id) }],
+    run: async (id) => found(id) ?? refuse("This run"),
+    curves,
+    band,
+    heatmap: async () => null,
+    images: async (run, name) => report.images.filter((image) => image.name === name && (image.run === undefined || image.run === run)),
+    histograms: () => refuse("A histogram"),
+    table: () => refuse("A table"),
+    texts: async () => [],
+    console: () => refuse("The console"),
+    searchConsole: () => refuse("The console"),
+    alerts: async () => report.runs.flatMap((run) => run.alerts),
+    compare: async () => report.compare ?? refuse("A comparison"),
+    artifacts: async () => ({ artifacts: [], problems: [] }),
+    files: async () => [],
+    fileUrl: () => null,
+    reportUrl: () => null,
+    csvUrl: () => null,
+    change: () => refuse("Tagging"),
+    stop: () => refuse("Stopping"),
+    remove: () => refuse("Deleting"),
+    watch: () => () => undefined,
+  };
+}

@@ -1,0 +1,189 @@
+// Where the dashboard's data comes from, as an interface: a server (http.ts) or a report that carries its data (inlined.ts).
+// The shapes are those of docs/dashboard_api.md.
+
+export type RunState = "running" | "finished" | "failed" | "killed" | "preempted" | "lost" | "damaged";
+export type Axis = "step" | "epoch" | "time";
+export type Range = [number, number];
+
+export interface RunRow {
+  id: string;
+  name: string;
+  group: string | null;
+  job_type: string | null;
+  state: Exclude<RunState, "damaged">;
+  exit: number | null;
+  signal: number | null;
+  failed_rank: number | null;
+  reason: string;
+  created: number;
+  updated: number;
+  duration: number;
+  host: string;
+  world_size: number;
+  num_ranks: number;
+  step: number | null;
+  epoch: number | null;
+  tags: string[];
+  note: string;
+  num_alerts: number;
+  problems: string[];
+  version: number;
+  values?: Record<string, unknown>;
+}
+
+export interface Source {
+  source: string;
+  kind: "rank" | "node";
+  id?: string;
+  name?: string;
+  rank?: number;
+  node: number;
+  local_rank?: number;
+  host: string;
+  pid?: number;
+  state?: RunRow["state"];
+  created?: number;
+  updated?: number;
+  step?: number | null;
+  epoch?: number | null;
+  summary?: Record<string, unknown>;
+}
+
+export interface Metric {
+  name: string;
+  section: string;
+  axis: Axis;
+  sources: string[];
+  last: unknown;
+  min: unknown;
+  max: unknown;
+  mean: unknown;
+  step: number;
+  count: number;
+}
+
+export interface Alert { run: string; source: string; time: number; level: string; title: string; text: string; step?: number | null }
+export interface Media { kind: "image" | "histogram" | "table"; name: string; sources: string[]; count: number; first_step: number; last_step: number }
+export interface ConsoleStream { stream: string; attempt: number; node: number; local_rank: number; rank: number; kind: string; bytes: number; modified: number }
+export interface Checkpoint { name: string; step: number; bytes: number; modified: number }
+
+export interface Run extends RunRow {
+  dir: string;
+  command: string[];
+  config: unknown;
+  defaults: string[] | null;
+  environment: Record<string, unknown>;
+  sources: Source[];
+  metrics: Metric[];
+  media: Media[];
+  summary: Record<string, unknown>;
+  checkpoints: Checkpoint[];
+  console: ConsoleStream[];
+  alerts: Alert[];
+  num_texts: number;
+  stop_requested: { time: number; reason: string } | null;
+}
+
+export interface Indexing { done: number; total: number }
+export interface ServerInfo { version: string; dir: string; seq: number; indexing: Indexing; actions: boolean; token: boolean }
+export interface RunList { total: number; matching: number; offset: number; seq: number; indexing: Indexing; runs: RunRow[] }
+export interface RunQuery { filter: string; sort: string; offset: number; limit: number; columns: string[] }
+export interface Field { field: string; type: "number" | "text" | "bool" | "mixed"; runs: number }
+export interface Group { value: unknown; runs: number; states: Record<string, number>; ids: string[] }
+
+export interface CurveQuery {
+  runs: { id: string; created: number }[];
+  metric: string;
+  sources: string[] | "*" | "ranks" | null;
+  x: Axis;
+  range: Range | null;
+  points: number;
+  smooth: number;
+}
+/** x=time counts from the run's beginning. `smooth` is there when it was asked for. */
+export interface Curve { run: string; source: string; metric: string; raw: boolean; total: number; x: Float64Array; y: Float64Array; smooth?: Float64Array }
+
+export interface BandQuery { runs: string[]; metric: string; x: Axis; range: Range | null; points: number }
+export interface Band {
+  metric: string;
+  curves: { run: string; source: string }[];
+  raw: boolean;
+  x: Float64Array;
+  mean: Float64Array;
+  min: Float64Array;
+  max: Float64Array;
+  deviation: Float64Array;
+  count: number[];
+  min_curve: number[];
+  max_curve: number[];
+}
+
+export interface Heatmap { metric: string; sources: string[]; from: number; to: number; edges: number[]; columns: number; mean: (number | null)[][]; max: (number | null)[][]; smallest: number; largest: number }
+export interface ImageItem { source: string; name: string; step: number; time: number; epoch: number; at: number; width: number; height: number; caption: string; url: string }
+export interface HistogramItem { source: string; step: number; time: number; epoch: number; edges: number[]; counts: number[] }
+export interface TableVersion { source: string; step: number; time: number; epoch: number; at: number }
+export interface TablePage { versions: TableVersion[]; at: number; columns: string[]; rows: unknown[][]; num_rows: number }
+export interface TextItem { source: string; time: number; level: string; line: string }
+export interface ConsolePage { stream: string; begin: number; end: number; size: number; lines: string[] }
+export interface ConsoleMatches { matches: { offset: number; line: string }[]; end: number; size: number }
+export interface MetricSummary { last: unknown; min: unknown; max: unknown; mean: unknown; step: number; count: number }
+export interface Comparison {
+  runs: RunRow[];
+  config: Compared[];
+  environment: Compared[];
+  metrics: { name: string; values: (MetricSummary | null)[] }[];
+}
+export interface Compared { key: string; differs: boolean; values: unknown[]; missing?: boolean[] }
+export interface ArtifactFile { path: string; bytes: number; sha256: string; url: string }
+export interface Artifact {
+  name: string; type: string; version: number; aliases: string[]; digest: string; bytes: number; created: number;
+  made_by: string | null; used_by: string[]; metadata: Record<string, unknown>; files: ArtifactFile[];
+}
+export interface RunFile { path: string; bytes: number; modified: number }
+export interface Changes { seq: number; runs: RunRow[]; removed: string[]; indexing: Indexing; reset: boolean }
+
+/** What the data came with; a report has no console, say, and cannot act. */
+export interface DataSource {
+  readonly live: boolean;
+  server(): Promise<ServerInfo>;
+  runs(query: RunQuery): Promise<RunList>;
+  fields(): Promise<Field[]>;
+  groups(by: string, filter: string): Promise<Group[]>;
+  run(id: string): Promise<Run>;
+  curves(query: CurveQuery): Promise<Curve[]>;
+  band(query: BandQuery): Promise<Band | null>;
+  heatmap(run: string, metric: string, range: Range | null, columns: number): Promise<Heatmap | null>;
+  images(run: string, name: string): Promise<ImageItem[]>;
+  histograms(run: string, name: string, source: string): Promise<HistogramItem[]>;
+  table(run: string, name: string, at: number | null, offset: number): Promise<TablePage>;
+  texts(run: string): Promise<TextItem[]>;
+  console(run: string, stream: string, where: { tail: number } | { from: number } | { to: number }): Promise<ConsolePage>;
+  searchConsole(run: string, stream: string, text: string, from: number): Promise<ConsoleMatches>;
+  alerts(): Promise<Alert[]>;
+  compare(runs: string[]): Promise<Comparison>;
+  artifacts(run: string | null): Promise<{ artifacts: Artifact[]; problems: string[] }>;
+  files(run: string): Promise<RunFile[]>;
+  /** Where a browser gets it, or null where it cannot. */
+  fileUrl(run: string, path: string): string | null;
+  reportUrl(runs: string[]): string | null;
+  csvUrl(query: Pick<CurveQuery, "runs" | "metric" | "sources">): string | null;
+  change(run: string, change: { add?: string[]; remove?: string[]; note?: string }): Promise<RunRow>;
+  stop(run: string, reason: string): Promise<RunRow>;
+  remove(run: string): Promise<void>;
+  /** Calls back at every change until the returned function is called. */
+  watch(since: number, onChanges: (changes: Changes) => void, onConnection: (state: Connection) => void): () => void;
+}
+
+export type Connection = "live" | "polling" | "lost";
+
+/** An answer that is an error, in the server's words. */
+export class Refusal extends Error {
+  constructor(readonly code: string, message: string, readonly column?: number) {
+    super(message);
+  }
+}
+
+/** A damaged run says so before anything else. */
+export function shownState(run: Pick<RunRow, "state" | "problems">): RunState {
+  return run.problems.length > 0 && run.state !== "running" ? "damaged" : run.state;
+}

@@ -1,0 +1,108 @@
+// How values look: short, and never wrong.
+
+export type Value = number | "nan" | "inf" | "-inf" | null | undefined;
+
+/** JSON's strings for what is no finite number, as numbers again. */
+export function toNumber(value: unknown): number {
+  if (typeof value === "number") return value;
+  if (value === "inf") return Infinity;
+  if (value === "-inf") return -Infinity;
+  return NaN;
+}
+
+export function number(value: number, digits = 4): string {
+  if (Number.isNaN(value)) return "NaN";
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (Number.isInteger(value) && size < 1e6) return minus(value.toLocaleString("en-US"));
+  if (size >= 1e6 || size < 1e-4) return minus(value.toExponential(Math.max(0, digits - 2)).replace(/\.?0+e/, "e").replace("e+", "e"));
+  if (size >= 1000) return minus(value.toLocaleString("en-US", { maximumFractionDigits: Math.max(1, digits - 4) }));
+  return minus(String(Number(value.toPrecision(digits))));
+}
+
+function minus(text: string): string {
+  return text.replace(/^-/, "−").replace("e-", "e−");
+}
+
+const BYTES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+export function bytes(value: number, digits = 3): string {
+  if (!Number.isFinite(value)) return number(value);
+  let size = Math.abs(value);
+  let unit = 0;
+  while (size >= 1024 && unit < BYTES.length - 1) {
+    size /= 1024;
+    unit++;
+  }
+  return `${value < 0 ? "−" : ""}${unit === 0 ? size : Number(size.toPrecision(digits))} ${BYTES[unit]}`;
+}
+
+export const isBytes = (name: string) => /_bytes(_per_s)?$/.test(name);
+
+/** A value of a metric in the unit that its name tells. */
+export function metricValue(name: string, value: number, digits = 4): string {
+  if (name.endsWith("_bytes_per_s")) return `${bytes(value, Math.max(3, digits - 1))}/s`;
+  if (name.endsWith("_bytes")) return bytes(value, Math.max(3, digits - 1));
+  if (name.endsWith("percent") || name.endsWith(".utilization")) return `${number(value, digits)} %`;
+  if (name.endsWith("_celsius")) return `${number(value, digits)} °C`;
+  if (name.endsWith("_watts")) return `${number(value, digits)} W`;
+  if (name.endsWith("_mhz")) return `${number(value, digits)} MHz`;
+  if (name.endsWith("_s") && !name.endsWith("per_s")) return seconds(value, digits);
+  return number(value, digits);
+}
+
+function seconds(value: number, digits: number): string {
+  if (!Number.isFinite(value)) return number(value);
+  const size = Math.abs(value);
+  if (size > 0 && size < 1e-3) return `${number(value * 1e6, Math.max(3, digits - 1))} µs`;
+  if (size > 0 && size < 1) return `${number(value * 1e3, digits)} ms`;
+  return `${number(value, digits)} s`;
+}
+
+export function duration(s: number): string {
+  if (!Number.isFinite(s) || s < 0) return "–";
+  if (s < 10) return `${s.toFixed(1)} s`;
+  if (s < 60) return `${Math.round(s)} s`;
+  const minutes = Math.floor(s / 60);
+  if (minutes < 60) return `${minutes} min ${Math.floor(s % 60)} s`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return `${hours} h ${minutes % 60} min`;
+  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+export function ago(unix: number, now: number): string {
+  const s = now - unix;
+  if (!Number.isFinite(s)) return "–";
+  if (s < 45) return "just now";
+  if (s < 3600) return `${Math.max(1, Math.round(s / 60))} min ago`;
+  if (s < 86400) return `${Math.round(s / 3600)} h ago`;
+  if (s < 86400 * 30) return `${Math.round(s / 86400)} d ago`;
+  return day(unix);
+}
+
+const pad = (n: number) => String(n).padStart(2, "0");
+export function day(unix: number): string {
+  const d = new Date(unix * 1000);
+  return Number.isNaN(d.getTime()) ? "–" : `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())}`;
+}
+export function clock(unix: number): string {
+  const d = new Date(unix * 1000);
+  return Number.isNaN(d.getTime()) ? "–" : `${pad(d.getHours())}:${pad(d.getMinutes())}:${pad(d.getSeconds())}`;
+}
+export const moment = (unix: number) => `${day(unix)} ${clock(unix)}`;
+
+const SIGNALS: Record<number, string> = {
+  1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM",
+};
+export const signalName = (signal: number) => SIGNALS[signal] ?? `signal ${signal}`;
+
+/** Any value of a configuration or a table, on one line. */
+export function plain(value: unknown): string {
+  if (value === null) return "null";
+  if (value === undefined) return "";
+  if (typeof value === "string") return value;
+  if (typeof value === "number") return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(12)));
+  return JSON.stringify(value);
+}
+
+export const plural = (n: number, one: string, many = `${one}s`) => `${n.toLocaleString("en-US")} ${n === 1 ? one : many}`;

@@ -1,0 +1,69 @@
+// What the keyboard does, in one place: views say what their keys do, and "?" shows them all.
+import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { Icon } from "./parts/icons";
+import { Dialog } from "./parts/overlay";
+import { go } from "./router";
+
+export interface Key { keys: string[]; does: string; run: (event: KeyboardEvent) => void }
+
+const active = signal<{ title: string; keys: Key[] }[]>([]);
+const open = signal(false);
+
+const isTyping = (target: EventTarget | null) =>
+  target instanceof HTMLElement && (target.matches("input:not([type=checkbox]):not([type=range]), textarea, select") || target.isContentEditable);
+
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return;
+  if (event.key === "?") {
+    open.value = true;
+    return;
+  }
+  for (const { keys } of [...active.value].reverse()) {
+    const key = keys.find((k) => k.keys.includes(event.key));
+    if (!key) continue;
+    event.preventDefault();
+    key.run(event);
+    return;
+  }
+});
+
+/** The keys hold while the component is there. `keys` may change with every render. */
+export function useKeys(title: string, keys: Key[]) {
+  useEffect(() => {
+    const entry = { title, keys };
+    active.value = [...active.value, entry];
+    return () => void (active.value = active.value.filter((other) => other !== entry));
+  });
+}
+
+const NAMES: Record<string, string> = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", Enter: "Enter", " ": "Space", Escape: "Esc" };
+
+export function Keys() {
+  useKeys("Everywhere", [
+    { keys: ["?"], does: "this list", run: () => (open.value = true) },
+    { keys: ["g"], does: "all runs", run: () => go([]) },
+  ]);
+  return (
+    <>
+      <button type="button" class="button quiet icon keyboard" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={() => (open.value = true)}><Icon name="keyboard" /></button>
+      {open.value && (
+        <Dialog title="Keyboard" close={() => (open.value = false)} feet={<button class="button" type="button" data-first onClick={() => (open.value = false)}>Close</button>}>
+          {active.value.map(({ title, keys }) => (
+            <section key={title} class="keylist">
+              <h3>{title}</h3>
+              <dl>{keys.map((key) => <div key={key.does}><dt>{key.keys.map((k) => <kbd key={k}>{NAMES[k] ?? k}</kbd>)}</dt><dd>{key.does}</dd></div>)}</dl>
+            </section>
+          ))}
+          <section class="keylist">
+            <h3>On a chart (Tab to it)</h3>
+            <dl>
+              <div><dt><kbd>←</kbd><kbd>→</kbd></dt><dd>move the pointer</dd></div>
+              <div><dt><kbd>+</kbd><kbd>-</kbd><kbd>0</kbd></dt><dd>zoom in, out, show everything</dd></div>
+            </dl>
+          </section>
+        </Dialog>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,96 @@
+// What lies over the page: popovers, dialogs, short messages.
+import { signal } from "@preact/signals";
+import type { ComponentChildren, RefObject } from "preact";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+
+/** A button and what opens below it. Escape, a click elsewhere, or leaving it by Tab closes it. */
+export function Popover(props: {
+  label: ComponentChildren; name?: string; class?: string; menu?: boolean; align?: "left" | "right";
+  children: (close: () => void) => ComponentChildren;
+}) {
+  const [open, setOpen] = useState(false);
+  const button = useRef<HTMLButtonElement>(null);
+  const close = () => {
+    setOpen(false);
+    button.current?.focus();
+  };
+  return (
+    <>
+      <button ref={button} type="button" class={props.class ?? "button"} aria-label={props.name} title={props.name} aria-expanded={open} aria-haspopup={props.menu ? "menu" : "dialog"} onClick={() => setOpen(!open)}>
+        {props.label}
+      </button>
+      {open && <Sheet anchor={button} name={props.name ?? "options"} menu={props.menu ?? false} align={props.align ?? "left"} close={close}>{props.children(close)}</Sheet>}
+    </>
+  );
+}
+
+function Sheet(props: { anchor: RefObject<HTMLElement | null>; name: string; menu: boolean; align: "left" | "right"; close: () => void; children: ComponentChildren }) {
+  const sheet = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const box = props.anchor.current!.getBoundingClientRect();
+    const own = sheet.current!;
+    const width = own.offsetWidth;
+    const height = own.offsetHeight;
+    const left = props.align === "right" ? box.right - width : box.left;
+    const below = box.bottom + 6;
+    own.style.left = `${Math.max(8, Math.min(left, innerWidth - width - 8))}px`;
+    own.style.top = `${below + height > innerHeight - 8 ? Math.max(8, box.top - height - 6) : below}px`;
+    (own.querySelector<HTMLElement>("[data-first], input, button, a") ?? own).focus();
+  }, []);
+  useEffect(() => {
+    const away = (event: Event) => {
+      const target = event.target as Node;
+      if (!sheet.current?.contains(target) && !props.anchor.current?.contains(target)) props.close();
+    };
+    addEventListener("pointerdown", away, true);
+    return () => removeEventListener("pointerdown", away, true);
+  }, []);
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key === "Escape") {
+      event.stopPropagation();
+      props.close();
+    }
+    if (props.menu && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
+      event.preventDefault();
+      const items = [...sheet.current!.querySelectorAll<HTMLElement>("button, a")];
+      const at = items.indexOf(document.activeElement as HTMLElement);
+      items[(at + (event.key === "ArrowDown" ? 1 : items.length - 1)) % items.length]?.focus();
+    }
+  };
+  return (
+    <div ref={sheet} class={`popover ${props.menu ? "menu" : ""}`} role={props.menu ? "group" : "dialog"} aria-label={props.name} tabIndex={-1} onKeyDown={onKeyDown}>
+      {props.children}
+    </div>
+  );
+}
+
+export function Dialog(props: { title: string; wide?: boolean; close: () => void; children: ComponentChildren; feet?: ComponentChildren; onSubmit?: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const before = document.activeElement as HTMLElement | null;
+    dialog.current?.showModal();
+    return () => before?.focus?.();
+  }, []);
+  return (
+    <dialog ref={dialog} class={props.wide ? "wide" : ""} aria-label={props.title} onClose={props.close} onClick={(event) => event.target === dialog.current && props.close()}>
+      <form method="dialog" onSubmit={(event) => { event.preventDefault(); props.onSubmit?.(); }}>
+        <div class="body"><h2>{props.title}</h2>{props.children}</div>
+        {props.feet && <div class="feet">{props.feet}</div>}
+      </form>
+    </dialog>
+  );
+}
+
+interface Toast { id: number; text: string; bad: boolean }
+const toasts = signal<Toast[]>([]);
+let lastToast = 0;
+
+export function toast(text: string, bad = false) {
+  const id = ++lastToast;
+  toasts.value = [...toasts.value.slice(-3), { id, text, bad }];
+  setTimeout(() => (toasts.value = toasts.value.filter((t) => t.id !== id)), bad ? 8000 : 3500);
+}
+
+export function Toasts() {
+  return <div class="toasts" role="status" aria-live="polite">{toasts.value.map((t) => <div key={t.id} class={`toast ${t.bad ? "bad" : ""}`}>{t.text}</div>)}</div>;
+}

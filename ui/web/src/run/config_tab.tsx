@@ -1,0 +1,81 @@
+// What a run was told: its configuration, with what was only a default marked, its command, and where it ran.
+import { useState } from "preact/hooks";
+import type { Run } from "../data/source";
+import { plain } from "../format";
+import { Icon } from "../parts/icons";
+import { toast } from "../parts/overlay";
+
+export interface Leaf { path: string; value: unknown }
+
+/** Every value of a nested configuration by its path. Lists are values. */
+export function leaves(value: unknown, path = ""): Leaf[] {
+  if (value !== null && typeof value === "object" && !Array.isArray(value) && Object.keys(value).length > 0)
+    return Object.entries(value).flatMap(([key, member]) => leaves(member, path ? `${path}.${key}` : key));
+  return path ? [{ path, value }] : [];
+}
+
+export function ConfigTab({ run }: { run: Run }) {
+  const [search, setSearch] = useState("");
+  const [onlySet, setOnlySet] = useState(false);
+  const defaults = new Set(run.defaults ?? []);
+  const isDefault = (path: string) => [...defaults].some((d) => path === d || path.startsWith(`${d}.`));
+  const all = leaves(run.config);
+  const shown = all.filter((leaf) => (!search || `${leaf.path} ${plain(leaf.value)}`.toLowerCase().includes(search.toLowerCase())) && !(onlySet && isDefault(leaf.path)));
+  const sections = grouped(shown);
+  const environment = leaves(run.environment);
+  return (
+    <div class="config">
+      <div class="tools">
+        <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search the configuration" placeholder="Search keys and values" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
+        {run.defaults && <label class="row small"><input type="checkbox" class="check" checked={onlySet} onChange={() => setOnlySet(!onlySet)} />Only what was set</label>}
+        <span class="spread" />
+        <button type="button" class="button" onClick={() => void copyText(run.command.map(quoteWord).join(" "))}><Icon name="file" size={14} />Copy the command</button>
+      </div>
+      <div class="config-grid">
+        {[...sections].map(([name, own]) => (
+          <section class="card block" key={name}>
+            <h2>{name}</h2>
+            <dl class="pairs">
+              {own.map(({ path, value }) => {
+                const usual = isDefault(path);
+                const key = path.includes(".") ? path.slice(name.length + 1) : path;
+                return <div key={path} class={usual ? "usual" : ""}><dt class="ellipsis" title={path}>{key}</dt><dd class="mono" title={usual ? "the default" : undefined}>{plain(value)}{usual && <span class="tag">default</span>}</dd></div>;
+              })}
+            </dl>
+          </section>
+        ))}
+        <section class="card block">
+          <h2>Environment</h2>
+          <dl class="pairs">
+            <div><dt>directory</dt><dd class="mono">{run.dir}</dd></div>
+            <div><dt>command</dt><dd class="mono">{run.command.map(quoteWord).join(" ")}</dd></div>
+            <div><dt>host</dt><dd class="mono">{run.host}</dd></div>
+            <div><dt>world size</dt><dd class="mono">{run.world_size}</dd></div>
+            {environment.map(({ path, value }) => <div key={path}><dt class="ellipsis" title={path}>{path}</dt><dd class="mono">{plain(value)}</dd></div>)}
+          </dl>
+        </section>
+      </div>
+      {shown.length === 0 && <div class="empty"><h2>Nothing found</h2><p>No key or value contains <code>{search}</code>.</p></div>}
+    </div>
+  );
+}
+
+function grouped(all: Leaf[]): Map<string, Leaf[]> {
+  const found = new Map<string, Leaf[]>();
+  for (const leaf of all) {
+    const name = leaf.path.split(".")[0]!;
+    found.set(name, [...(found.get(name) ?? []), leaf]);
+  }
+  return found;
+}
+
+const quoteWord = (word: string) => (/^[\w./:=,@%+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+
+async function copyText(text: string) {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast("Copied");
+  } catch {
+    toast(text);
+  }
+}

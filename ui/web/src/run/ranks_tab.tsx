@@ -1,0 +1,182 @@
+// Ranks beside each other: which is slow, which is lost, and what its node was doing.
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { ChartBoard } from "../chart/chart_board";
+import { drawHeat, heatColour } from "../chart/heat";
+import { rankColour } from "../colours";
+import type { Heatmap, Run, Source } from "../data/source";
+import { ago, metricValue, number, plural, toNumber } from "../format";
+import { Icon } from "../parts/icons";
+import { StateMark } from "../parts/state_mark";
+import { link, route, setQuery } from "../router";
+import { source, useAnswer, useNow } from "../store";
+import { runPlot } from "./plots";
+
+const STEP_TIME = "rank/step_time_s";
+
+export function RanksTab({ run }: { run: Run }) {
+  const ranks = run.sources.filter((s) => s.kind === "rank");
+  const offered = run.metrics.filter((m) => m.sources.filter((s) => s.startsWith("rank-")).length > 1 || m.name.startsWith("rank/")).map((m) => m.name).sort((a, b) => Number(b.startsWith("rank/")) - Number(a.startsWith("rank/")) || a.localeCompare(b));
+  const metric = route.value.query.get("heat") ?? (offered.includes(STEP_TIME) ? STEP_TIME : offered[0]);
+  const heat = useAnswer<Heatmap | null>(() => (metric ? source().heatmap(run.id, metric, null, 600) : Promise.resolve(null)), [run.id, run.version, metric]);
+  const byName = useMemo(() => new Map(run.metrics.map((m) => [m.name, m])), [run]);
+  const machines = run.metrics.filter((m) => m.name.startsWith("system/"));
+  return (
+    <div class="ranks">
+      {ranks.length > 1 && heat.value && metric && <Verdict heat={heat.value} ranks={ranks} metric={metric} />}
+      {ranks.length < run.world_size && (
+        <p class="notice"><Icon name="warn" /><span>{ranks.length === 1 ? "Only one rank" : `Only ${ranks.length} ranks`} of {run.world_size} logged. With <code>tracking.ranks=all</code> every rank does, and this view compares them.</span></p>
+      )}
+      {heat.value && heat.value.sources.length > 0 && metric && (
+        <section class="card block">
+          <div class="row wrap">
+            <h2>Rank by step</h2>
+            <label class="sr" for="heat-metric">Metric</label>
+            <select id="heat-metric" class="field" value={metric} onChange={(event) => setQuery({ heat: event.currentTarget.value === STEP_TIME ? null : event.currentTarget.value })}>
+              {offered.map((name) => <option key={name} value={name}>{name}</option>)}
+            </select>
+            <span class="spread" />
+            <Scale heat={heat.value} metric={metric} />
+          </div>
+          <HeatmapView heat={heat.value} metric={metric} run={run} />
+        </section>
+      )}
+      <RankTable run={run} ranks={ranks} heat={heat.value ?? null} metric={metric ?? STEP_TIME} />
+      {machines.length > 0 && (
+        <section>
+          <h2 class="apart">Machines</h2>
+          <ChartBoard metrics={machines} plot={(m, axis, smooth) => runPlot(run, byName.get(m.name)!, "band", run.version)(m, axis, smooth)} empty={null} />
+        </section>
+      )}
+    </div>
+  );
+}
+
+function means(heat: Heatmap): number[] {
+  return heat.mean.map((row) => {
+    const values = row.map(toNumber).filter(Number.isFinite);
+    return values.length > 0 ? values.reduce((a, b) => a + b, 0) / values.length : NaN;
+  });
+}
+
+function median(values: number[]): number {
+  const sorted = values.filter(Number.isFinite).sort((a, b) => a - b);
+  return sorted[Math.floor((sorted.length - 1) / 2)] ?? NaN;
+}
+
+/** The answer to what one comes here for, as a sentence. */
+function Verdict({ heat, ranks, metric }: { heat: Heatmap; ranks: Source[]; metric: string }) {
+  if (metric !== STEP_TIME) return null;
+  const own = means(heat);
+  const middle = median(own);
+  const worst = own.reduce((best, value, i) => (Number.isFinite(value) && !(value <= (own[best] ?? -Infinity)) ? i : best), 0);
+  const factor = own[worst]! / middle;
+  const bad = ranks.filter((r) => r.state && !["running", "finished"].includes(r.state));
+  const name = (i: number) => heat.sources[i]!.replace("-", " ");
+  return (
+    <p class="verdict" data-verdict>
+      {bad.length > 0 && <span>{bad.map((r) => `Rank ${r.rank} ${r.state === "lost" ? "is lost" : `was ${r.state}`}`).slice(0, 4).join(", ")}{bad.length > 4 ? ` and ${bad.length - 4} more` : ""}. </span>}
+      {Number.isFinite(factor) && (factor < 1.02
+        ? <span>All ranks need the same time per step, {metricValue(metric, middle)}.</span>
+        : <span><strong>{name(worst)[0]!.toUpperCase() + name(worst).slice(1)} is {own.length === 2 ? "slower" : "the slowest"}</strong>: {metricValue(metric, own[worst]!)} per step of its own work, {number(factor, 3)} × the {own.length === 2 ? `${metricValue(metric, middle)} of the other` : `median of ${metricValue(metric, middle)}`}.</span>)}
+    </p>
+  );
+}
+
+/** Colours go from the 2nd to the 98th percentile: one outlier does not make everything else look alike. */
+function limits(heat: Heatmap): [number, number] {
+  const values = heat.mean.flat().map(toNumber).filter(Number.isFinite).sort((a, b) => a - b);
+  if (values.length === 0) return [0, 1];
+  const low = values[Math.floor(values.length * 0.02)]!;
+  const high = values[Math.min(values.length - 1, Math.floor(values.length * 0.98))]!;
+  return low < high ? [low, high] : [low - 0.5, high + 0.5];
+}
+
+function Scale({ heat, metric }: { heat: Heatmap; metric: string }) {
+  const [low, high] = limits(heat);
+  return (
+    <span class="row small soft heat-scale">
+      {metricValue(metric, low)}
+      <span class="ramp">{Array.from({ length: 24 }, (_, i) => <i key={i} style={{ background: `rgb(${heatColour(i / 23).join(" ")})` }} />)}</span>
+      {metricValue(metric, high)}
+    </span>
+  );
+}
+
+function HeatmapView({ heat, metric, run }: { heat: Heatmap; metric: string; run: Run }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [at, setAt] = useState<{ row: number; column: number } | null>(null);
+  const [low, high] = limits(heat);
+  useEffect(() => drawHeat(canvas.current!, heat.mean.map((row) => row.map((v) => (v === null ? null : (toNumber(v) - low) / (high - low))))));
+  const rows = heat.sources.length;
+  const high1 = Math.max(6, Math.min(26, Math.floor(420 / rows)));
+  const find = (event: MouseEvent) => {
+    const box = canvas.current!.getBoundingClientRect();
+    const row = Math.floor(((event.clientY - box.top) / box.height) * rows);
+    const column = Math.floor(((event.clientX - box.left) / box.width) * heat.columns);
+    return row >= 0 && row < rows && column >= 0 && column < heat.columns ? { row, column } : null;
+  };
+  const every = Math.max(1, Math.ceil(16 / high1));
+  const shown = at ? heat.mean[at.row]?.[at.column] : null;
+  return (
+    <div class="heatmap">
+      <div class="heat-rows" style={{ height: `${rows * high1}px` }} aria-hidden="true">
+        {heat.sources.map((name, i) => <span key={name} style={{ height: `${high1}px` }} class={at?.row === i ? "on" : ""}>{i % every === 0 || at?.row === i ? name.replace("-", " ") : ""}</span>)}
+      </div>
+      <div class="heat-body">
+        <canvas ref={canvas} role="img" aria-label={`${metric} of ${plural(rows, "rank")} over steps ${heat.from} to ${heat.to}`} style={{ height: `${rows * high1}px` }}
+          onMouseMove={(event) => setAt(find(event))} onMouseLeave={() => setAt(null)}
+          onClick={(event) => {
+            const found = find(event);
+            if (found) location.hash = link(["run", run.id, "charts"], { ranks: heat.sources[found.row]!.replace("rank-", ""), m: metric });
+          }} />
+        <div class="row small dim"><span>step {heat.from.toLocaleString("en-US")}</span><span class="spread heat-told" aria-live="polite">{at ? <span class="soft">{heat.sources[at.row]!.replace("-", " ")}, steps {heat.edges[at.column]?.toLocaleString("en-US")} to {((heat.edges[at.column + 1] ?? heat.to + 1) - 1).toLocaleString("en-US")}: <strong>{shown === null || shown === undefined ? "no value" : metricValue(metric, toNumber(shown))}</strong></span> : "Click a rank to see its curve over the others'"}</span><span>{heat.to.toLocaleString("en-US")}</span></div>
+      </div>
+    </div>
+  );
+}
+
+function RankTable({ run, ranks, heat, metric }: { run: Run; ranks: Source[]; heat: Heatmap | null; metric: string }) {
+  const now = useNow(5000);
+  const own = heat ? means(heat) : [];
+  const middle = median(own);
+  const ahead = Math.max(...ranks.map((r) => r.step ?? 0));
+  return (
+    <section class="card block">
+      <h2>{plural(ranks.length, "logging rank")}</h2>
+      <div class="scroll-x" tabIndex={0} role="region" aria-label="Ranks">
+        <table class="plain">
+          <thead><tr><th>Rank</th><th>State</th><th class="num">Step</th><th class="num" title={metric}>{metric.split("/").pop()}</th><th class="num">Against the median</th><th>Host</th><th class="num">Node</th><th class="num">Local rank</th><th class="num">Process</th><th>Last record</th></tr></thead>
+          <tbody>
+            {ranks.map((r) => {
+              const mean = own[heat?.sources.indexOf(r.source) ?? -1] ?? NaN;
+              const factor = mean / middle;
+              const behind = ahead - (r.step ?? 0);
+              return (
+                <tr key={r.source}>
+                  <td><a class="row" href={link(["run", run.id, "charts"], { ranks: String(r.rank) })} title="Its curves over the others'"><i class="dot" style={{ background: rankColour(r.rank ?? 0) }} />{r.rank}</a></td>
+                  <td>{r.state && <StateMark state={r.state} />}</td>
+                  <td class="num">{r.step?.toLocaleString("en-US") ?? "–"}{behind > 0 && run.state === "running" && <span class="dim"> −{behind.toLocaleString("en-US")}</span>}</td>
+                  <td class="num">{Number.isFinite(mean) ? metricValue(metric, mean) : "–"}</td>
+                  <td class="num"><Factor factor={factor} /></td>
+                  <td>{r.host}</td><td class="num">{r.node}</td><td class="num">{r.local_rank}</td><td class="num">{r.pid}</td>
+                  <td class="soft">{r.updated ? ago(r.updated, now) : "–"}</td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function Factor({ factor }: { factor: number }) {
+  if (!Number.isFinite(factor)) return <span class="nothing">–</span>;
+  const part = Math.min(1, Math.abs(factor - 1));
+  return (
+    <span class="factor">
+      <i class="bar" aria-hidden="true"><b class={factor > 1.1 ? "slow" : ""} style={{ width: `${Math.round(50 * part)}%`, [factor >= 1 ? "left" : "right"]: "50%" }} /></i>
+      <span class={factor > 1.1 ? "slow" : ""}>{factor.toFixed(2)} ×</span>
+    </span>
+  );
+}

@@ -1,0 +1,158 @@
+// One run: how it went, and everything it recorded.
+import { useEffect } from "preact/hooks";
+import { deleteRuns, editNote, editTags, stopRun } from "../acting";
+import { runColour } from "../colours";
+import { type Run, shownState } from "../data/source";
+import { ago, clock, duration, metricValue, moment, plural, toNumber } from "../format";
+import { useKeys } from "../keys";
+import { Icon } from "../parts/icons";
+import { Popover, toast } from "../parts/overlay";
+import { StateMark } from "../parts/state_mark";
+import { go, link, route } from "../router";
+import { removed, server, source, useAnswer, useNow, useThrottled, versions } from "../store";
+import { quoted } from "../runs/rows";
+import { ArtifactsTab } from "./artifacts_tab";
+import { ChartsTab } from "./charts_tab";
+import { ConfigTab } from "./config_tab";
+import { ConsoleTab } from "./console_tab";
+import { AlertList } from "./alert_list";
+import { MediaTab } from "./media_tab";
+import { RanksTab } from "./ranks_tab";
+
+interface Tab { name: string; title: string; count?: number; bad?: boolean; show: boolean }
+
+export function RunPage({ id }: { id: string }) {
+  const version = useThrottled(versions.value.get(id) ?? 0, 1000);
+  const { value: run, error } = useAnswer<Run>(() => source().run(id), [id, version]);
+  useEffect(() => void (document.title = `${run?.name ?? id} · Lockstep`), [run?.name, id]);
+  if (removed.value.has(id)) return <Gone title="This run was deleted" text={id} />;
+  if (!run) return error ? <Gone title="This run cannot be shown" text={error.message} /> : <p class="waiting">loading</p>;
+  return <Loaded run={run} />;
+}
+
+function Gone({ title, text }: { title: string; text: string }) {
+  return <div class="empty"><h1>{title}</h1><p class="mono small">{text}</p><a class="button" href={link([])}>All runs</a></div>;
+}
+
+function Loaded({ run }: { run: Run }) {
+  const tab = route.value.path[2] ?? "charts";
+  const isLive = source().live;
+  const tabs: Tab[] = [
+    { name: "charts", title: "Charts", count: run.metrics.length, show: true },
+    { name: "ranks", title: "Ranks & nodes", count: run.sources.filter((s) => s.kind === "rank").length, show: true },
+    { name: "config", title: "Configuration", show: true },
+    { name: "console", title: "Console", show: isLive },
+    { name: "artifacts", title: "Artifacts & files", show: isLive },
+    { name: "media", title: "Media & tables", count: run.media.length, show: run.media.length > 0 || isLive },
+    { name: "alerts", title: "Alerts", count: run.alerts.length, bad: run.alerts.length > 0, show: true },
+  ].filter((t) => t.show);
+  useKeys("Run", tabs.map((t, i) => ({ keys: [String(i + 1)], does: t.title, run: () => go(["run", run.id, t.name]) })));
+  return (
+    <div class="page run-page">
+      <Head run={run} />
+      <nav class="tabs" aria-label="Parts of the run">
+        {tabs.map((t) => (
+          <a key={t.name} href={link(["run", run.id, t.name], t.name === "charts" ? { x: route.value.query.get("x"), zoom: route.value.query.get("zoom") } : {})} aria-current={t.name === tab ? "page" : undefined}>
+            {t.title}{t.count ? <span class={`count ${t.bad ? "bad" : ""}`}>{t.count}</span> : null}
+          </a>
+        ))}
+      </nav>
+      {tab === "charts" && <ChartsTab run={run} />}
+      {tab === "ranks" && <RanksTab run={run} />}
+      {tab === "config" && <ConfigTab run={run} />}
+      {tab === "console" && <ConsoleTab run={run} />}
+      {tab === "artifacts" && <ArtifactsTab run={run} />}
+      {tab === "media" && <MediaTab run={run} />}
+      {tab === "alerts" && (run.alerts.length > 0 ? <AlertList alerts={run.alerts} names={false} /> : (
+        <div class="empty"><h2>Nothing to worry about</h2><p>NaN, spikes of the loss, stalls, slow or lost ranks and full disks are told here. Own conditions are one line in the run file:</p><pre>{"tracking:\n  alerts:\n    conditions: [\"eval/accuracy < 0.5 after 1000 steps\"]"}</pre></div>
+      ))}
+    </div>
+  );
+}
+
+function Head({ run }: { run: Run }) {
+  const now = useNow(1000);
+  const acts = server.value?.actions ?? false;
+  const isRunning = run.state === "running";
+  const lasted = isRunning ? Math.max(run.duration, now - run.created) : run.duration;
+  const hosts = new Set(run.sources.filter((s) => s.kind === "rank").map((s) => s.host));
+  return (
+    <header class="run-head">
+      <div class="row wrap top">
+        <i class="dot big" style={{ background: runColour(run.id) }} />
+        <h1 class="ellipsis" title={run.id}>{run.name}</h1>
+        <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} />
+        {run.stop_requested && isRunning && <span class="tag" title={run.stop_requested.reason}>asked to stop</span>}
+        <span class="row wrap tags-row">
+          {run.group && run.group !== run.id && <a class="tag" href={link([], { q: `group = ${quoted(run.group)}` })} title="The group"><span class="ellipsis">{run.group}</span></a>}
+          {run.tags.map((tag) => <a class="tag" key={tag} href={link([], { q: `tag = ${quoted(tag)}` })}><span class="ellipsis">{tag}</span></a>)}
+          {acts && <button type="button" class="button quiet mini" onClick={() => editTags(run.id, run.tags)}><Icon name="tag" size={13} />{run.tags.length ? "Edit" : "Tag"}</button>}
+        </span>
+        <span class="spread" />
+        <span class="row">
+        {isRunning && acts && <button type="button" class="button" disabled={run.stop_requested !== null} onClick={() => stopRun(run.id, run.name)}><Icon name="stop" size={14} />Stop</button>}
+        <button type="button" class="button icon" aria-label="Copy a link to this view" title="Copy a link to this view" onClick={() => void copy(location.href)}><Icon name="link" /></button>
+        {source().live && (
+          <Popover menu align="right" class="button icon" name="More" label={<Icon name="more" />}>
+            {(close) => (
+              <>
+                <a class="item" href={source().reportUrl([run.id])!} download={`${run.id}.html`} onClick={close}><Icon name="download" size={14} />Export as one HTML file</a>
+                <button type="button" onClick={() => { void copy(run.id); close(); }}><Icon name="file" size={14} />Copy the id</button>
+                {acts && <button type="button" onClick={() => { close(); editNote(run.id, run.note); }}><Icon name="note" size={14} />{run.note ? "Edit the note" : "Write a note"}</button>}
+                {acts && <><hr /><button type="button" class="danger" disabled={isRunning} onClick={() => { close(); deleteRuns([run.id], run.name, () => go([])); }}><Icon name="trash" size={14} />Delete{isRunning ? " (still running)" : ""}</button></>}
+              </>
+            )}
+          </Popover>
+        )}
+        </span>
+      </div>
+      <dl class="facts">
+        <div><dt>Started</dt><dd title={ago(run.created, now)}>{moment(run.created)}</dd></div>
+        <div><dt>{isRunning ? "Running for" : "Took"}</dt><dd>{duration(lasted)}</dd></div>
+        <div><dt>Step</dt><dd>{run.step?.toLocaleString("en-US") ?? "–"}</dd></div>
+        {run.epoch !== null && <div><dt>Epoch</dt><dd>{run.epoch.toFixed(2)}</dd></div>}
+        <div><dt>Ranks</dt><dd>{run.world_size}{run.num_ranks < run.world_size ? <span class="dim"> · {run.num_ranks} logging</span> : ""}</dd></div>
+        <div><dt>{hosts.size > 1 ? "Hosts" : "Host"}</dt><dd class="ellipsis">{hosts.size > 1 ? hosts.size : run.host}</dd></div>
+        {isRunning && run.updated > 0 && <div><dt>Last record</dt><dd title={clock(run.updated)}>{now - run.updated < 3 ? "now" : `${duration(now - run.updated)} ago`}</dd></div>}
+      </dl>
+      {run.note && <p class="run-note" onDblClick={() => acts && editNote(run.id, run.note)}>{run.note}</p>}
+      {run.problems.map((problem) => <p key={problem} class="notice warn"><Icon name="warn" /><span>Damaged: {problem}</span></p>)}
+      {run.reason && run.state !== "finished" && <p class={`notice ${run.state === "failed" || run.state === "killed" ? "bad" : "warn"}`}><Icon name="warn" /><span>{run.failed_rank !== null && !/rank/i.test(run.reason) ? `Rank ${run.failed_rank}: ` : ""}{run.reason}{run.failed_rank !== null && source().live && <> <a class="link" href={link(["run", run.id, "console"], { rank: String(run.failed_rank), kind: "stderr" })}>Its last lines</a></>}</span></p>}
+      <Figures run={run} />
+    </header>
+  );
+}
+
+async function copy(text: string) {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast("Copied");
+  } catch {
+    toast(text);
+  }
+}
+
+const isFigure = (name: string) => !/^(system|rank)\//.test(name) && !/\/(lr|grad_norm)$/.test(name);
+const lowerIsBetter = (name: string) => /loss|error|perplexity/.test(name);
+
+/** The results, large. */
+function Figures({ run }: { run: Run }) {
+  const rate = (name: string) => (name === "eval/accuracy" ? 0 : name.startsWith("eval/") ? 1 : name === "train/loss" ? 2 : /per_s$/.test(name) ? 3 : 4);
+  const shown = run.metrics.filter((m) => isFigure(m.name)).sort((a, b) => rate(a.name) - rate(b.name) || a.name.localeCompare(b.name)).slice(0, 5);
+  if (shown.length === 0) return null;
+  return (
+    <ul class="figures" aria-label="Latest results" style={{ maxWidth: `${shown.length * 24}rem` }}>
+      {shown.map((m) => {
+        const best = toNumber(lowerIsBetter(m.name) ? m.min : m.max);
+        const value = metricValue(m.name, toNumber(m.last));
+        return (
+          <li key={m.name}>
+            <span class="figure-name" title={m.name}>{m.name}</span>
+            <span class="figure-value" title={String(toNumber(m.last))}>{value}</span>
+            <span class="figure-more">{m.count < 2 ? plural(m.count, "value") : /per_s$/.test(m.name) ? `mean ${metricValue(m.name, toNumber(m.mean))}` : `best ${metricValue(m.name, best)}`}</span>
+          </li>
+        );
+      })}
+    </ul>
+  );
+}

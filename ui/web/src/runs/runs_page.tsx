@@ -1,0 +1,149 @@
+// All runs: filter, order, group, choose columns, and select what to compare.
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { actOn } from "../acting";
+import { type Field, Refusal } from "../data/source";
+import { plural } from "../format";
+import { useKeys } from "../keys";
+import { Icon } from "../parts/icons";
+import { Popover } from "../parts/overlay";
+import { go, link, route, setQuery } from "../router";
+import { tableColumns } from "../settings";
+import { indexing, server, source, tick, touch, useAnswer, useSettled, useThrottled } from "../store";
+import { ColumnChoice } from "./column_choice";
+import { column, OWN_FIELDS, usualColumns } from "./columns";
+import { FilterField } from "./filter_field";
+import { groupFilter, quoted, Rows, type Section } from "./rows";
+import { RunsTable } from "./table";
+
+export function RunsPage() {
+  const { query } = route.value;
+  const filter = query.get("q") ?? "";
+  const sort = query.get("sort") ?? "-created";
+  const by = query.get("by") ?? "";
+  const chosen = query.get("sel");
+  const selected = useMemo(() => new Set((chosen ?? "").split(",").filter(Boolean)), [chosen]);
+  const fields = useAnswer<Field[]>(() => source().fields(), [useThrottled(tick.value, 20000), indexing.value.done === indexing.value.total]);
+  const inAddress = query.get("cols");
+  const names = useMemo(
+    () => (inAddress ? inAddress.split(",") : tableColumns.value) ?? (fields.value ? usualColumns(fields.value) : null),
+    [inAddress, tableColumns.value, fields.value === undefined, fields.value?.length],
+  );
+  useEffect(() => void (document.title = "Runs · Lockstep"), []);
+  const state = useRows(useSettled(filter, 80), sort, by, names);
+  const { rows, revision, error, counts } = state;
+
+  const select = (ids: string[], on: boolean) => {
+    const next = new Set(selected);
+    for (const id of ids) on ? next.add(id) : next.delete(id);
+    setQuery({ sel: [...next].join(",") });
+  };
+  const compare = () => go(["compare"], { runs: [...selected].join(",") });
+  const field = useRef<HTMLInputElement>(null);
+  useKeys("Runs", [
+    { keys: ["/"], does: "filter", run: () => field.current?.focus() },
+    { keys: ["c"], does: "compare what is selected", run: () => selected.size > 1 && compare() },
+    { keys: ["Escape"], does: "select nothing", run: () => setQuery({ sel: null }) },
+  ]);
+  const sortBy = (name: string) => setQuery({ sort: sort === `-${name}` ? name : sort === name ? null : `-${name}` });
+  const columns = (names ?? []).map((name) => column(name, fields.value ?? []));
+
+  if (counts && counts.total === 0 && indexing.value.done >= indexing.value.total) return <NoRuns />;
+  return (
+    <div class="page runs-page">
+      <div class="tools">
+        <h1>Runs</h1>
+        <span class="dim count" role="status">{counts && (counts.matching === counts.total ? plural(counts.total, "run") : `${counts.matching.toLocaleString("en-US")} of ${plural(counts.total, "run")}`)}</span>
+        <FilterField field={field} value={filter} fields={fields.value ?? []} error={error instanceof Refusal ? error : undefined} onChange={(q) => setQuery({ q })} />
+        <GroupChoice by={by} fields={fields.value ?? []} />
+        <Popover name="Columns" align="right" label={<><Icon name="columns" /><span class="wide-only">Columns</span></>}>
+          {() => <ColumnChoice fields={fields.value ?? []} chosen={names ?? []} onChange={(next) => {
+            tableColumns.value = next;
+            setQuery({ cols: next?.join(",") ?? null });
+          }} />}
+        </Popover>
+      </div>
+      {error && !(error instanceof Refusal && error.code === "bad_filter") && <div class="notice bad" role="alert"><Icon name="warn" />{error.message}</div>}
+      {names && (rows.length > 0 || !counts ? (
+        <RunsTable rows={rows} revision={revision} columns={columns} sort={sort} selected={selected} groupName={by} onSort={sortBy} onSelect={select}
+          onTag={(tag) => setQuery({ q: `${filter ? `${filter} and ` : ""}tag = ${quoted(tag)}` })} onToggle={(section) => {
+            section.open = !section.open;
+            state.changed();
+          }} />
+      ) : (
+        <div class="empty card">
+          <h2>No run is like this</h2>
+          <p>Of {plural(counts.total, "run")}, none fits <code>{filter}</code>.</p>
+          <button class="button" type="button" onClick={() => setQuery({ q: null })}>Show all runs</button>
+        </div>
+      ))}
+      {selected.size > 0 && (
+        <div class="selection card" role="region" aria-label="Selected runs">
+          <strong>{selected.size}</strong> selected
+          <span class="spread" />
+          <button class="button quiet" type="button" onClick={() => setQuery({ sel: null })}>Clear</button>
+          {server.value?.actions && <button class="button" type="button" onClick={() => actOn([...selected], () => { setQuery({ sel: null }); touch(); })}>Tag or delete</button>}
+          <a class="button primary" aria-disabled={selected.size < 2} href={selected.size > 1 ? link(["compare"], { runs: [...selected].join(",") }) : link(["run", [...selected][0]!])}><Icon name="compare" />{selected.size > 1 ? "Compare" : "Open"}</a>
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** Fetches what the table shows, again when runs change. */
+function useRows(filter: string, sort: string, by: string, columns: string[] | null) {
+  const [rows] = useState(() => new Rows());
+  const [revision, setRevision] = useState(0);
+  const [error, setError] = useState<Error>();
+  const [counts, setCounts] = useState<{ total: number; matching: number }>();
+  const changed = () => setRevision((n) => n + 1);
+  const now = useThrottled(tick.value, 1000);
+  const reading = useThrottled(indexing.value.done, 1000);
+  const latest = useRef(0);
+  const shown = useRef(0);
+  useEffect(() => {
+    if (!columns) return;
+    const own = ++latest.current;
+    rows.onChange = changed;
+    rows.onError = setError;
+    const list = source().runs({ filter, sort, offset: 0, limit: 1, columns: [] });
+    const groups = by ? source().groups(by, filter) : Promise.resolve(null);
+    Promise.all([list, groups]).then(([answer, found]) => {
+      if (own <= shown.current) return;
+      shown.current = own;
+      setError(undefined);
+      setCounts({ total: answer.total, matching: answer.matching });
+      found?.sort((a, b) => Number(a.value === null) - Number(b.value === null)); // those without come last
+      const open = new Map(rows.sections.map((s) => [JSON.stringify(s.group?.value), s.open]));
+      const sections: Section[] = found
+        ? found.map((group) => ({ group, filter: groupFilter(filter, by, group.value), count: group.runs, open: open.get(JSON.stringify(group.value)) ?? found.length <= 3 }))
+        : [{ group: null, filter, count: answer.matching, open: true }];
+      rows.reset(sections, sort, columns);
+    }, (reason: Error) => own > shown.current && setError(reason));
+  }, [filter, sort, by, columns?.join("\n"), now, reading]);
+  return { rows, revision, error, counts, changed };
+}
+
+function GroupChoice({ by, fields }: { by: string; fields: Field[] }) {
+  const named = ["group", "tag", "state", "host", "job_type", ...fields.map((f) => f.field).filter((f) => f.startsWith("config."))];
+  return (
+    <label class="groupby">
+      <Icon name="group" />
+      <span class="sr">Group by</span>
+      <select class="field" value={by} onChange={(event) => setQuery({ by: event.currentTarget.value })}>
+        <option value="">No groups</option>
+        {named.filter((f) => OWN_FIELDS.includes(f) || f.startsWith("config.")).map((f) => <option key={f} value={f}>{f.replace(/^config\./, "")}</option>)}
+      </select>
+    </label>
+  );
+}
+
+function NoRuns() {
+  return (
+    <div class="empty">
+      <h1>No runs yet</h1>
+      <p>Lockstep looks for runs in <code>{server.value?.dir}</code>. Start one there, and it appears here while it trains:</p>
+      <pre>lockstep launch -n 2 configs/mnist.yaml</pre>
+      <p class="small dim">Runs kept elsewhere: <code>lockstep ui --dir PATH</code></p>
+    </div>
+  );
+}

@@ -1,0 +1,206 @@
+// The table of runs: only the rows in view exist.
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { runColour } from "../colours";
+import { type RunRow, shownState } from "../data/source";
+import { moment, plain, plural } from "../format";
+import { useKeys } from "../keys";
+import { Icon } from "../parts/icons";
+import { StateMark } from "../parts/state_mark";
+import { go, link } from "../router";
+import { useNow } from "../store";
+import { cellText, type Column } from "./columns";
+import type { Row, Rows, Section } from "./rows";
+
+interface Props {
+  rows: Rows;
+  revision: number;
+  columns: Column[];
+  sort: string;
+  selected: ReadonlySet<string>;
+  onSort: (field: string) => void;
+  onSelect: (ids: string[], on: boolean) => void;
+  onTag: (tag: string) => void;
+  onToggle: (section: Section) => void;
+  groupName: string;
+}
+
+const rem = () => parseFloat(getComputedStyle(document.documentElement).fontSize);
+
+export function RunsTable(props: Props) {
+  const { rows, columns } = props;
+  const box = useRef<HTMLDivElement>(null);
+  const [view, setView] = useState({ top: 0, height: 800, width: 1000, narrow: false });
+  const [cursor, setCursor] = useState(-1);
+  const lastPicked = useRef(-1);
+  const now = useNow(5000);
+
+  useLayoutEffect(() => {
+    const el = box.current!;
+    const look = () => setView({ top: el.scrollTop, height: el.clientHeight, width: el.clientWidth, narrow: el.clientWidth < 640 });
+    look();
+    const observer = new ResizeObserver(look);
+    observer.observe(el);
+    el.addEventListener("scroll", look, { passive: true });
+    return () => {
+      observer.disconnect();
+      el.removeEventListener("scroll", look);
+    };
+  }, []);
+
+  const high = Math.round((view.narrow ? 4.4 : 2.6) * rem());
+  const count = rows.length;
+  const from = Math.max(0, Math.floor(view.top / high) - 6);
+  const to = Math.min(count, Math.ceil((view.top + view.height) / high) + 6);
+  const template = view.narrow ? "2.4rem 1fr" : `2.4rem minmax(14rem, 1fr) ${columns.map((c) => `${c.width}rem`).join(" ")}`;
+  const width = view.narrow ? "100%" : `max(100%, ${2.4 + 14 + columns.reduce((n, c) => n + c.width, 0)}rem)`;
+
+  const moveTo = (index: number) => {
+    const next = Math.max(0, Math.min(count - 1, index));
+    setCursor(next);
+    const el = box.current!;
+    const head = Math.round(2.4 * rem());
+    if (next * high < el.scrollTop) el.scrollTop = next * high;
+    else if ((next + 1) * high + head > el.scrollTop + el.clientHeight) el.scrollTop = (next + 1) * high + head - el.clientHeight;
+  };
+  const pick = (index: number, range: boolean) => {
+    const row = rows.row(index);
+    if (row?.kind !== "run" || !row.run) return;
+    const on = !props.selected.has(row.run.id);
+    const ids = [row.run.id];
+    if (range && lastPicked.current >= 0) {
+      for (let i = Math.min(index, lastPicked.current); i <= Math.max(index, lastPicked.current); i++) {
+        const other = rows.row(i);
+        if (other?.kind === "run" && other.run) ids.push(other.run.id);
+      }
+    }
+    lastPicked.current = index;
+    props.onSelect(ids, on);
+  };
+  const openRow = () => {
+    const row = rows.row(cursor);
+    if (row?.kind === "group") props.onToggle(row.section);
+    else if (row?.run) go(["run", row.run.id]);
+  };
+  useKeys("Runs", [
+    { keys: ["ArrowDown", "j"], does: "next row", run: () => moveTo(cursor + 1) },
+    { keys: ["ArrowUp", "k"], does: "row before", run: () => moveTo(cursor - 1) },
+    { keys: ["Enter"], does: "open", run: (event) => event.target instanceof HTMLElement && event.target.matches("a, button") ? event.target.click() : openRow() },
+    { keys: ["x", " "], does: "select for comparing", run: (event) => event.target instanceof HTMLElement && event.target.matches("a, button, input") ? event.target.click() : pick(cursor, event.shiftKey) },
+  ]);
+  useEffect(() => {
+    if (cursor >= count) setCursor(count - 1);
+  }, [count]);
+
+  const visible = [];
+  for (let i = from; i < to; i++) {
+    const row = rows.row(i);
+    if (row) visible.push(<TableRow key={i} {...props} row={row} index={i} high={high} template={template} narrow={view.narrow} width={view.width} now={now} at={i === cursor} pick={pick} />);
+  }
+  return (
+    <div class="runs-table card" ref={box} role="table" aria-label="Runs" aria-rowcount={count + 1} aria-colcount={columns.length + 2} tabIndex={0}>
+      <div class="runs-inner" style={{ width }}>
+        {!view.narrow && (
+          <div class="runs-head" role="row" aria-rowindex={1} style={{ gridTemplateColumns: template }}>
+            <span role="columnheader"><span class="sr">Selected</span></span>
+            <Head title="Run" field="name" {...props} />
+            {columns.map((c) => <Head key={c.field} title={c.title} field={c.field} numeric={c.numeric} {...props} />)}
+          </div>
+        )}
+        <div role="rowgroup" class="runs-body" style={{ height: `${count * high}px` }}>{visible}</div>
+      </div>
+    </div>
+  );
+}
+
+function Head({ title, field, numeric, sort, onSort }: { title: string; field: string; numeric?: boolean } & Pick<Props, "sort" | "onSort">) {
+  const down = sort === `-${field}`;
+  const on = down || sort === field;
+  return (
+    <span role="columnheader" class={numeric ? "num" : ""} aria-sort={on ? (down ? "descending" : "ascending") : "none"}>
+      <button type="button" class={on ? "on" : ""} onClick={() => onSort(field)} title={`Sort by ${title}`}>
+        <span class="ellipsis">{title}</span>
+        {on && <Icon name={down ? "down" : "up"} size={12} />}
+      </button>
+    </span>
+  );
+}
+
+interface RowProps extends Props { row: Row; index: number; high: number; template: string; narrow: boolean; now: number; at: boolean; width: number; pick: (index: number, range: boolean) => void }
+
+function TableRow(props: RowProps) {
+  const { row, index, high, template, at } = props;
+  const style = { gridTemplateColumns: template, top: `${index * high}px`, height: `${high}px` };
+  if (row.kind === "group") return <GroupRow {...props} section={row.section} style={style} />;
+  const { run } = row;
+  if (!run) return <div role="row" aria-rowindex={index + 2} class="runs-row blank" style={style}><span role="cell" /><span role="cell"><span class="ghost" /></span></div>;
+  const picked = props.selected.has(run.id);
+  return (
+    <div role="row" aria-rowindex={index + 2} aria-selected={picked} class={`runs-row ${picked ? "picked" : ""} ${at ? "at" : ""}`} style={style} onClick={(event) => {
+      if (!(event.target as HTMLElement).closest("a, button, input")) go(["run", run.id]);
+    }}>
+      <span role="cell" class="tick">
+        <input type="checkbox" class="check" checked={picked} aria-label={`Select ${run.name}`} onClick={(event) => {
+          event.preventDefault();
+          props.pick(index, event.shiftKey);
+        }} />
+      </span>
+      {props.narrow ? <NarrowCell run={run} {...props} /> : (
+        <>
+          <span role="cell" class="name">
+            <i class="dot" style={{ background: runColour(run.id) }} />
+            <a href={link(["run", run.id])} class="ellipsis" title={run.id}>{run.name}</a>
+            {run.num_alerts > 0 && <span class="alerted" title={plural(run.num_alerts, "alert")}><Icon name="bell" size={13} /><span class="sr">{plural(run.num_alerts, "alert")}</span></span>}
+            {run.note && <span class="noted" title={run.note}><Icon name="note" size={13} /><span class="sr">has a note</span></span>}
+          </span>
+          {props.columns.map((c) => <Cell key={c.field} run={run} column={c} now={props.now} onTag={props.onTag} />)}
+        </>
+      )}
+    </div>
+  );
+}
+
+function mark(run: RunRow) {
+  return <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} title={run.problems[0] ?? (run.reason || undefined)} />;
+}
+
+function Cell({ run, column, now, onTag }: { run: RunRow; column: Column; now: number; onTag: (tag: string) => void }) {
+  if (column.field === "state") return <span role="cell" class="statecell">{mark(run)}</span>;
+  if (column.field === "tag") {
+    return (
+      <span role="cell" class="tags">
+        {run.tags.map((tag) => <button type="button" key={tag} class="tag" title={`Only runs with ${tag}`} onClick={() => onTag(tag)} style={{ border: 0, cursor: "pointer" }}><span class="ellipsis">{tag}</span></button>)}
+      </span>
+    );
+  }
+  const { text, tip } = cellText(run, column.field, now);
+  return <span role="cell" class={`${column.numeric ? "num" : ""} ellipsis`} title={tip}>{text || <span class="nothing">–</span>}</span>;
+}
+
+function NarrowCell({ run, columns, now }: RowProps & { run: RunRow }) {
+  const told = columns.filter((c) => c.field.includes(".") || c.field.includes("(")).map((c) => ({ c, ...cellText(run, c.field, now) })).filter((c) => c.text).slice(0, 2);
+  return (
+    <span role="cell" class="narrow">
+      <span class="row"><i class="dot" style={{ background: runColour(run.id) }} /><a href={link(["run", run.id])} class="ellipsis">{run.name}</a><span class="spread" />{mark(run)}</span>
+      <span class="row small soft"><span title={moment(run.created)}>{cellText(run, "created", now).text}</span><span class="spread" />{told.map(({ c, text }) => <span key={c.field} class="ellipsis"><span class="dim">{c.title.split("/").pop()}</span> {text}</span>)}</span>
+    </span>
+  );
+}
+
+const STATES = ["running", "finished", "failed", "killed", "preempted", "lost"] as const;
+
+function GroupRow({ section, style, onToggle, groupName, index, width }: RowProps & { section: Section; style: Record<string, string> }) {
+  const group = section.group!;
+  const name = group.value === null || group.value === undefined ? `without ${groupName}` : plain(group.value);
+  return (
+    <div role="row" aria-rowindex={index + 2} class="runs-row grouped" style={{ ...style, gridTemplateColumns: "1fr" }}>
+      <span role="cell" class="row stay" style={{ width: `${width}px` }}>
+        <button type="button" class="button quiet mini icon" aria-expanded={section.open} aria-label={`${section.open ? "Close" : "Open"} ${name}`} onClick={() => onToggle(section)}><Icon name={section.open ? "down" : "right"} size={14} /></button>
+        <strong class="ellipsis">{name}</strong>
+        <span class="dim small">{plural(group.runs, "run")}</span>
+        <span class="row small">{STATES.filter((s) => group.states[s]).map((s) => <span key={s} class="row" style={{ gap: "4px" }}><StateMark state={s} /><span class="dim">{group.states[s]}</span></span>)}</span>
+        <span class="spread" />
+        {group.runs > 1 && <a class="button mini" href={link(["compare"], { runs: group.ids.slice(0, 50).join(","), view: "group", title: group.value === null ? "" : name })}><Icon name="chart" size={13} />Group charts</a>}
+      </span>
+    </div>
+  );
+}

@@ -1,0 +1,52 @@
+// What a user chose for this browser: the theme and how charts look. Kept in local storage where there is one.
+import { effect, signal } from "@preact/signals";
+
+export type Theme = "auto" | "light" | "dark";
+
+function stored<T>(key: string, fallback: T) {
+  let value = fallback;
+  try {
+    const text = localStorage.getItem(`lockstep.${key}`);
+    if (text !== null) value = JSON.parse(text) as T;
+  } catch {
+    // No storage (a file opened by itself, or a private window): the choice lasts as long as the page.
+  }
+  const kept = signal(value);
+  let first = true;
+  effect(() => {
+    const now = kept.value;
+    if (first) {
+      first = false;
+      return;
+    }
+    try {
+      localStorage.setItem(`lockstep.${key}`, JSON.stringify(now));
+    } catch {
+      // As above.
+    }
+  });
+  return kept;
+}
+
+export const theme = stored<Theme>("theme", "auto");
+export const smoothing = stored<number>("smoothing", 0);
+export const logScale = stored<boolean>("log", false);
+export const axis = stored<"step" | "epoch" | "time">("axis", "step");
+export const pinned = stored<string[]>("pinned", []);
+export const closedSections = stored<string[]>("closed", []);
+export const tableColumns = stored<string[] | null>("columns", null);
+/** Hues of runs that had to give way; see colours.ts. */
+export const hues = stored<Record<string, number>>("hues", {});
+export const chartSize = stored<"small" | "medium" | "large">("size", "medium");
+
+const darkSystem = matchMedia("(prefers-color-scheme: dark)");
+const systemIsDark = signal(darkSystem.matches);
+darkSystem.addEventListener("change", () => (systemIsDark.value = darkSystem.matches));
+
+/** "light" or "dark", whatever was chosen. */
+export const shownTheme = signal<"light" | "dark">("light");
+effect(() => {
+  const dark = theme.value === "dark" || (theme.value === "auto" && systemIsDark.value);
+  document.documentElement.dataset["theme"] = dark ? "dark" : "light";
+  shownTheme.value = dark ? "dark" : "light";
+});

@@ -1,9 +1,11 @@
 """How fast batches come, Lockstep's loader against torch's DataLoader, from the same files, in turn.
 
-    .venv/bin/python bench/loader.py [--rounds 3] [--seconds 4] [--only memory|jpeg] [--out bench/results/loader.json]
+    .venv/bin/python bench/loader.py [--rounds 3] [--seconds 4] [--only memory|jpeg|tokens|parquet] [--out bench/results/loader.json]
 
 memory: the 60,000 training images of MNIST as 784 floats each, shuffled, 64 at a time.
 jpeg:   300 JPEG files of 500 x 375 pixels, cropped by chance to 224 x 224, mirrored, normalised, 32 at a time.
+tokens: windows of 1,024 of 50 million uint16 tokens, shuffled, 8 at a time.
+parquet: 400,000 rows of 12 columns in 20 row groups, shuffled group by group, 256 at a time; the peer has it all in memory.
 `limit` is what the machine gives below a loader: memcpy of batches of that size, libjpeg-turbo alone on as many threads.
 Needs: cmake --build build --target lockstep_bench_loader
 """
@@ -19,7 +21,9 @@ DRIVER = BIN / "lockstep_bench_loader"
 PEERS = pathlib.Path(__file__).with_name("loader_peers.py")
 PYTHON = SOURCE / ".venv" / "bin" / "python"
 MNIST = SOURCE / ".data" / "mnist"
-MEMORY_BATCH, JPEG_BATCH = 64, 32
+MEMORY_BATCH, JPEG_BATCH, TOKENS_BATCH, PARQUET_BATCH = 64, 32, 8, 256
+LENGTH = 1024
+PARTS = ["memory", "jpeg", "tokens", "parquet"]
 CROP = [{"name": "random_resized_crop", "size": [224]}, {"name": "random_horizontal_flip"}, {"name": "normalize"}]
 
 
@@ -38,6 +42,23 @@ def make_images(directory, count):
         place.mkdir(exist_ok=True)
         Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(place / f"{number:04}.jpg", quality=87)
     return sorted(str(path) for path in directory.glob("*/*.jpg"))
+
+
+def make_tokens(directory):
+    import numpy as np
+
+    (np.random.default_rng(0).integers(0, 50_000, 50_000_000, np.uint16)).tofile(directory / "tokens.bin")
+
+
+def make_table(directory):
+    import numpy as np
+    import pyarrow
+    import pyarrow.parquet
+
+    rng = np.random.default_rng(0)
+    columns = {f"x{i}": rng.normal(size=400_000).astype(np.float32) for i in range(12)}
+    columns["label"] = rng.normal(size=400_000).astype(np.float32)
+    pyarrow.parquet.write_table(pyarrow.table(columns), directory / "table.parquet", row_group_size=20_000)
 
 
 def driver(directory, *words):
@@ -64,6 +85,22 @@ def jpeg_settings(scratch, seconds, images):
         yield f"torch, {setting}", lambda s=setting: peer(scratch, "jpeg", s, seconds, images)
 
 
+def tokens_settings(scratch, seconds, place):
+    config = json.dumps({"name": "tokens", "path": f"{place}/tokens.bin", "length": LENGTH})
+    for workers in (0, 2):
+        yield f"lockstep, {workers} workers", lambda w=workers: driver(scratch, "load", config, TOKENS_BATCH, w, seconds)
+    for setting in ("workers 0", "workers 2"):
+        yield f"torch, {setting}", lambda s=setting: peer(scratch, "tokens", s, seconds, place)
+
+
+def parquet_settings(scratch, seconds, place):
+    config = json.dumps({"name": "parquet", "path": f"{place}/table.parquet", "label": "label"})
+    for workers in (0, 2):
+        yield f"lockstep, {workers} workers", lambda w=workers: driver(scratch, "load", config, PARQUET_BATCH, w, seconds)
+    for setting in ("workers 0", "workers 2"):
+        yield f"torch, {setting}", lambda s=setting: peer(scratch, "parquet", s, seconds, place)
+
+
 def measure(settings, limit, rounds):
     """Alternating rounds, so that a busy machine is busy for all."""
     rates, peaks, limits = {}, {}, []
@@ -85,32 +122,43 @@ def compare(rows):
             "share of the limit": round(ours / median["limit of the machine"], 2)}
 
 
+def copies(scratch, bytes_per_sample, batch):
+    """Samples per second that memcpy would give."""
+    return lambda: driver(scratch, "copy", bytes_per_sample * batch, 1)["mb_per_s"] * 1e6 / bytes_per_sample
+
+
+def measure_part(name, scratch, arguments):
+    seconds, rounds = arguments.seconds, arguments.rounds
+    place = pathlib.Path(scratch) / name
+    place.mkdir()
+    if name == "memory":
+        return measure(list(memory_settings(scratch, seconds)), copies(scratch, 784 * 4, MEMORY_BATCH), rounds)
+    if name == "tokens":
+        make_tokens(place)
+        return measure(list(tokens_settings(scratch, seconds, place)), copies(scratch, 2 * 8 * LENGTH, TOKENS_BATCH), rounds)
+    if name == "parquet":
+        make_table(place)
+        return measure(list(parquet_settings(scratch, seconds, place)), copies(scratch, 13 * 4, PARQUET_BATCH), rounds)
+    files = make_images(place, 300)
+    limit = lambda: driver(scratch, "decode", 2, 2, *files)["samples_per_s"]
+    return measure(list(jpeg_settings(scratch, seconds, place)), limit, rounds)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4)
-    parser.add_argument("--only", choices=["memory", "jpeg"])
+    parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--out", type=pathlib.Path, help="also write the result as JSON")
     arguments = parser.parse_args()
-    result = {"commit": commit(), "parts": {}}
+    result = {"commit": commit(), "parts": {}, "compared": {}}
     with tempfile.TemporaryDirectory() as scratch:
         result["machine"] = machine(scratch)
-        if arguments.only != "jpeg":
-            batch_bytes = MEMORY_BATCH * 784 * 4
-            result["parts"]["memory"] = measure(
-                list(memory_settings(scratch, arguments.seconds)),
-                lambda: driver(scratch, "copy", batch_bytes, 1)["mb_per_s"] * 1e6 / (784 * 4), arguments.rounds)
-        if arguments.only != "memory":
-            images = pathlib.Path(scratch) / "images"
-            images.mkdir()
-            files = make_images(images, 300)
-            result["parts"]["jpeg"] = measure(
-                list(jpeg_settings(scratch, arguments.seconds, images)),
-                lambda: driver(scratch, "decode", 2, 2, *files)["samples_per_s"], arguments.rounds)
-    for part, rows in result["parts"].items():
-        print_table(part, rows)
-        result.setdefault("compared", {})[part] = compare(rows)
-        print(json.dumps(result["compared"][part], indent=2))
+        for part in [arguments.only] if arguments.only else PARTS:
+            rows = result["parts"][part] = measure_part(part, scratch, arguments)
+            result["compared"][part] = compare(rows)
+            print_table(part, rows)
+            print(json.dumps(result["compared"][part], indent=2))
     result["command"] = f"bench/loader.py --rounds {arguments.rounds} --seconds {arguments.seconds}"
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)

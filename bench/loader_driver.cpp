@@ -5,6 +5,7 @@
 //   again
 // Each prints one line of JSON.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <atomic>
 #include <cstring>
@@ -15,7 +16,8 @@
 #include "core/part.h"
 #include "data/images/decode.h"
 #include "data/loader.h"
-#include "data/sampler.h"
+#include "data/sampling.h"
+#include "data/split.h"
 
 using namespace lockstep;
 
@@ -41,7 +43,8 @@ struct Amount {
 
 // One epoch, or what fits into the time.
 Amount run_epoch(const Dataset& dataset, LoaderOptions options, Clock::time_point end) {
-  DistributedSampler sampler(dataset.size(), {});
+  DistributedSampler sampler(dataset.size(), {},
+                             sampler_options({}, dataset, 0, options.batch_size));
   sampler.set_epoch(options.epoch);
   Loader loader(dataset, sampler.indices(), std::move(options));
   Amount amount;
@@ -58,7 +61,7 @@ Amount run_epoch(const Dataset& dataset, LoaderOptions options, Clock::time_poin
 Json load(const std::vector<std::string>& words) {
   Part<Dataset> part(dataset_registry());
   part.read(parse_config(words.at(0), "yaml"), "data");
-  const auto dataset = part.build();
+  const auto dataset = build_datasets(part, Part<Dataset>(dataset_registry()), {}).train;
   const LoaderOptions options = {.batch_size = std::stoll(words.at(1)),
                                  .workers = std::stoll(words.at(2))};
   const std::chrono::duration<double> time(std::stod(words.at(3)));

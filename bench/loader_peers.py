@@ -1,6 +1,6 @@
 """The Python side of bench/loader.py: one setting of torch's DataLoader for some seconds, in a process of its own.
 
-    python bench/loader_peers.py memory|jpeg SETTING SECONDS DATA     prints one line of JSON
+    python bench/loader_peers.py memory|jpeg|tokens|parquet SETTING SECONDS DATA     prints one line of JSON
 """
 
 import json
@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
-BATCH = {"memory": 64, "jpeg": 32}
+BATCH = {"memory": 64, "jpeg": 32, "tokens": 8, "parquet": 256}
+LENGTH = 1024  # tokens of a sample
 
 
 def mnist(directory):
@@ -42,7 +43,7 @@ def memory_loader(setting, directory):
         dataset = Gathered(*tensors)
         batches = BatchSampler(RandomSampler(dataset), BATCH["memory"], drop_last=False)
         return DataLoader(dataset, sampler=batches, batch_size=None)
-    workers = int(setting.removeprefix("workers "))
+    workers = workers_of(setting)
     return DataLoader(TensorDataset(*tensors), BATCH["memory"], shuffle=True, num_workers=workers)
 
 
@@ -63,9 +64,41 @@ def jpeg_loader(setting, directory):
         steps = v2.Compose([
             v2.RandomResizedCrop(224, antialias=True), v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True),
             v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])
-    workers = int(setting.rsplit(" ", 1)[1])
+    workers = workers_of(setting)
     dataset = datasets.ImageFolder(directory, steps, loader=loader)
     return DataLoader(dataset, BATCH["jpeg"], shuffle=True, num_workers=workers, persistent_workers=workers > 0)
+
+
+class Windows(Dataset):
+    """As nanoGPT reads: a window of a memory map, converted."""
+
+    def __init__(self, file):
+        self.tokens = np.memmap(file, np.uint16, "r")
+
+    def __len__(self):
+        return (len(self.tokens) - 1) // LENGTH
+
+    def __getitem__(self, index):
+        window = torch.from_numpy(self.tokens[index * LENGTH : (index + 1) * LENGTH + 1].astype(np.int64))
+        return window[:-1], window[1:]
+
+
+def tokens_loader(setting, directory):
+    return DataLoader(Windows(f"{directory}/tokens.bin"), BATCH["tokens"], shuffle=True, num_workers=workers_of(setting))
+
+
+def parquet_loader(setting, directory):
+    """All row groups read by pyarrow into memory, once, which is not counted; then rows as samples."""
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(f"{directory}/table.parquet")
+    features = np.stack([table[name].to_numpy() for name in table.column_names if name != "label"], 1).astype(np.float32)
+    tensors = torch.from_numpy(features), torch.from_numpy(table["label"].to_numpy().astype(np.float32))
+    return DataLoader(TensorDataset(*tensors), BATCH["parquet"], shuffle=True, num_workers=workers_of(setting))
+
+
+def workers_of(setting):
+    return int(setting.rsplit(" ", 1)[1])
 
 
 def processes():
@@ -87,7 +120,8 @@ def memory_mb():
 def main():
     what, setting, seconds, directory = sys.argv[1:]
     torch.set_num_threads(1)
-    loader = (memory_loader if what == "memory" else jpeg_loader)(setting, directory)
+    make = {"memory": memory_loader, "jpeg": jpeg_loader, "tokens": tokens_loader, "parquet": parquet_loader}[what]
+    loader = make(setting, directory)
     samples, peak, begin = 0, 0, time.monotonic()
     end, looked = begin + float(seconds), begin
     while time.monotonic() < end:

@@ -23,7 +23,7 @@ require_tool() { # require_tool COMMAND PACKAGE
 
 install_packages() {
   local packages=(libfmt-dev libcxxopts-dev nlohmann-json3-dev libyaml-cpp-dev catch2 libgloo-dev zlib1g-dev libssl-dev
-    libcpp-httplib-dev libpng-dev ccache)
+    libcpp-httplib-dev libpng-dev libjpeg62-turbo-dev libzip-dev libonig-dev ccache)
   local missing_tools=() missing=()
   require_tool g++ g++
   require_tool cmake cmake

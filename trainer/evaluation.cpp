@@ -23,11 +23,11 @@ std::vector<int64_t> indices_of_batches(const std::vector<int64_t>& batches, int
   return indices;
 }
 
-std::vector<Counters> run_batches(World& world, Model& model, Loader& loader) {
+std::vector<Counters> run_batches(Model& model, Loader& loader) {
   std::vector<Counters> results;
   Meter meter;
   while (const auto batch = loader.next()) {
-    meter.add(model.forward(batch->to(world.device())));
+    meter.add(model.forward(*batch));
     results.push_back(meter.take());
   }
   return results;
@@ -43,9 +43,12 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
   // Only the dataset's last batch may be short, and it is the last of the rank that has it.
   const auto mine = exact_split(num_batches, {world.rank(), world.world_size()});
   Loader loader(dataset, indices_of_batches(mine, options.batch_size, num_samples),
-                {.batch_size = options.batch_size, .workers = options.workers});
+                {.batch_size = options.batch_size,
+                 .workers = options.workers,
+                 .device = world.device(),
+                 .name = "data.eval"});
   model.eval();
-  const auto results = run_batches(world, model, loader);
+  const auto results = run_batches(model, loader);
   model.train();
 
   // Ranks without a batch learn the names from rank 0, which always has the first.

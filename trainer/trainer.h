@@ -86,6 +86,7 @@ class Trainer {
   // rank waits for the others.
   std::chrono::duration<double> own_time_{0};
   int64_t own_steps_ = 0;
+  LoaderStats data_stats_;             // since the last logging
   std::vector<std::string> warnings_;  // of resume(), which comes before there is a tracker to tell
   EvaluationResult evaluation_;
   int64_t evaluated_step_ = -1, saved_step_ = -1;

@@ -23,11 +23,11 @@ std::vector<int64_t> indices_of_batches(const std::vector<int64_t>& batches, int
   return indices;
 }
 
-std::vector<Counters> run_batches(Model& model, Loader& loader) {
+std::vector<Counters> run_batches(World& world, Model& model, Loader& loader) {
   std::vector<Counters> results;
   Meter meter;
   while (const auto batch = loader.next()) {
-    meter.add(model.forward(*batch));
+    meter.add(model.forward(batch->to(world.device())));
     results.push_back(meter.take());
   }
   return results;
@@ -48,7 +48,7 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
                  .device = world.device(),
                  .name = "data.eval"});
   model.eval();
-  const auto results = run_batches(model, loader);
+  const auto results = run_batches(world, model, loader);
   model.train();
 
   // Ranks without a batch learn the names from rank 0, which always has the first.

@@ -109,11 +109,15 @@ void Trainer::train_epoch() {
                  .epoch = position_.epoch,
                  .device = parts_.world.device(),
                  .name = "data.train"});
-  const auto epoch = position_.epoch;
   // A run that was stopped with another batch size may have left less than one of today's.
-  if (loader.num_batches() == 0) position_ = {position_.step, epoch + 1, 0};
+  if (loader.num_batches() == 0) {
+    position_ = {position_.step, position_.epoch + 1, 0};
+    return;
+  }
+  const auto epoch = position_.epoch;
   while (position_.epoch == epoch && !is_finished()) {
     train_step(loader);
+    data_stats_ += loader.take_stats();
     const bool epoch_ended = loader.position() == loader.num_batches();
     if (epoch_ended) position_ = {position_.step, position_.epoch + 1, 0};
     after_step(epoch_ended);
@@ -141,7 +145,6 @@ void Trainer::train_step(Loader& loader) {
     position_.samples =
         std::min(position_.samples + plan_.global_batch_size, parts_.train_set.size());
   }
-  data_stats_ += loader.take_stats();
   optimize();
   ++position_.step;
   ++own_steps_;
@@ -176,14 +179,14 @@ void Trainer::log_training() {
   }
   own_time_ = {};
   own_steps_ = 0;
-  values.emplace_back("data/wait_s", data_stats_.wait_s);
-  values.emplace_back("data/ready", static_cast<double>(data_stats_.ready) /
-                                        static_cast<double>(data_stats_.batches));
-  data_stats_ = {};
   values.emplace_back("train/lr", last_lr_);
   if (last_grad_norm_) values.emplace_back("train/grad_norm", *last_grad_norm_);
   if (elapsed.count() > 0)
     values.emplace_back("train/samples_per_s", global.at("loss").count / elapsed.count());
+  const auto data = std::exchange(data_stats_, {});
+  values.emplace_back("data/wait_s", data.wait_s);
+  values.emplace_back("data/ready",
+                      static_cast<double>(data.ready) / static_cast<double>(data.batches));
   record(values);
 }
 

@@ -79,6 +79,7 @@ class Trainer {
 
   Position position_;
   Meter meter_;
+  LoaderStats data_stats_;  // since the last logging
   double last_lr_ = 0;
   std::optional<double> last_grad_norm_;
   std::chrono::steady_clock::time_point logged_at_;
@@ -86,7 +87,6 @@ class Trainer {
   // rank waits for the others.
   std::chrono::duration<double> own_time_{0};
   int64_t own_steps_ = 0;
-  LoaderStats data_stats_;             // since the last logging
   std::vector<std::string> warnings_;  // of resume(), which comes before there is a tracker to tell
   EvaluationResult evaluation_;
   int64_t evaluated_step_ = -1, saved_step_ = -1;

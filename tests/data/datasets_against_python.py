@@ -4,10 +4,12 @@ import gzip
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -375,3 +377,43 @@ def test_documents_are_kept_apart(tmp_path):
         [6, 7, 8, 9], [0, none, none, none], [0, none, none, none], [3, 0, none, none], [4, 4, 4, 0],
         [0, none, none, none], [9, none, none, none],
     ]  # fmt: skip
+
+
+# A child's peak memory counts what it was before exec: here a bare Python and not pytest.
+MEASURE = """
+import os, sys
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
+_, status, usage = os.wait4(pid, 0)
+print(usage.ru_maxrss * 1024, os.waitstatus_to_exitcode(status), file=sys.stderr)
+"""
+
+
+def peak_bytes(directory, data, workers):
+    """The most memory that printing the dataset took."""
+    file = directory / "data.yaml"
+    file.write_text(json.dumps(data))
+    command = [sys.executable, "-I", "-S", "-c", MEASURE, PROGRAM, file, "1", "256", str(workers)]
+    ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=120)
+    peak, code = ended.stderr.split()
+    assert code == "0"
+    return int(peak)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_worker_holds_one_row_group_of_a_parquet_file(tmp_path, workers, capsys):
+    rows, columns = 1_000_000, 8
+    rng = np.random.default_rng(3)
+    table = pa.table({f"c{i}": rng.random(rows) for i in range(columns)})
+    train = {"name": "parquet", "path": str(tmp_path / "table.parquet")}
+
+    def peak(rows_per_group, used):
+        pq.write_table(table[:used], tmp_path / "table.parquet", row_group_size=rows_per_group, use_dictionary=False)
+        return peak_bytes(tmp_path, {"train": train}, workers)
+
+    base = peak(1000, 1000)
+    in_one, in_many = peak(rows, rows) - base, peak(rows // 40, rows) - base
+    with capsys.disabled():
+        print(f"\n{workers} workers, beyond the base: one group {in_one >> 20} MB, 40 groups {in_many >> 20} MB")
+    indices = rows * 8 * 3  # of the samples, in the order of the epoch
+    assert in_many < indices + workers * in_one / 40 * 4
+    assert in_many < in_one / 3

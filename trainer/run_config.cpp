@@ -47,7 +47,8 @@ void refuse_idle_settings(const ConfigNode& root, const RunConfig& config) {
        {std::pair{"data", "eval_batch_size"}, std::pair{"train", "eval_every"}})
     if (const auto* node = given(section, key))
       throw config_error(
-          fmt::format("{}: {}.{}: has no effect without data.eval or data.split.eval", node->origin, section, key));
+          fmt::format("{}: {}.{}: has no effect without data.eval or data.split.eval", node->origin,
+                      section, key));
 }
 
 }  // namespace

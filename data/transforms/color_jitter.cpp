@@ -53,15 +53,20 @@ void turn_pixel(uint8_t* rgb, uint8_t turn) {
   const int red = rgb[0], green = rgb[1], blue = rgb[2];
   const int most = std::max({red, green, blue}), least = std::min({red, green, blue});
   if (most == least) return;
+  // Which of these are float and which double decides between neighbouring steps.
   const auto range = static_cast<float>(most - least);
   const float r = static_cast<float>(most - red) / range;
   const float g = static_cast<float>(most - green) / range;
   const float b = static_cast<float>(most - blue) / range;
-  const float sixth = red == most ? b - g : green == most ? 2.0f + r - b : 4.0f + g - r;
-  const auto hue = std::fmod(static_cast<double>(sixth) / 6.0 + 1.0, 1.0);
-  const auto step = static_cast<uint8_t>(std::clamp(static_cast<int>(hue * 255.0), 0, 255));
-  const auto saturation = static_cast<uint8_t>(
-      std::clamp(static_cast<int>(static_cast<double>(range) * 255.0 / most), 0, 255));
+  const auto sixth = static_cast<float>(red == most     ? b - g
+                                        : green == most ? 2.0 + r - b
+                                                        : 4.0 + g - r);
+  const auto hue = static_cast<float>(std::fmod(sixth / 6.0 + 1.0, 1.0));
+  const float level_before = range / static_cast<float>(most);
+  const auto to_step = [](float part) {
+    return static_cast<uint8_t>(std::clamp(static_cast<int>(part * 255.0), 0, 255));
+  };
+  const auto step = to_step(hue), saturation = to_step(level_before);
   const auto turned = static_cast<uint8_t>(step + turn);
 
   const float position = static_cast<float>(turned) * 6.0f / 255.0f;

@@ -4,13 +4,14 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/printable.h"
 
 namespace lockstep {
 namespace {
 
 constexpr const char* kArrowLibrary = "liblockstep_parquet.so";
 
-using OpenParquet = ParquetFile* (*)(const std::filesystem::path&);
+using OpenParquet = ParquetFile* (*)(const std::filesystem::path&, const std::string& name);
 
 OpenParquet open_function() {
   // The dynamic linker searches the program's run path: beside the build's or the installation's
@@ -29,7 +30,7 @@ OpenParquet open_function() {
 }  // namespace
 
 std::unique_ptr<ParquetFile> open_parquet_file(const std::filesystem::path& path) {
-  return std::unique_ptr<ParquetFile>(open_function()(path));
+  return std::unique_ptr<ParquetFile>(open_function()(path, printable(path.string(), 400)));
 }
 
 }  // namespace lockstep

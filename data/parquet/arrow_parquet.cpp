@@ -14,6 +14,7 @@
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "data/parquet_file.h"
 
 namespace lockstep {
@@ -21,11 +22,15 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
+// What Arrow says may hold names out of the file.
+std::string first_line(const std::string& text) {
+  return printable(text.substr(0, text.find('\n')), 200);
+}
+
 // Makes one of our errors of whatever Arrow has to say: a status or an exception.
 void accept(const arrow::Status& status, const std::string& name) {
   if (status.ok()) return;
-  auto text = status.message();
-  text = text.substr(0, text.find('\n'));
+  const auto text = first_line(status.message());
   if (status.IsIOError() && text.find("arquet") == text.npos)
     throw environment_error(fmt::format("{}: cannot be read: {}", name, text));
   throw config_error(fmt::format("{}: not a usable Parquet file: {}", name, text));
@@ -41,9 +46,8 @@ auto guarded(const std::string& name, const Act& act) {
     accept(error.status(), name);
     throw;
   } catch (const std::exception& error) {
-    const std::string text = error.what();
     throw config_error(
-        fmt::format("{}: not a usable Parquet file: {}", name, text.substr(0, text.find('\n'))));
+        fmt::format("{}: not a usable Parquet file: {}", name, first_line(error.what())));
   }
 }
 
@@ -153,14 +157,15 @@ ColumnLimits limits_of(const parquet::Statistics& statistics,
 
 class ArrowParquetFile final : public ParquetFile {
  public:
-  explicit ArrowParquetFile(const std::filesystem::path& path) : name_(path.string()) {
+  ArrowParquetFile(const std::filesystem::path& path, const std::string& name)
+      : path_(path), name_(name) {
     struct stat status {};
-    if (::stat(name_.c_str(), &status) != 0)
+    if (::stat(path_.c_str(), &status) != 0)
       throw errno == ENOENT || errno == ENOTDIR ? config_error(name_ + ": no such file")
                                                 : environment_error(name_ + ": cannot be read");
     if (!S_ISREG(status.st_mode)) throw config_error(name_ + ": is no regular file");
     guarded(name_, [&] {
-      auto file = arrow::io::ReadableFile::Open(name_);
+      auto file = arrow::io::ReadableFile::Open(path_.string());
       accept(file.status(), name_);
       file_ = *file;
       metadata_ = parquet::ReadMetaData(file_);
@@ -230,7 +235,7 @@ class ArrowParquetFile final : public ParquetFile {
 
   Identity identity() const {
     struct stat status {};
-    if (::stat(name_.c_str(), &status) != 0)
+    if (::stat(path_.c_str(), &status) != 0)
       throw environment_error(name_ + ": is gone, while it was being read");
     return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ino};
   }
@@ -244,7 +249,7 @@ class ArrowParquetFile final : public ParquetFile {
       if (schema_->Column(i)->path()->ToDotString() == column) return i;
     throw config_error(fmt::format(
         "{}: column '{}' is nested: numbers, truth values, dates, times and texts can be used",
-        name_, column));
+        name_, printable(column)));
   }
 
   std::shared_ptr<parquet::Statistics> statistics_in(size_t row_group,
@@ -282,19 +287,20 @@ class ArrowParquetFile final : public ParquetFile {
                         const Table& table) const {
     TableColumn column{.name = name};
     if (chunks.length() != static_cast<int64_t>(table.rows))
-      throw config_error(fmt::format("{}: column '{}' has {} values for {} rows", table.name, name,
-                                     chunks.length(), table.rows));
+      throw config_error(fmt::format("{}: column '{}' has {} values for {} rows", table.name,
+                                     printable(name), chunks.length(), table.rows));
     column.is_text = chunks.type()->id() == arrow::Type::DICTIONARY;
     WordNumbers known;
     for (const auto& chunk : chunks.chunks())
       if (!append_words(*chunk, column, known) && !append_as_numbers(*chunk, column.numbers))
         throw config_error(fmt::format(
             "{}: column '{}' is {}: numbers, truth values, dates, times and texts can be used",
-            table.name, name, chunks.type()->ToString()));
+            table.name, printable(name), printable(chunks.type()->ToString())));
     return column;
   }
 
-  std::string name_;
+  std::filesystem::path path_;
+  std::string name_;  // of the file, for messages
   std::shared_ptr<arrow::io::ReadableFile> file_;
   std::shared_ptr<parquet::FileMetaData> metadata_;
   const parquet::SchemaDescriptor* schema_ = nullptr;
@@ -304,6 +310,7 @@ class ArrowParquetFile final : public ParquetFile {
 }  // namespace
 }  // namespace lockstep
 
-extern "C" lockstep::ParquetFile* lockstep_open_parquet(const std::filesystem::path& path) {
-  return new lockstep::ArrowParquetFile(path);
+extern "C" lockstep::ParquetFile* lockstep_open_parquet(const std::filesystem::path& path,
+                                                        const std::string& name) {
+  return new lockstep::ArrowParquetFile(path, name);
 }

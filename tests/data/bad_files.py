@@ -67,7 +67,7 @@ FILES = {
     "npy lossy": ("npy", "x.npy", npy(np.ones(3)), {"fields": {"x": {"dtype": "int64"}}}, ["lose digits"]),
     "npy half of mean": ("npy", "x.npy", GOOD_NPY, {"fields": {"x": {"mean": 1}}}, ["mean and std"]),
     "npz truncated": ("npy", "x.npz", GOOD_NPZ[:-30], {}, ["x.npz", "zip"]),
-    "npz damaged": ("npy", "x.npz", GOOD_NPZ.replace(b"\x05" + b"\0" * 7, b"\x06" + b"\0" * 7), {}, ["x.npz", "x.npy"]),
+    "npz damaged": ("npy", "x.npz", GOOD_NPZ.replace(b"\x05" + b"\0" * 7, b"\x06" + b"\0" * 7), {}, ["x.npz"]),
     "npz other member": ("npy", "x.npz", with_other_member(), {}, ["readme.txt", "not a usable .npy"]),
     "npz counts differ": ("npy", "x.npz", npz_of(x=np.arange(3), y=np.arange(4)), {}, ["3 samples", "4"]),
     "safetensors empty": ("safetensors", "x.safetensors", b"", {}, ["x.safetensors", "0 bytes"]),

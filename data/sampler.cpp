@@ -4,10 +4,17 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 #include "core/error.h"
+#include "data/grouped_order.h"
 
 namespace lockstep {
 namespace {
+
+constexpr size_t kMaxWeights = 1 << 24;  // of at::multinomial
 
 void verify(int64_t num_samples, Shard shard) {
   if (num_samples <= 0) throw config_error("the dataset is empty: at least one sample is needed");
@@ -15,33 +22,103 @@ void verify(int64_t num_samples, Shard shard) {
     throw config_error(fmt::format("rank {} is outside a world of {}", shard.rank, shard.world));
 }
 
+// `what`: "weight" or "length", one for each sample.
+void verify_values(const std::vector<double>& values, int64_t num_samples, const char* what) {
+  if (static_cast<int64_t>(values.size()) != num_samples)
+    throw config_error(fmt::format("{} {}s for {} samples", values.size(), what, num_samples));
+  for (size_t i = 0; i < values.size(); ++i)
+    if (!std::isfinite(values[i]) || values[i] < 0)
+      throw config_error(fmt::format("the {} of sample {} is {}", what, i, values[i]));
+}
+
+void verify_weights(const std::vector<double>& weights, int64_t num_samples) {
+  verify_values(weights, num_samples, "weight");
+  if (weights.size() > kMaxWeights)
+    throw config_error(fmt::format("weighted sampling is limited to {} samples, the dataset has {}",
+                                   kMaxWeights, num_samples));
+  if (std::ranges::all_of(weights, [](double weight) { return weight == 0; }))
+    throw config_error("the weights of all samples are 0");
+}
+
+std::vector<int64_t> to_vector(const at::Tensor& order) {
+  const auto* begin = order.const_data_ptr<int64_t>();
+  return {begin, begin + order.numel()};
+}
+
+std::vector<int64_t> bucketed(std::vector<int64_t> order, const LengthBuckets& buckets,
+                              const at::Generator& generator) {
+  const auto batch = static_cast<size_t>(buckets.batch_size);
+  const auto window = batch * static_cast<size_t>(buckets.window);
+  const auto longer = [&](int64_t a, int64_t b) {
+    return buckets.lengths[static_cast<size_t>(a)] > buckets.lengths[static_cast<size_t>(b)];
+  };
+  for (size_t begin = 0; begin < order.size(); begin += window) {
+    const auto from = order.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto to =
+        order.begin() + static_cast<std::ptrdiff_t>(std::min(order.size(), begin + window));
+    std::stable_sort(from, to, longer);
+  }
+  const auto whole = static_cast<int64_t>(order.size() / batch);
+  std::vector<int64_t> mixed;
+  mixed.reserve(order.size());
+  for (const auto k : to_vector(at::randperm(whole, generator, at::kLong))) {
+    const auto from = order.begin() + k * buckets.batch_size;
+    mixed.insert(mixed.end(), from, from + buckets.batch_size);
+  }
+  mixed.insert(mixed.end(), order.begin() + whole * buckets.batch_size, order.end());
+  return mixed;
+}
+
 }  // namespace
 
 DistributedSampler::DistributedSampler(int64_t num_samples, Shard shard, SamplerOptions options)
-    : dataset_size_(num_samples), shard_(shard), options_(options) {
+    : dataset_size_(num_samples), shard_(shard), options_(std::move(options)), lanes_(shard.world) {
   verify(num_samples, shard);
-  const auto whole = num_samples / shard.world;
-  const bool divides = num_samples % shard.world == 0;
-  samples_per_rank_ = divides || options.drop_last ? whole : whole + 1;
+  if (!options_.weights.empty()) verify_weights(options_.weights, num_samples);
+  check(options_.groups.ends.empty() || options_.groups.ends.back() == num_samples,
+        "the groups of a dataset must end with its last sample");
+  if (options_.buckets.window == 0) return;
+  verify_values(options_.buckets.lengths, num_samples, "length");
+  check(options_.buckets.batch_size >= 1, "batches of buckets need a size");
 }
 
-std::vector<int64_t> DistributedSampler::indices() const {
-  at::Tensor order;
-  if (options_.shuffle) {
-    // The same generator and kernel as Python's torch.randperm(n, generator=g), hence the same
-    // bits.
-    const auto generator =
-        at::detail::createCPUGenerator(options_.seed + static_cast<uint64_t>(epoch_));
-    order = at::randperm(dataset_size_, generator, at::kLong);
+int64_t DistributedSampler::share_of(int64_t samples) const {
+  const auto whole = samples / shard_.world;
+  const bool divides = samples % shard_.world == 0;
+  return divides || options_.drop_last ? whole : whole + 1;
+}
+
+std::vector<int64_t> DistributedSampler::order() const {
+  // The same generator and kernels as Python's torch.randperm(n, generator=g) and
+  // torch.multinomial(...), hence the same bits.
+  const auto generator =
+      at::detail::createCPUGenerator(options_.seed + static_cast<uint64_t>(epoch_));
+  std::vector<int64_t> order;
+  if (!options_.weights.empty()) {
+    order = to_vector(at::multinomial(at::tensor(options_.weights, at::kDouble), dataset_size_,
+                                      /*replacement=*/true, generator));
+  } else if (options_.shuffle && !options_.groups.ends.empty()) {
+    order = grouped_order(options_.groups.ends, lanes_, options_.groups.mixed,
+                          options_.seed + static_cast<uint64_t>(epoch_));
+  } else if (options_.shuffle) {
+    order = to_vector(at::randperm(dataset_size_, generator, at::kLong));
+  } else {
+    order.resize(static_cast<size_t>(dataset_size_));
+    std::iota(order.begin(), order.end(), int64_t{0});
   }
-  const auto* permuted = order.defined() ? order.const_data_ptr<int64_t>() : nullptr;
-  std::vector<int64_t> mine(static_cast<size_t>(samples_per_rank_));
-  auto position = shard_.rank;
+  if (options_.buckets.window == 0) return order;
+  return bucketed(std::move(order), options_.buckets, generator);
+}
+
+std::vector<int64_t> DistributedSampler::indices(int64_t done) const {
+  check(done >= 0 && done <= dataset_size_, "more samples done than there are");
+  const auto all = order();
+  std::vector<int64_t> mine(static_cast<size_t>(share_of(dataset_size_ - done)));
+  auto position = done + shard_.rank;
   for (auto& index : mine) {
     // Python appends the head of the order, repeated if need be, to its end: reading modulo the
     // size is the same.
-    const auto wrapped = position % dataset_size_;
-    index = permuted ? permuted[wrapped] : wrapped;
+    index = all[static_cast<size_t>(position % dataset_size_)];
     position += shard_.world;
   }
   return mine;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace lockstep {
@@ -17,40 +18,74 @@ struct Shard {
   int64_t world = 1;  // at least 1
 };
 
+// Batches of samples of similar length, so that little of a padded batch is padding: of every
+// `window` global batches of the order the samples are sorted by length and cut into batches anew,
+// and the batches of an epoch are shuffled (but for an incomplete one, which stays the last).
+struct LengthBuckets {
+  std::vector<double> lengths;  // of every sample
+  int64_t batch_size = 1;       // global
+  int64_t window = 0;           // in global batches; 0: none of this
+};
+
+// Shuffling where samples are dear to read one by one (data/grouped_order.h).
+struct SampleGroups {
+  std::vector<int64_t> ends;  // as Dataset::groups() says; empty: none of this
+  int64_t mixed = 1;          // groups whose samples are shuffled together
+};
+
 struct SamplerOptions {
   bool shuffle = true;  // a new permutation every epoch; false: 0, 1, 2, ...
   uint64_t seed = 0;    // the same on every rank; epoch e is permuted by seed + e
   // true: cut the tail that does not divide; false: repeat samples from the head.
   bool drop_last = false;
+  // Not empty: as many samples as there are, drawn with replacement, each with a probability in
+  // proportion to its weight (the bits of Python's WeightedRandomSampler). Takes the place of
+  // shuffle.
+  std::vector<double> weights;
+  LengthBuckets buckets;
+  SampleGroups groups;  // for shuffle
 };
 
 // The samples of one rank in an epoch of training.
-// Invariant: every rank gets num_samples() indices; all ranks together cover the permutation once,
+// Invariant: every rank gets the same number of indices; all ranks together cover the order once,
 // padded by repetition (as often as it takes when there are more ranks than samples) or, with
 // drop_last, truncated.
+//
+// Note [Global order]: an epoch has one order of samples, which depends on seed and epoch alone.
+// A step takes the next global batch of it, whatever the number of ranks: rank r has every W-th
+// sample from the r-th on. How far an epoch has come is therefore one number, samples done, and a
+// pass may go on from there with another number of ranks. (A grouped order also depends on the
+// number of ranks that began the epoch.)
 //
 // Thread: const after set_epoch(), which belongs to the training thread.
 class DistributedSampler {
  public:
-  // `num_samples`: size of the dataset. Throws Config when it is not positive or the rank is
-  // outside [0, world).
+  // `num_samples`: size of the dataset. Throws Config when it is not positive, the rank is outside
+  // [0, world), or weights or lengths are not of that number or negative.
   DistributedSampler(int64_t num_samples, Shard shard, SamplerOptions options = {});
 
-  // Takes effect with the next indices(). Every rank must set the same epoch.
-  void set_epoch(int64_t epoch) { epoch_ = epoch; }
+  // Takes effect with the next indices(). Every rank must set the same. `lanes`: of a grouped
+  // order; the number of ranks that the epoch was begun with, which is the default.
+  void set_epoch(int64_t epoch, std::optional<int64_t> lanes = {}) {
+    epoch_ = epoch;
+    lanes_ = lanes.value_or(shard_.world);
+  }
 
-  // The indices of this rank in the epoch, each in [0, size of the dataset).
-  std::vector<int64_t> indices() const;
+  // The indices of this rank, each in [0, size of the dataset), in what is left of the epoch after
+  // the first `done` samples of its order, which are in [0, size of the dataset].
+  std::vector<int64_t> indices(int64_t done = 0) const;
 
-  // How many indices() there are: the same on every rank, in every epoch.
-  int64_t num_samples() const { return samples_per_rank_; }
+  // How many indices() of a whole epoch there are: the same on every rank, in every epoch.
+  int64_t num_samples() const { return share_of(dataset_size_); }
 
  private:
+  int64_t share_of(int64_t samples) const;
+  std::vector<int64_t> order() const;
+
   int64_t dataset_size_;
   Shard shard_;
   SamplerOptions options_;
-  int64_t samples_per_rank_;
-  int64_t epoch_ = 0;
+  int64_t epoch_ = 0, lanes_;
 };
 
 // The split for evaluation: rank, rank + world, ... below num_samples. All ranks together see every

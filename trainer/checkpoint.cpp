@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Checksums = std::map<std::string, uint32_t>;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 constexpr const char* kTemporary = ".tmp-";
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
@@ -50,11 +50,9 @@ void remove_leftovers(const fs::path& checkpoints) {
 
 void write_files(const fs::path& directory, const Checkpoint& checkpoint) {
   const auto& position = checkpoint.position;
-  Json content = {{"format", kFormat},
-                  {"step", position.step},
-                  {"epoch", position.epoch},
-                  {"batch", position.batch},
-                  {"world_size", checkpoint.world_size}};
+  Json content = {{"format", kFormat},       {"step", position.step},
+                  {"epoch", position.epoch}, {"samples", position.samples},
+                  {"lanes", position.lanes}, {"world_size", checkpoint.world_size}};
   content["tensors"] = {
       {kModel, write_safetensors(directory / kModel, checkpoint.model)},
       {kOptimizer, write_safetensors(directory / kOptimizer, checkpoint.optimizer)},
@@ -128,7 +126,8 @@ Checkpoint read_checkpoint(const fs::path& checkpoints, int64_t step) {
     return read_safetensors(directory / file, content.at("tensors").at(file).get<Checksums>());
   };
   Checkpoint checkpoint;
-  checkpoint.position = {content.at("step"), content.at("epoch"), content.at("batch")};
+  checkpoint.position = {content.at("step"), content.at("epoch"), content.at("samples"),
+                         content.at("lanes")};
   checkpoint.world_size = content.at("world_size");
   checkpoint.model = read(kModel);
   checkpoint.optimizer = read(kOptimizer);

@@ -52,7 +52,10 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
   // Only the dataset's last batch may be short, and it is the last of the rank that has it.
   const auto mine = exact_split(num_batches, {world.rank(), world.world_size()});
   Loader loader(dataset, indices_of_batches(mine, options.batch_size, num_samples),
-                {.batch_size = options.batch_size, .workers = options.workers});
+                {.batch_size = options.batch_size,
+                 .workers = options.workers,
+                 .device = world.device(),
+                 .name = "data.eval"});
   model.eval();
   const auto most_batches = (num_batches + world.world_size() - 1) / world.world_size();
   const auto finished = run_batches(world, model, loader, most_batches, options.should_stop);

@@ -8,7 +8,10 @@ namespace lockstep {
 struct Position {
   int64_t step = 0;   // optimizer steps done
   int64_t epoch = 0;  // epochs done
-  int64_t batch = 0;  // batches of each rank done in the epoch after those
+  // Samples of the global order (data/sampler.h) done in the epoch after those: a resume on another
+  // number of ranks goes on at the same sample.
+  int64_t samples = 0;
+  int64_t lanes = 0;  // ranks that began that epoch: part of the order of grouped samples
 
   bool operator==(const Position&) const = default;
 };

@@ -42,13 +42,14 @@ void refuse_idle_settings(const ConfigNode& root, const RunConfig& config) {
     const auto* node = map && map->kind == ConfigNode::Kind::Map ? map->find(key) : nullptr;
     return node && node->kind != ConfigNode::Kind::Null ? node : nullptr;
   };
-  if (config.data.eval.is_set()) return;
+  if (config.data.eval.is_set() || config.data.split.eval) return;
   for (const auto& [section, key] :
        {std::pair{"data", "eval_batch_size"}, std::pair{"train", "eval_every"},
         std::pair{"train", "early_stop"}})
     if (const auto* node = given(section, key))
       throw config_error(
-          fmt::format("{}: {}.{}: has no effect without data.eval", node->origin, section, key));
+          fmt::format("{}: {}.{}: has no effect without data.eval or data.split.eval", node->origin,
+                      section, key));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "core/period.h"
 #include "data/batch_plan.h"
 #include "data/dataset.h"
+#include "data/split.h"
 #include "distributed/data_parallel.h"
 #include "models/model.h"
 #include "tracking/tracking_config.h"
@@ -28,7 +29,8 @@ struct RunSection {
 
 struct DataSection {
   Part<Dataset> train{dataset_registry()};
-  Part<Dataset> eval{dataset_registry()};  // may be left out: no evaluation then
+  Part<Dataset> eval{dataset_registry()};  // may be left out
+  SplitConfig split;                       // with neither: no evaluation
   LoaderConfig loader;                     // its keys stand in `data:` itself
   int64_t eval_batch_size = 500;
 };
@@ -84,6 +86,7 @@ void fields(V& v, DataSection& c) {
   v("train", c.train, "the dataset to train on", required());
   v("eval", c.eval,
     "the dataset to evaluate on; each sample counts exactly once, whatever the number of ranks");
+  v("split", c.split, "one dataset for both");
   fields(v, c.loader);
   v("eval_batch_size", c.eval_batch_size, "samples per evaluation batch", at_least(1),
     at_most(1 << 30));

@@ -13,7 +13,7 @@
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
-#include "trainer/safetensors_header.h"
+#include "data/safetensors_header.h"
 
 namespace lockstep {
 namespace {

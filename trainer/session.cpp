@@ -8,6 +8,7 @@
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "core/run_id.h"
+#include "data/sampling.h"
 #include "distributed/objects.h"
 #include "tracking/job_run.h"
 #include "launch/launch_report.h"
@@ -252,10 +253,11 @@ SessionResult train(const Job& job) {
 SessionResult run_session(const SessionOptions& options) {
   const auto config = load_run_config(options.config_path, options.overrides);
   const auto resolved = ConfigDumper::dump(config);
-  const auto train_set = config.data.train.build();
-  const auto eval_set = config.data.eval.is_set() ? config.data.eval.build() : nullptr;
-  plan_batches(config.data.loader, train_set->size(),
-               {options.ranks.world_size, options.ranks.local_world_size});
+  const auto [train_set, eval_set] =
+      build_datasets(config.data.train, config.data.eval, config.data.split);
+  const auto plan = plan_batches(config.data.loader, train_set->size(),
+                                 {options.ranks.world_size, options.ranks.local_world_size});
+  sampler_options(config.data.loader, *train_set, 0, plan.global_batch_size);  // throws early
   decide(config.tracking.ranks, describe_process(options, config, config.run.name),
          {.run_name = config.tracking.run_name, .group = config.tracking.group});
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "data/sampling.h"
 #include "distributed/counters.h"
 #include "tracking/run_directory.h"
 #include "tracking/stop_request.h"
@@ -46,10 +47,9 @@ BatchPlan plan(const TrainerParts& parts) {
                       {parts.world.world_size(), parts.world.local_world_size()});
 }
 
-SamplerOptions sampler_options(const RunConfig& config) {
-  return {.shuffle = config.data.loader.shuffle,
-          .seed = static_cast<uint64_t>(config.run.seed),
-          .drop_last = config.data.loader.drop_last};
+SamplerOptions order_of_samples(const TrainerParts& parts, const BatchPlan& plan) {
+  return sampler_options(parts.config.data.loader, parts.train_set,
+                         static_cast<uint64_t>(parts.config.run.seed), plan.global_batch_size);
 }
 
 int64_t count_steps(const RunConfig& config, int64_t steps_per_epoch) {
@@ -70,7 +70,7 @@ Trainer::Trainer(const TrainerParts& parts)
       schedule_(parts.config.schedule.build({total_steps_, steps_per_epoch_})),
       parallel_(parts.world, *model_, parts.config.distributed.data_parallel),
       sampler_(parts.train_set.size(), {parts.world.rank(), parts.world.world_size()},
-               sampler_options(parts.config)),
+               order_of_samples(parts, plan_)),
       log_due_(parts.world, parts.config.train.log_every),
       eval_due_(parts.world, parts.config.train.eval_every),
       save_due_(parts.world, parts.config.checkpoint.every),
@@ -124,20 +124,32 @@ bool Trainer::is_finished() const {
 
 double Trainer::epoch_fraction() const {
   return static_cast<double>(position_.epoch) +
-         static_cast<double>(position_.batch) / static_cast<double>(plan_.batches_per_epoch);
+         static_cast<double>(position_.samples) /
+             static_cast<double>(plan_.batches_per_epoch * plan_.global_batch_size);
 }
 
 void Trainer::train_epoch() {
-  sampler_.set_epoch(position_.epoch);
-  Loader loader(parts_.train_set, sampler_.indices(),
+  if (position_.samples == 0) position_.lanes = parts_.world.world_size();
+  sampler_.set_epoch(position_.epoch, position_.lanes);
+  Loader loader(parts_.train_set, sampler_.indices(position_.samples),
                 {.batch_size = plan_.per_rank_batch_size,
                  .drop_last = parts_.config.data.loader.drop_last,
                  .workers = plan_.workers_per_rank,
-                 .first_batch = position_.batch});
+                 .prefetch = parts_.config.data.loader.prefetch,
+                 .seed = static_cast<uint64_t>(parts_.config.run.seed),
+                 .epoch = position_.epoch,
+                 .device = parts_.world.device(),
+                 .name = "data.train"});
+  // A run that was stopped with another batch size may have left less than one of today's.
+  if (loader.num_batches() == 0) {
+    position_ = {position_.step, position_.epoch + 1, 0};
+    return;
+  }
   const auto epoch = position_.epoch;
   while (position_.epoch == epoch && !is_finished() && !votes_) {
     train_step(loader);
-    const bool epoch_ended = position_.batch == loader.num_batches();
+    data_stats_ += loader.take_stats();
+    const bool epoch_ended = loader.position() == loader.num_batches();
     if (epoch_ended) position_ = {position_.step, position_.epoch + 1, 0};
     after_step(epoch_ended);
   }
@@ -145,9 +157,9 @@ void Trainer::train_epoch() {
 
 void Trainer::train_step(Loader& loader) {
   const auto num_batches =
-      std::min(parts_.config.train.accumulate, loader.num_batches() - position_.batch);
+      std::min(parts_.config.train.accumulate, loader.num_batches() - loader.position());
   const auto counts =
-      batch_counts(sampler_.num_samples(), plan_.per_rank_batch_size, position_.batch, num_batches);
+      batch_counts(loader.num_samples(), plan_.per_rank_batch_size, loader.position(), num_batches);
   vote_.begin(own_flags());
   clock_.enter(Phase::Optimizer);
   parallel_.zero_gradients();
@@ -158,14 +170,15 @@ void Trainer::train_step(Loader& loader) {
     const bool synchronize = i + 1 == num_batches;
     clock_.enter(Phase::Forward);
     parallel_.before_forward(synchronize);
-    const auto outputs = model_->forward(batch->to(parts_.world.device()));
+    const auto outputs = model_->forward(*batch);
     check(outputs.loss.defined() && outputs.count == batch->size(),
           "a model in training must return the mean loss over the samples of its batch");
     clock_.enter(Phase::Backward);
     parallel_.backward(weighted_loss(outputs.loss, counts, i), synchronize);
     if (synchronize) clock_.add_communication(parallel_.exposed_wait());
     meter_.add(outputs);
-    ++position_.batch;
+    position_.samples =
+        std::min(position_.samples + plan_.global_batch_size, parts_.train_set.size());
   }
   clock_.enter(Phase::Optimizer);
   optimize();
@@ -212,6 +225,10 @@ void Trainer::log_training() {
   if (last_grad_norm_) values.emplace_back("train/grad_norm", *last_grad_norm_);
   if (elapsed.count() > 0)
     values.emplace_back("train/samples_per_s", global.at("loss").count / elapsed.count());
+  const auto data = std::exchange(data_stats_, {});
+  values.emplace_back("data/wait_s", data.wait_s);
+  values.emplace_back("data/ready",
+                      static_cast<double>(data.ready) / static_cast<double>(data.batches));
   record(values);
 }
 

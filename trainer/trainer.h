@@ -94,6 +94,7 @@ class Trainer {
 
   Position position_;
   Meter meter_;
+  LoaderStats data_stats_;  // since the last logging
   double last_lr_ = 0;
   std::optional<double> last_grad_norm_;
   std::chrono::steady_clock::time_point logged_at_;

@@ -14,6 +14,7 @@
 #include "launch/error_file.h"
 #include "launch/stack_reporter.h"
 #include "tracking/on_ranks.h"
+#include "trainer/inspect_data.h"
 #include "trainer/session.h"
 
 namespace lockstep {
@@ -21,6 +22,7 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: lockstep-trainer CONFIG [key.subkey=value ...] [--resume RUN_ID]\n"
+    "       lockstep-trainer --inspect-data [--sheet FILE.png] CONFIG [key.subkey=value ...]\n"
     "       lockstep-trainer --help | --schema [PLUGIN ...] | --version\n"
     "\n"
     "Trains what the run file CONFIG says, as one process or as a rank of torchrun, srun, mpirun "
@@ -28,6 +30,9 @@ constexpr const char* kUsage =
     "`lockstep launch`. Values after CONFIG override those of the file.\n"
     "\n"
     "  --resume RUN_ID   continue this run from its last checkpoint\n"
+    "  --inspect-data    print what the data of CONFIG are and how fast they load; with --sheet, "
+    "write a\n"
+    "                    PNG of their first images\n"
     "  --schema          print the JSON Schema of a run file (with the parts of PLUGINs)\n"
     "\n"
     "Exit codes: 0 done, 78 the input is wrong, 75 the environment failed (a restart may help), 70 "
@@ -38,7 +43,8 @@ constexpr const char* kUsage =
 struct Arguments {
   std::vector<std::string> positional;
   std::optional<std::string> resume_id;
-  std::string action = "train";  // train | help | schema | version
+  std::string action = "train";  // train | inspect-data | help | schema | version
+  std::string sheet;
 };
 
 Arguments parse_arguments(int argc, char** argv) {
@@ -47,17 +53,20 @@ Arguments parse_arguments(int argc, char** argv) {
     const std::string argument = argv[i];
     if (argument == "--help" || argument == "-h") {
       arguments.action = "help";
-    } else if (argument == "--schema" || argument == "--version") {
+    } else if (argument == "--schema" || argument == "--version" || argument == "--inspect-data") {
       arguments.action = argument.substr(2);
     } else if (argument == "--resume") {
       if (i + 1 == argc) throw config_error("--resume needs a run id");
       arguments.resume_id = argv[++i];
     } else if (argument.starts_with("--resume=")) {
       arguments.resume_id = argument.substr(argument.find('=') + 1);
+    } else if (argument == "--sheet") {
+      if (i + 1 == argc) throw config_error("--sheet needs a file");
+      arguments.sheet = argv[++i];
     } else if (argument.starts_with("-")) {
-      throw config_error(
-          fmt::format("unknown option '{}'{}", argument,
-                      suggest(argument, {"--resume", "--schema", "--help", "--version"})));
+      throw config_error(fmt::format("unknown option '{}'{}", argument,
+                                     suggest(argument, {"--resume", "--inspect-data", "--sheet",
+                                                        "--schema", "--help", "--version"})));
     } else {
       arguments.positional.push_back(argument);
     }
@@ -132,8 +141,20 @@ int train(const Arguments& arguments, int argc, char** argv, const RankEnv& rank
   return result.signal ? 128 + result.signal : 0;
 }
 
+int inspect(const Arguments& arguments, const RankEnv& ranks) {
+  if (arguments.positional.empty())
+    throw config_error("no run file given: lockstep-trainer --inspect-data CONFIG");
+  const auto config = load_run_config(
+      arguments.positional.front(), {arguments.positional.begin() + 1, arguments.positional.end()});
+  std::cout << inspect_data(config, {.ranks = {ranks.world_size, ranks.local_world_size},
+                                     .sheet = arguments.sheet})
+            << std::flush;
+  return 0;
+}
+
 int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks) {
   if (arguments.action == "train") return train(arguments, argc, argv, ranks);
+  if (arguments.action == "inspect-data") return inspect(arguments, ranks);
   if (arguments.action == "version") {
     std::cout << fmt::format("lockstep-trainer {} (LibTorch {})\n", kVersion, TORCH_VERSION);
     return 0;

@@ -83,7 +83,7 @@ nlohmann::json find_checkpoint(const std::filesystem::path& checkpoints, Checkpo
     if (!found) return answer;
     checkpoint = std::move(*found);
     const auto& position = checkpoint.position;
-    answer["position"] = {position.step, position.epoch, position.batch};
+    answer["position"] = {position.step, position.epoch, position.samples, position.lanes};
     return answer;
   } catch (const Error& error) {
     return {{"error", error.what()}};
@@ -124,7 +124,8 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
       broadcast_tensors(world, std::move(checkpoint.optimizer), "optimizer"));
   checkpoint.rng = broadcast_tensors(world, std::move(checkpoint.rng), "random states");
   restore_rng(world, checkpoint);
-  state.position = {answer["position"][0], answer["position"][1], answer["position"][2]};
+  const auto& found = answer["position"];
+  state.position = {found[0], found[1], found[2], found[3]};
   return rejected;
 }
 

@@ -105,21 +105,29 @@ class IdxDataset final : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
 
   Batch get_batch(std::span<const int64_t> indices) const override {
-    const auto count = static_cast<int64_t>(indices.size());
-    const auto image = at::empty({count, 1, height_, width_}, at::kFloat);
-    const auto label = at::empty({count}, at::kLong);
-    const auto index = at::empty({count}, at::kLong);
+    return gather(*this, {.indices = indices});
+  }
+
+  std::vector<FieldLayout> layout() const override {
+    return {{"image", at::kFloat, {1, height_, width_}}, {"label", at::kLong, {}}};
+  }
+
+  void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
     const auto num_pixels = static_cast<size_t>(height_ * width_);
-    auto* pixel = image.mutable_data_ptr<float>();
-    for (size_t i = 0; i < indices.size(); ++i) {
-      check(indices[i] >= 0 && indices[i] < size(), "sample index outside the dataset");
-      const auto sample = static_cast<size_t>(indices[i]);
+    auto* pixel = fields[0].mutable_data_ptr<float>();
+    auto* label = fields[1].mutable_data_ptr<int64_t>();
+    for (const auto index : request.indices) {
+      check(index >= 0 && index < size(), "sample index outside the dataset");
+      const auto sample = static_cast<size_t>(index);
       const auto* source = pixels_.data() + sample * num_pixels;
       for (size_t p = 0; p < num_pixels; ++p) *pixel++ = table_[source[p]];
-      label.mutable_data_ptr<int64_t>()[i] = labels_[sample];
-      index.mutable_data_ptr<int64_t>()[i] = indices[i];
+      *label++ = labels_[sample];
     }
-    return {.fields = {{"image", image}, {"label", label}}, .indices = index};
+  }
+
+  std::vector<double> values(const std::string& what) const override {
+    if (what != "label") return {};
+    return {labels_.begin(), labels_.end()};
   }
 
  private:

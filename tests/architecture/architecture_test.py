@@ -69,7 +69,7 @@ BAD = [
     ("core/a.h", "#pragma once\n#include <torch/version.h>\n", "torch-free"),
     ("cli/a.cpp", "#include <ATen/ATen.h>\n", "torch-free"),
     ("data/gzip.cpp", "#include <c10/core/Device.h>\n", "torch-free"),
-    ("trainer/safetensors_header.cpp", "#include <ATen/ATen.h>\n", "torch-free"),
+    ("data/safetensors_header.cpp", "#include <ATen/ATen.h>\n", "torch-free"),
     ("trainer/a.cpp", "#include <torch/csrc/distributed/c10d/Store.hpp>\n", "in distributed/ only"),
     ("distributed/world.cpp", "#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>\n", "gloo_backend.cpp only"),
     ("distributed/world.cpp", "#include <gloo/context.h>\n", "gloo_backend.cpp only"),

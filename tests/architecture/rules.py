@@ -22,7 +22,10 @@ FOLDERS = set(LAYERS) | {"configs", "tests", "bench", "examples", "docs", "cmake
 EXCEPTIONS = {}
 
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
-TORCH_FREE = re.compile(r"^(core|launch|tracking|ui|cli)/|^data/(idx_file|gzip)\.|^trainer/safetensors_header\.")
+TORCH_FREE = re.compile(r"^(core|launch|tracking|ui|cli)/|"
+                        r"^data/(images|transforms)/|^data/(parquet|tokenize)/|"
+                        r"^data/(array_file|csv_file|csv_records|element_type|gzip|idx_file|mapped_file|npy_file|parquet_file|random)\.|"
+                        r"^data/(safetensors_header|table|table_encoding|table_filter|token_shards|token_windows|zip_file)\.")
 
 # rule: (pattern on code without comments and strings, files that may, what to say)
 OWNED = {
@@ -34,7 +37,7 @@ OWNED = {
     "sleep": (r"\b(sleep_for|sleep_until|u?sleep|nanosleep)\s*\(", r"^$",
               "sleeping is no synchronisation: wait for the event, with a timeout"),
     "printing": (r"\bstd::(cout|cerr|clog)\b|\b(std::)?(f?printf|f?puts|v?printf)\s*\(|\b(fmt|std)::print(ln)?\s*\(",
-                 r"^(launch/|cli/|tracking/sinks/console[^/]*\.(h|cpp)$|trainer/trainer_main\.cpp$)",
+                 r"^(launch/|cli/|tracking/sinks/console[^/]*\.(h|cpp)$|trainer/trainer_main\.cpp$|data/tokenize/main\.cpp$)",
                  "printing belongs to launch, cli, the console sink and main"),
     "rank": (r"\brank(\(\)|_)?\s*[!=]=|[!=]=\s*(\w+(\.|->))*rank(\(\)|_)?(?![\w.(\[])",
              r"^(tracking/on_ranks\.|trainer/(training_state|session)\.cpp$|distributed/|launch/)",

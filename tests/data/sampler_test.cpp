@@ -94,5 +94,109 @@ TEST_CASE("sampler: an empty dataset and an impossible rank are errors of the in
   CHECK(error_of([] { exact_split(9, {0, 0}); }) == "config: rank 0 is outside a world of 0");
 }
 
+// What all ranks see in what is left after `done` samples, in global order, without the padding.
+std::vector<int64_t> global_order(int64_t n, int64_t world, const SamplerOptions& options,
+                                  int64_t done = 0, std::optional<int64_t> lanes = {}) {
+  std::vector<std::vector<int64_t>> ranks;
+  for (int64_t rank = 0; rank < world; ++rank) {
+    DistributedSampler sampler(n, {rank, world}, options);
+    sampler.set_epoch(3, lanes);
+    ranks.push_back(sampler.indices(done));
+  }
+  std::vector<int64_t> order;
+  for (size_t i = 0; i < ranks[0].size(); ++i)
+    for (const auto& rank : ranks) order.push_back(rank[i]);
+  order.resize(static_cast<size_t>(n - done));
+  return order;
+}
+
+std::vector<double> lengths_of(int64_t n) {
+  std::vector<double> lengths;
+  for (int64_t i = 0; i < n; ++i) lengths.push_back(static_cast<double>(i * 37 % 101));
+  return lengths;
+}
+
+TEST_CASE("sampler: a pass goes on anywhere in the epoch, with any number of ranks") {
+  const std::vector<SamplerOptions> all = {
+      {.seed = 5},
+      {.shuffle = false},
+      {.seed = 5, .weights = lengths_of(203)},
+      {.seed = 5, .buckets = {.lengths = lengths_of(203), .batch_size = 8, .window = 4}}};
+  for (const auto& options : all) {
+    const auto whole = global_order(203, 1, options);
+    for (const int64_t world : {1, 2, 3, 4})
+      for (const int64_t done : {0, 1, 8, 64, 202, 203}) {
+        INFO(world << " ranks, " << done << " done");
+        CHECK(global_order(203, world, options, done) ==
+              std::vector<int64_t>(whole.begin() + done, whole.end()));
+      }
+  }
+}
+
+TEST_CASE("sampler: a grouped order that keeps its lanes goes on with any number of ranks") {
+  const SamplerOptions options = {.seed = 5, .groups = {.ends = {50, 100, 150, 204}}};
+  const auto whole = global_order(204, 2, options);
+  for (const int64_t world : {1, 2, 4})
+    for (const int64_t done : {0, 64, 200}) {
+      INFO(world << " ranks, " << done << " done");
+      CHECK(global_order(204, world, options, done, 2) ==
+            std::vector<int64_t>(whole.begin() + done, whole.end()));
+    }
+  auto sorted = whole;
+  std::ranges::sort(sorted);
+  for (size_t i = 0; i < sorted.size(); ++i) CHECK(sorted[i] == static_cast<int64_t>(i));
+}
+
+TEST_CASE("sampler: weighted sampling draws in proportion to the weights") {
+  std::vector<double> weights(10'000, 1);
+  for (size_t i = 0; i < 1000; ++i) weights[i] = 9;
+  weights[9999] = 0;
+  const auto order = global_order(10'000, 2, {.seed = 1, .weights = weights});
+  const auto heavy = std::ranges::count_if(order, [](int64_t index) { return index < 1000; });
+  CHECK(heavy > 4800);
+  CHECK(heavy < 5200);
+  CHECK(std::ranges::count(order, 9999) == 0);
+}
+
+TEST_CASE("sampler: buckets keep every sample and make the lengths within a batch alike") {
+  const auto lengths = lengths_of(1003);
+  const auto spread = [&](const std::vector<int64_t>& order) {
+    double sum = 0;
+    for (size_t begin = 0; begin + 16 <= order.size(); begin += 16) {
+      double least = 1e9, most = 0;
+      for (size_t i = begin; i < begin + 16; ++i) {
+        least = std::min(least, lengths[static_cast<size_t>(order[i])]);
+        most = std::max(most, lengths[static_cast<size_t>(order[i])]);
+      }
+      sum += most - least;
+    }
+    return sum;
+  };
+  const auto plain = global_order(1003, 1, {.seed = 1});
+  auto bucketed = global_order(
+      1003, 1, {.seed = 1, .buckets = {.lengths = lengths, .batch_size = 16, .window = 20}});
+  CHECK(spread(bucketed) < spread(plain) / 8);
+  // Batches come in no order of length.
+  const auto first_length = [&](size_t batch) {
+    return lengths[static_cast<size_t>(bucketed[batch * 16])];
+  };
+  int rises = 0;
+  for (size_t batch = 1; batch < 62; ++batch)
+    rises += first_length(batch) > first_length(batch - 1);
+  CHECK(rises > 15);
+  std::ranges::sort(bucketed);
+  for (size_t i = 0; i < bucketed.size(); ++i) CHECK(bucketed[i] == static_cast<int64_t>(i));
+}
+
+TEST_CASE("sampler: weights and lengths that cannot be meant are errors") {
+  const auto error = [](SamplerOptions options) {
+    return error_of([&] { DistributedSampler(3, {0, 1}, options); });
+  };
+  CHECK(error({.weights = {1, 2}}) == "config: 2 weights for 3 samples");
+  CHECK(error({.weights = {1, -2, 3}}) == "config: the weight of sample 1 is -2");
+  CHECK(error({.weights = {0, 0, 0}}) == "config: the weights of all samples are 0");
+  CHECK(error({.buckets = {.lengths = {1}, .window = 2}}) == "config: 1 lengths for 3 samples");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "tests/fuzz/seeds.h"
-#include "trainer/safetensors_header.h"
+#include "data/safetensors_header.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "trainer/safetensors.h"
-#include "trainer/safetensors_header.h"
+#include "data/safetensors_header.h"
 
 using namespace lockstep;
 namespace fs = std::filesystem;
@@ -31,7 +31,7 @@ class Directory {
 };
 
 Checkpoint sample(int64_t step) {
-  return {.position = {step, 1, 7},
+  return {.position = {step, 1, 7, 2},
           .world_size = 2,
           .model = {{"b", at::arange(6, at::kFloat).view({2, 3}) + step},
                     {"a", at::scalar_tensor(step, at::kLong)}},
@@ -81,9 +81,9 @@ TEST_CASE("checkpoint: one of the same step is replaced, leftovers of a kill are
   fs::create_directories(directory / "checkpoints/.tmp-40-123");
   write_checkpoint(directory / "checkpoints", sample(40));
   auto other = sample(40);
-  other.position.batch = 9;
+  other.position.samples = 9;
   write_checkpoint(directory / "checkpoints", other);
-  CHECK(read_checkpoint(directory / "checkpoints", 40).position.batch == 9);
+  CHECK(read_checkpoint(directory / "checkpoints", 40).position.samples == 9);
   size_t entries = 0;
   for (const auto& entry : fs::directory_iterator(directory / "checkpoints"))
     entries += !entry.path().empty();

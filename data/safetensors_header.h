@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
+
 namespace lockstep {
 
 struct TensorEntry {
@@ -22,8 +24,10 @@ size_t dtype_bytes(const std::string& dtype);
 
 // Parses and verifies the header of a whole file: every tensor inside it, sizes that fit shape and
 // dtype, no overlap. `name` stands for the file in messages. Returns the entries in the order of
-// their data. Throws Environment.
-std::vector<TensorEntry> parse_safetensors(std::span<const uint8_t> file, const std::string& name);
+// their data. Throws an error of kind `kind`: a checkpoint that is damaged may have a good
+// neighbour, a data file has none.
+std::vector<TensorEntry> parse_safetensors(std::span<const uint8_t> file, const std::string& name,
+                                           ErrorKind kind = ErrorKind::Environment);
 
 // The header for entries whose begin and end count from the start of the data; a multiple of 8
 // bytes long.

@@ -1,4 +1,4 @@
-#include "trainer/safetensors_header.h"
+#include "data/safetensors_header.h"
 
 #include <algorithm>
 #include <array>
@@ -26,9 +26,15 @@ constexpr std::array<std::pair<const char*, size_t>, 10> kDtypes = {{{"F64", 8},
                                                                      {"U8", 1},
                                                                      {"BOOL", 1}}};
 
-Error damaged(const std::string& name, const std::string& why) {
-  return environment_error(name + ": not a valid safetensors file: " + why);
-}
+// The file that is parsed, for messages.
+struct ParsedFile {
+  const std::string& name;
+  ErrorKind kind;
+
+  Error damaged(const std::string& why) const {
+    return {kind, name + ": not a valid safetensors file: " + why};
+  }
+};
 
 size_t read_length(std::span<const uint8_t> file) {
   uint64_t length = 0;
@@ -36,14 +42,14 @@ size_t read_length(std::span<const uint8_t> file) {
   return length;
 }
 
-std::vector<uint64_t> unsigned_list(const Json& json, const char* key, const std::string& name) {
+std::vector<uint64_t> unsigned_list(const Json& json, const char* key, const ParsedFile& file) {
   const auto it = json.find(key);
   if (it == json.end() || !it->is_array())
-    throw damaged(name, std::string("a tensor without ") + key);
+    throw file.damaged(std::string("a tensor without ") + key);
   std::vector<uint64_t> values;
   for (const auto& item : *it) {
     if (!item.is_number_unsigned())
-      throw damaged(name, std::string(key) + " holds something else than sizes");
+      throw file.damaged(std::string(key) + " holds something else than sizes");
     values.push_back(item.get<uint64_t>());
   }
   return values;
@@ -58,24 +64,24 @@ bool multiply(const std::vector<uint64_t>& shape, size_t element, uint64_t& byte
 }
 
 TensorEntry parse_entry(const std::string& tensor, const Json& json, size_t data_begin,
-                        size_t data_size, const std::string& name) {
+                        size_t data_size, const ParsedFile& file) {
   if (!json.is_object() || !json.contains("dtype") || !json["dtype"].is_string())
-    throw damaged(name, "tensor '" + tensor + "' has no dtype");
+    throw file.damaged("tensor '" + tensor + "' has no dtype");
   TensorEntry entry;
   entry.name = tensor;
   entry.dtype = json["dtype"].get<std::string>();
   const auto element = dtype_bytes(entry.dtype);
   if (element == 0)
-    throw damaged(name, "tensor '" + tensor + "' has the unknown dtype '" + entry.dtype + "'");
-  const auto shape = unsigned_list(json, "shape", name);
-  const auto offsets = unsigned_list(json, "data_offsets", name);
+    throw file.damaged("tensor '" + tensor + "' has the unknown dtype '" + entry.dtype + "'");
+  const auto shape = unsigned_list(json, "shape", file);
+  const auto offsets = unsigned_list(json, "data_offsets", file);
   if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_size)
-    throw damaged(name, "tensor '" + tensor + "' lies outside the file (is it truncated?)");
+    throw file.damaged("tensor '" + tensor + "' lies outside the file (is it truncated?)");
   uint64_t bytes = 0;
   if (!multiply(shape, element, bytes) || bytes != offsets[1] - offsets[0])
-    throw damaged(name, "tensor '" + tensor + "' has a size that does not fit its shape");
+    throw file.damaged("tensor '" + tensor + "' has a size that does not fit its shape");
   for (const auto size : shape) {
-    if (size > INT64_MAX) throw damaged(name, "tensor '" + tensor + "' has an impossible shape");
+    if (size > INT64_MAX) throw file.damaged("tensor '" + tensor + "' has an impossible shape");
     entry.shape.push_back(static_cast<int64_t>(size));
   }
   entry.begin = data_begin + offsets[0];
@@ -91,24 +97,26 @@ size_t dtype_bytes(const std::string& dtype) {
   return 0;
 }
 
-std::vector<TensorEntry> parse_safetensors(std::span<const uint8_t> file, const std::string& name) {
-  if (file.size() < kLengthBytes)
-    throw damaged(name, "it has only " + std::to_string(file.size()) + " bytes");
-  const auto length = read_length(file);
-  if (length > kMaxHeaderBytes || length > file.size() - kLengthBytes)
-    throw damaged(name, "its header is longer than the file (is it truncated?)");
-  const auto* text = reinterpret_cast<const char*>(file.data() + kLengthBytes);
+std::vector<TensorEntry> parse_safetensors(std::span<const uint8_t> bytes, const std::string& name,
+                                           ErrorKind kind) {
+  const ParsedFile file{name, kind};
+  if (bytes.size() < kLengthBytes)
+    throw file.damaged("it has only " + std::to_string(bytes.size()) + " bytes");
+  const auto length = read_length(bytes);
+  if (length > kMaxHeaderBytes || length > bytes.size() - kLengthBytes)
+    throw file.damaged("its header is longer than the file (is it truncated?)");
+  const auto* text = reinterpret_cast<const char*>(bytes.data() + kLengthBytes);
   const auto header = Json::parse(text, text + length, nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object()) throw damaged(name, "its header is no JSON map");
+  if (!header.is_object()) throw file.damaged("its header is no JSON map");
   const auto data_begin = kLengthBytes + length;
   std::vector<TensorEntry> entries;
   for (const auto& [tensor, json] : header.items())
     if (tensor != "__metadata__")
-      entries.push_back(parse_entry(tensor, json, data_begin, file.size() - data_begin, name));
+      entries.push_back(parse_entry(tensor, json, data_begin, bytes.size() - data_begin, file));
   std::stable_sort(entries.begin(), entries.end(),
                    [](const auto& a, const auto& b) { return a.begin < b.begin; });
   for (size_t i = 1; i < entries.size(); ++i)
-    if (entries[i].begin < entries[i - 1].end) throw damaged(name, "tensors overlap");
+    if (entries[i].begin < entries[i - 1].end) throw file.damaged("tensors overlap");
   return entries;
 }
 

@@ -1,0 +1,169 @@
+"""How fast batches come, Lockstep's loader against torch's DataLoader, from the same files, in turn.
+
+    .venv/bin/python bench/loader.py [--rounds 3] [--seconds 4] [--only memory|jpeg|tokens|parquet] [--out bench/results/loader.json]
+
+memory: the 60,000 training images of MNIST as 784 floats each, shuffled, 64 at a time.
+jpeg:   300 JPEG files of 500 x 375 pixels, cropped by chance to 224 x 224, mirrored, normalised, 32 at a time.
+tokens: windows of 1,024 of 50 million uint16 tokens, shuffled, 8 at a time.
+parquet: 400,000 rows of 12 columns in 20 row groups, shuffled group by group, 256 at a time; the peer has it all in memory.
+`limit` is what the machine gives below a loader: memcpy of batches of that size, libjpeg-turbo alone on as many threads.
+Needs: cmake --build build --target lockstep_bench_loader
+"""
+
+import argparse
+import json
+import pathlib
+import tempfile
+
+from measuring import BIN, SOURCE, commit, machine, output_of, print_table, row
+
+DRIVER = BIN / "lockstep_bench_loader"
+PEERS = pathlib.Path(__file__).with_name("loader_peers.py")
+PYTHON = SOURCE / ".venv" / "bin" / "python"
+MNIST = SOURCE / ".data" / "mnist"
+MEMORY_BATCH, JPEG_BATCH, TOKENS_BATCH, PARQUET_BATCH = 64, 32, 8, 256
+LENGTH = 1024
+PARTS = ["memory", "jpeg", "tokens", "parquet"]
+CROP = [{"name": "random_resized_crop", "size": [224]}, {"name": "random_horizontal_flip"}, {"name": "normalize"}]
+
+
+def make_images(directory, count):
+    """Photos, as far as a decoder can tell: smooth areas, edges and some noise."""
+    import numpy as np
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    y, x = np.mgrid[0:375, 0:500]
+    for number in range(count):
+        phase, step = rng.uniform(0, 6, 3), rng.uniform(9, 60, 3)
+        planes = [127 + 90 * np.sin(x / step[i] + phase[i]) * np.cos(y / step[2 - i]) for i in range(3)]
+        pixels = np.stack(planes, 2) + rng.normal(0, 6, (375, 500, 3))
+        place = directory / f"class{number % 10}"
+        place.mkdir(exist_ok=True)
+        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(place / f"{number:04}.jpg", quality=87)
+    return sorted(str(path) for path in directory.glob("*/*.jpg"))
+
+
+def make_tokens(directory):
+    import numpy as np
+
+    (np.random.default_rng(0).integers(0, 50_000, 50_000_000, np.uint16)).tofile(directory / "tokens.bin")
+
+
+def make_table(directory):
+    import numpy as np
+    import pyarrow
+    import pyarrow.parquet
+
+    rng = np.random.default_rng(0)
+    columns = {f"x{i}": rng.normal(size=400_000).astype(np.float32) for i in range(12)}
+    columns["label"] = rng.normal(size=400_000).astype(np.float32)
+    pyarrow.parquet.write_table(pyarrow.table(columns), directory / "table.parquet", row_group_size=20_000)
+
+
+def driver(directory, *words):
+    return json.loads(output_of([DRIVER, *words], directory, 120))
+
+
+def peer(directory, *words):
+    return json.loads(output_of([PYTHON, PEERS, *words], directory, 120))
+
+
+def memory_settings(scratch, seconds):
+    idx = json.dumps({"name": "idx", "path": str(MNIST)})
+    for workers in (0, 1, 2):
+        yield f"lockstep, {workers} workers", lambda w=workers: driver(scratch, "load", idx, MEMORY_BATCH, w, seconds)
+    for setting in ("workers 0", "workers 2", "gathered"):
+        yield f"torch, {setting}", lambda s=setting: peer(scratch, "memory", s, seconds, MNIST)
+
+
+def jpeg_settings(scratch, seconds, images):
+    for name, more in (("lockstep", {}), ("lockstep scaled decoding", {"scaled_decoding": True})):
+        folder = json.dumps({"name": "image_folder", "path": str(images), "transforms": CROP, **more})
+        yield f"{name}, 2 workers", lambda f=folder: driver(scratch, "load", f, JPEG_BATCH, 2, seconds)
+    for setting in ("PIL workers 0", "PIL workers 2", "torchvision decoder workers 2"):
+        yield f"torch, {setting}", lambda s=setting: peer(scratch, "jpeg", s, seconds, images)
+
+
+def tokens_settings(scratch, seconds, place):
+    config = json.dumps({"name": "tokens", "path": f"{place}/tokens.bin", "length": LENGTH})
+    for workers in (0, 2):
+        yield f"lockstep, {workers} workers", lambda w=workers: driver(scratch, "load", config, TOKENS_BATCH, w, seconds)
+    for setting in ("workers 0", "workers 2"):
+        yield f"torch, {setting}", lambda s=setting: peer(scratch, "tokens", s, seconds, place)
+
+
+def parquet_settings(scratch, seconds, place):
+    config = json.dumps({"name": "parquet", "path": f"{place}/table.parquet", "label": "label"})
+    for workers in (0, 2):
+        yield f"lockstep, {workers} workers", lambda w=workers: driver(scratch, "load", config, PARQUET_BATCH, w, seconds)
+    for setting in ("workers 0", "workers 2"):
+        yield f"torch, {setting}", lambda s=setting: peer(scratch, "parquet", s, seconds, place)
+
+
+def measure(settings, limit, rounds):
+    """Alternating rounds, so that a busy machine is busy for all."""
+    rates, peaks, limits = {}, {}, []
+    for _ in range(rounds):
+        for name, run in settings:
+            result = run()
+            rates.setdefault(name, []).append(result["samples_per_s"])
+            peaks.setdefault(name, []).append(result["peak_mb"])
+        limits.append(limit())
+    rows = [row(name, "samples/s", values, digits=0, peak_mb=round(max(peaks[name]), 1)) for name, values in rates.items()]
+    return [*rows, row("limit of the machine", "samples/s", limits, digits=0)]
+
+
+def compare(rows):
+    median = {line["row"]: line["median"] for line in rows}
+    ours = max(value for name, value in median.items() if name.startswith("lockstep"))
+    theirs = {name: value for name, value in median.items() if name.startswith("torch")}
+    return {**{f"times {name}": round(ours / value, 1) for name, value in theirs.items()},
+            "share of the limit": round(ours / median["limit of the machine"], 2)}
+
+
+def copies(scratch, bytes_per_sample, batch):
+    """Samples per second that memcpy would give."""
+    return lambda: driver(scratch, "copy", bytes_per_sample * batch, 1)["mb_per_s"] * 1e6 / bytes_per_sample
+
+
+def measure_part(name, scratch, arguments):
+    seconds, rounds = arguments.seconds, arguments.rounds
+    place = pathlib.Path(scratch) / name
+    place.mkdir()
+    if name == "memory":
+        return measure(list(memory_settings(scratch, seconds)), copies(scratch, 784 * 4, MEMORY_BATCH), rounds)
+    if name == "tokens":
+        make_tokens(place)
+        return measure(list(tokens_settings(scratch, seconds, place)), copies(scratch, 2 * 8 * LENGTH, TOKENS_BATCH), rounds)
+    if name == "parquet":
+        make_table(place)
+        return measure(list(parquet_settings(scratch, seconds, place)), copies(scratch, 13 * 4, PARQUET_BATCH), rounds)
+    files = make_images(place, 300)
+    limit = lambda: driver(scratch, "decode", 2, 2, *files)["samples_per_s"]
+    return measure(list(jpeg_settings(scratch, seconds, place)), limit, rounds)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--only", choices=PARTS)
+    parser.add_argument("--out", type=pathlib.Path, help="also write the result as JSON")
+    arguments = parser.parse_args()
+    result = {"commit": commit(), "parts": {}, "compared": {}}
+    with tempfile.TemporaryDirectory() as scratch:
+        result["machine"] = machine(scratch)
+        for part in [arguments.only] if arguments.only else PARTS:
+            rows = result["parts"][part] = measure_part(part, scratch, arguments)
+            result["compared"][part] = compare(rows)
+            print_table(part, rows)
+            print(json.dumps(result["compared"][part], indent=2))
+    result["command"] = f"bench/loader.py --rounds {arguments.rounds} --seconds {arguments.seconds}"
+    if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

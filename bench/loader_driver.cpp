@@ -1,0 +1,133 @@
+// What bench/loader.py runs: the loader alone, and the limits of the machine below it.
+//   lockstep_bench_loader load YAML BATCH WORKERS SECONDS   shuffled epochs of the dataset in YAML
+//   lockstep_bench_loader decode THREADS SECONDS FILE...    JPEG files in memory to pixels
+//   lockstep_bench_loader copy BYTES SECONDS                memcpy of so many bytes, again and
+//   again
+// Each prints one line of JSON.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+
+#include "core/durable_file.h"
+#include "core/part.h"
+#include "data/images/decode.h"
+#include "data/loader.h"
+#include "data/sampling.h"
+#include "data/split.h"
+
+using namespace lockstep;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// The largest resident set so far.
+double peak_megabytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024;
+  return 0;
+}
+
+struct Amount {
+  int64_t samples = 0, bytes = 0;
+};
+
+// One epoch, or what fits into the time.
+Amount run_epoch(const Dataset& dataset, LoaderOptions options, Clock::time_point end) {
+  DistributedSampler sampler(dataset.size(), {},
+                             sampler_options({}, dataset, 0, options.batch_size));
+  sampler.set_epoch(options.epoch);
+  Loader loader(dataset, sampler.indices(), std::move(options));
+  Amount amount;
+  while (Clock::now() < end) {
+    const auto batch = loader.next();
+    if (!batch) break;
+    amount.samples += batch->size();
+    for (const auto& [name, tensor] : batch->fields)
+      amount.bytes += static_cast<int64_t>(tensor.nbytes());
+  }
+  return amount;
+}
+
+Json load(const std::vector<std::string>& words) {
+  Part<Dataset> part(dataset_registry());
+  part.read(parse_config(words.at(0), "yaml"), "data");
+  const auto dataset = build_datasets(part, Part<Dataset>(dataset_registry()), {}).train;
+  const LoaderOptions options = {.batch_size = std::stoll(words.at(1)),
+                                 .workers = std::stoll(words.at(2))};
+  const std::chrono::duration<double> time(std::stod(words.at(3)));
+  const auto begin = Clock::now();
+  const auto end = begin + std::chrono::duration_cast<Clock::duration>(time);
+  Amount total;
+  for (int64_t epoch = 0; Clock::now() < end; ++epoch) {
+    auto of_epoch = options;
+    of_epoch.epoch = epoch;
+    const auto amount = run_epoch(*dataset, of_epoch, end);
+    total.samples += amount.samples;
+    total.bytes += amount.bytes;
+  }
+  const auto elapsed = seconds_since(begin);
+  return {{"samples_per_s", static_cast<double>(total.samples) / elapsed},
+          {"mb_per_s", static_cast<double>(total.bytes) / 1e6 / elapsed},
+          {"peak_mb", peak_megabytes()}};
+}
+
+Json decode(const std::vector<std::string>& words) {
+  std::vector<std::string> files;
+  for (size_t i = 2; i < words.size(); ++i) files.push_back(read_file(words[i]));
+  const auto seconds = std::stod(words.at(1));
+  std::atomic<int64_t> decoded{0};
+  const auto begin = Clock::now();
+  {
+    std::vector<std::jthread> threads;
+    for (int64_t i = 0; i < std::stoll(words.at(0)); ++i)
+      threads.emplace_back([&] {
+        for (size_t at = 0; seconds_since(begin) < seconds; ++at, ++decoded) {
+          const auto& file = files[at % files.size()];
+          decode_image({reinterpret_cast<const uint8_t*>(file.data()), file.size()}, "file");
+        }
+      });
+  }
+  return {{"samples_per_s", static_cast<double>(decoded) / seconds_since(begin)}};
+}
+
+Json copy(const std::vector<std::string>& words) {
+  const auto bytes = std::stoull(words.at(0));
+  const auto seconds = std::stod(words.at(1));
+  std::vector<char> from(bytes, 1), to(bytes);
+  int64_t rounds = 0;
+  const auto begin = Clock::now();
+  for (; seconds_since(begin) < seconds; ++rounds) {
+    std::memcpy(to.data(), from.data(), bytes);
+    from[0] = to[bytes / 2];  // so that no copy can be left out
+  }
+  return {{"mb_per_s",
+           static_cast<double>(rounds) * static_cast<double>(bytes) / 1e6 / seconds_since(begin)}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  at::set_num_threads(1);
+  try {
+    const std::vector<std::string> words(argv + std::min(argc, 2), argv + argc);
+    const std::string what = argc > 1 ? argv[1] : "";
+    const auto result = what == "load"     ? load(words)
+                        : what == "decode" ? decode(words)
+                                           : copy(words);
+    std::cout << result.dump() << "\n";
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << "lockstep_bench_loader: " << error.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,76 @@
+// What datasets of stored arrays have in common: each field is an array whose first dimension is
+// the sample, and a batch is one gather of rows per field.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/config_map.h"
+#include "data/array_file.h"
+#include "data/dataset.h"
+
+namespace lockstep {
+
+// How a field is made of an array: converted to `dtype`, divided by `divide_by`, then
+// (x - mean) / std, in float32 unless dtype is float64: the operations of Python, hence its bits.
+struct ArrayFieldConfig {
+  std::optional<std::string> from;
+  std::optional<std::string> dtype;
+  std::optional<double> divide_by, mean, std;
+};
+
+template <class V>
+void fields(V& v, ArrayFieldConfig& c) {
+  v("from", c.from, "name of the array (default: the field's name)");
+  v("dtype", c.dtype,
+    "what its elements become (default: as they are stored; uint16 and uint32 become int32 and "
+    "int64)",
+    one_of({"float32", "float64", "int32", "int64"}));
+  v("divide_by", c.divide_by, "its elements are divided by this, e.g. 255", above(0));
+  v("mean", c.mean, "subtracted after that; together with std");
+  v("std", c.std, "what they are divided by after that", above(0));
+}
+
+struct ArrayDatasetConfig {
+  std::string path;
+  ConfigMap<ArrayFieldConfig> fields;
+  std::optional<int64_t> limit;
+};
+
+// The arrays of `path`, however they are stored.
+class ArrayDataset : public Dataset {
+ public:
+  // `arrays`: what `config.path` holds; those that config.fields names are used, all where it names
+  // none. `name`: of the dataset, for messages. Throws Config: an array that is not there, arrays
+  // of different first dimensions or without one, a conversion that would lose digits.
+  ArrayDataset(std::string name, const ArrayDatasetConfig& config, std::vector<StoredArray> arrays);
+
+  int64_t size() const override { return size_; }
+  std::vector<FieldLayout> layout() const override;
+  void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override;
+  Batch get_batch(std::span<const int64_t> indices) const override;
+  std::vector<double> values(const std::string& what) const override;
+
+ private:
+  struct Field {
+    std::string name;
+    StoredArray array;
+    std::vector<int64_t> shape;  // of one sample
+    size_t row_elements = 0;
+    ArrayFieldConfig change;
+    at::ScalarType given;
+    bool is_copy = false;  // rows are given as they are stored
+  };
+
+  Field make_field(const std::string& name, const ArrayFieldConfig& change,
+                   const std::vector<StoredArray>& arrays) const;
+  Error refused(const std::string& why) const;
+
+  std::string name_, path_;
+  std::vector<Field> fields_;
+  int64_t size_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,66 @@
+#include "data/batch_memory.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace lockstep {
+namespace {
+
+bool is_unused(const at::Tensor& tensor) {
+  return tensor.use_count() == 1 && tensor.storage().use_count() == 1;
+}
+
+bool is_unused(const Batch& batch) {
+  return is_unused(batch.indices) && std::ranges::all_of(batch.fields, [](const auto& field) {
+           return is_unused(field.second);
+         });
+}
+
+// The first rows of memory that may have more of them. A view even where it has not, so that what a
+// caller does to the shape of its tensor stays the caller's.
+Batch first_rows(const Batch& memory, int64_t count) {
+  Batch batch{.fields = {}, .indices = memory.indices.narrow(0, 0, count)};
+  batch.fields.reserve(memory.fields.size());
+  for (const auto& [name, tensor] : memory.fields)
+    batch.fields.emplace_back(name, tensor.narrow(0, 0, count));
+  return batch;
+}
+
+}  // namespace
+
+BatchMemory::BatchMemory(std::vector<FieldLayout> layout, BatchMemoryOptions options)
+    : layout_(std::move(layout)), options_(options) {}
+
+Batch BatchMemory::allocate() const {
+  Batch batch{.fields = {}, .indices = at::empty({options_.rows}, at::kLong)};
+  for (const auto& field : layout_) {
+    std::vector<int64_t> shape = {options_.rows};
+    shape.insert(shape.end(), field.shape.begin(), field.shape.end());
+    batch.fields.emplace_back(
+        field.name,
+        at::empty(shape, at::TensorOptions(field.type).pinned_memory(options_.page_locked)));
+  }
+  return batch;
+}
+
+Batch BatchMemory::take(std::span<const int64_t> indices) {
+  const auto count = static_cast<int64_t>(indices.size());
+  check(count <= options_.rows, "a batch larger than its memory");
+  const auto free =
+      std::ranges::find_if(kept_, [](const Batch& batch) { return is_unused(batch); });
+  // Counts are read relaxed; what the last user of the memory did with it comes before this.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const auto memory = free == kept_.end() ? allocate() : *free;
+  auto batch = first_rows(memory, count);
+  std::memcpy(batch.indices.mutable_data_ptr<int64_t>(), indices.data(), indices.size_bytes());
+  if (free != kept_.end() || options_.kept == 0) return batch;
+  // What was given out longest ago is probably what somebody keeps for good: it is theirs now.
+  if (kept_.size() == options_.kept) kept_.erase(kept_.begin());
+  kept_.push_back(memory);
+  return batch;
+}
+
+}  // namespace lockstep

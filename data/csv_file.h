@@ -1,0 +1,39 @@
+// Text files of separated values (RFC 4180: cells may be quoted, and then hold separators, line
+// breaks and doubled quotes). No LibTorch.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "data/table.h"
+
+namespace lockstep {
+
+struct CsvFormat {
+  char separator = ',';
+  bool header = true;                // the first record has the names
+  std::vector<std::string> names;    // of all columns, where there is no header
+  std::vector<std::string> columns;  // those that are read, in this order; empty: all
+  // Of columns whose type is not to be inferred: {name, true for text}.
+  std::vector<std::pair<std::string, bool>> is_text;
+  std::vector<std::string> missing = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"};
+  int64_t max_bad_rows = 0;  // so many records that cannot be read are left out and counted
+};
+
+// The table in `text`, which may be anything. A column is of numbers when all its cells are finite
+// numbers or missing, of texts otherwise; empty lines are no records. `name` stands for the file in
+// messages.
+//
+// Throws Config, naming the line: no records, a column that is not there or there twice, and, once
+// there are more than max_bad_rows of them, records of a wrong number of cells, with a quote that
+// is not closed or text behind it, with a text where a number was declared, or that are not UTF-8.
+Table parse_csv(std::string_view text, const CsvFormat& format, const std::string& name);
+
+// The same for a file, plain or gzip, told apart by content. Throws Environment when it cannot be
+// read or changes meanwhile.
+Table read_csv_file(const std::filesystem::path& path, const CsvFormat& format);
+
+}  // namespace lockstep

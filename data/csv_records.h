@@ -1,0 +1,44 @@
+// Cuts a text of separated values into records and cells. No LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+struct CsvCell {
+  std::string_view raw;  // without the quotes around it
+  bool quoted = false;
+  bool doubled = false;  // holds doubled quotes
+
+  // The content; `memory` holds it where it differs from `raw`.
+  std::string_view text(std::string& memory) const;
+};
+
+class CsvRecords {
+ public:
+  CsvRecords(std::string_view text, char separator);
+
+  // Reads the next record that is no empty line; false at the end.
+  bool next();
+
+  const std::vector<CsvCell>& cells() const { return cells_; }
+  int64_t line() const { return line_; }  // where the record begins, from 1
+  // Why the record is none, or empty.
+  const std::string& problem() const { return problem_; }
+
+ private:
+  void read_cell();
+  void read_quoted();
+
+  std::string_view text_;
+  char separator_;
+  size_t at_ = 0;
+  int64_t line_ = 0, next_line_ = 1;
+  std::vector<CsvCell> cells_;
+  std::string problem_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+// Copies batches to an accelerator on a stream of their own, beside the work that is queued there.
+#pragma once
+
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+
+#include <optional>
+#include <vector>
+
+#include "data/batch.h"
+
+namespace lockstep {
+
+// One batch at a time is on its way. Uses LibTorch's device-neutral interface, so that nothing here
+// is linked to CUDA.
+//
+// Thread: one.
+class DeviceTransfer {
+ public:
+  // Requires the device to be usable (a World on it exists).
+  explicit DeviceTransfer(at::Device device);
+
+  bool has_batch() const { return travelling_.has_value(); }
+
+  // Begins the copy. The batch's memory, page-locked so that nobody waits here, is held until the
+  // copy has ended. Requires !has_batch().
+  void start(Batch batch);
+
+  // The batch on the device; what is queued on the current stream after this call waits for the
+  // copy. Requires has_batch().
+  Batch finish();
+
+ private:
+  struct Copy {
+    Batch source, target;
+    c10::Event done;
+  };
+  const at::Device device_;
+  const c10::Stream stream_;
+  std::optional<Copy> travelling_;
+  std::vector<Copy> arrived_;  // their sources may still be read by the device
+};
+
+}  // namespace lockstep

@@ -1,0 +1,26 @@
+// The types of numbers that array files hold. No LibTorch.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+enum class ElementType { Bool, U8, I8, U16, I16, U32, I32, I64, F16, BF16, F32, F64 };
+
+size_t bytes_of(ElementType type);
+
+// "uint8", "float32", ... as numpy and torch call it.
+const char* name_of(ElementType type);
+
+// The type of that name; nothing for any other text.
+std::optional<ElementType> element_type_of(std::string_view name);
+
+// The number of elements of an array, 1 for an empty shape; nothing when it exceeds 63 bits or a
+// dimension is negative.
+std::optional<size_t> num_elements(const std::vector<int64_t>& shape);
+
+}  // namespace lockstep

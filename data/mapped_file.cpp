@@ -1,0 +1,50 @@
+#include "data/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "core/error.h"
+#include "core/printable.h"
+
+namespace lockstep {
+
+MappedFile::MappedFile(const std::filesystem::path& path)
+    : name_(printable(path.string(), 400)),
+      file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (!file_.is_open()) {
+    if (errno == ENOENT || errno == ENOTDIR) throw config_error(name_ + ": no such file");
+    throw errno_error(name_ + ": cannot be opened");
+  }
+  struct stat status {};
+  if (::fstat(file_.get(), &status) != 0) throw errno_error(name_ + ": cannot be read");
+  if (!S_ISREG(status.st_mode)) throw config_error(name_ + ": is no regular file");
+  mapped_ = identity();
+  size_ = static_cast<size_t>(mapped_.size);
+  if (size_ == 0) return;
+  auto* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file_.get(), 0);
+  if (address == MAP_FAILED) throw errno_error(name_ + ": cannot be mapped");
+  bytes_ = static_cast<const uint8_t*>(address);
+}
+
+MappedFile::~MappedFile() {
+  if (bytes_) ::munmap(const_cast<uint8_t*>(bytes_), size_);
+}
+
+MappedFile::Identity MappedFile::identity() const {
+  struct stat status {};
+  if (::fstat(file_.get(), &status) != 0) throw errno_error(name_ + ": cannot be read");
+  return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
+void MappedFile::verify_unchanged() const {
+  const auto now = identity();
+  if (now == mapped_) return;
+  const auto what = now.size < mapped_.size ? "was cut to " + std::to_string(now.size) + " bytes"
+                                            : std::string("was changed");
+  throw environment_error(name_ + ": " + what + " while it was being read");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,316 @@
+// Parquet files by Arrow's C++ libraries: the one file that sees them, in a shared library of its
+// own.
+#include <arrow/api.h>
+#include <arrow/io/file.h>
+#include <fmt/format.h>
+#include <parquet/arrow/reader.h>
+#include <parquet/exception.h>
+#include <parquet/file_reader.h>
+#include <parquet/statistics.h>
+#include <sys/stat.h>
+
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+
+#include "core/error.h"
+#include "core/printable.h"
+#include "data/parquet_file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// What Arrow says may hold names out of the file.
+std::string first_line(const std::string& text) {
+  return printable(text.substr(0, text.find('\n')), 200);
+}
+
+// Makes one of our errors of whatever Arrow has to say: a status or an exception.
+void accept(const arrow::Status& status, const std::string& name) {
+  if (status.ok()) return;
+  const auto text = first_line(status.message());
+  if (status.IsIOError() && text.find("arquet") == text.npos)
+    throw environment_error(fmt::format("{}: cannot be read: {}", name, text));
+  throw config_error(fmt::format("{}: not a usable Parquet file: {}", name, text));
+}
+
+template <class Act>
+auto guarded(const std::string& name, const Act& act) {
+  try {
+    return act();
+  } catch (const Error&) {
+    throw;
+  } catch (const parquet::ParquetStatusException& error) {
+    accept(error.status(), name);
+    throw;
+  } catch (const std::exception& error) {
+    throw config_error(
+        fmt::format("{}: not a usable Parquet file: {}", name, first_line(error.what())));
+  }
+}
+
+template <class ArrowType>
+void append_numbers(const arrow::Array& array, std::vector<double>& out) {
+  const auto& values = static_cast<const arrow::NumericArray<ArrowType>&>(array);
+  const auto* raw = values.raw_values();
+  const auto begin = out.size();
+  out.resize(begin + static_cast<size_t>(values.length()));
+  for (int64_t i = 0; i < values.length(); ++i)
+    out[begin + static_cast<size_t>(i)] = static_cast<double>(raw[i]);
+  if (values.null_count() == 0) return;
+  for (int64_t i = 0; i < values.length(); ++i)
+    if (values.IsNull(i)) out[begin + static_cast<size_t>(i)] = kNaN;
+}
+
+void append_truth(const arrow::Array& array, std::vector<double>& out) {
+  const auto& values = static_cast<const arrow::BooleanArray&>(array);
+  for (int64_t i = 0; i < values.length(); ++i)
+    out.push_back(values.IsNull(i) ? kNaN : values.Value(i) ? 1 : 0);
+}
+
+// False for types that are no numbers.
+bool append_as_numbers(const arrow::Array& array, std::vector<double>& out) {
+  switch (array.type_id()) {
+    case arrow::Type::BOOL: append_truth(array, out); return true;
+    case arrow::Type::INT8: append_numbers<arrow::Int8Type>(array, out); return true;
+    case arrow::Type::UINT8: append_numbers<arrow::UInt8Type>(array, out); return true;
+    case arrow::Type::INT16: append_numbers<arrow::Int16Type>(array, out); return true;
+    case arrow::Type::UINT16: append_numbers<arrow::UInt16Type>(array, out); return true;
+    case arrow::Type::INT32: append_numbers<arrow::Int32Type>(array, out); return true;
+    case arrow::Type::UINT32: append_numbers<arrow::UInt32Type>(array, out); return true;
+    case arrow::Type::INT64: append_numbers<arrow::Int64Type>(array, out); return true;
+    case arrow::Type::UINT64: append_numbers<arrow::UInt64Type>(array, out); return true;
+    case arrow::Type::FLOAT: append_numbers<arrow::FloatType>(array, out); return true;
+    case arrow::Type::DOUBLE: append_numbers<arrow::DoubleType>(array, out); return true;
+    case arrow::Type::DATE32: append_numbers<arrow::Date32Type>(array, out); return true;
+    case arrow::Type::DATE64: append_numbers<arrow::Date64Type>(array, out); return true;
+    case arrow::Type::TIME32: append_numbers<arrow::Time32Type>(array, out); return true;
+    case arrow::Type::TIME64: append_numbers<arrow::Time64Type>(array, out); return true;
+    case arrow::Type::TIMESTAMP: append_numbers<arrow::TimestampType>(array, out); return true;
+    case arrow::Type::DURATION: append_numbers<arrow::DurationType>(array, out); return true;
+    default: return false;
+  }
+}
+
+// Texts come as dictionaries: each word once per chunk, a number per row.
+using WordNumbers = std::unordered_map<std::string, int32_t>;
+
+bool append_words(const arrow::Array& array, TableColumn& out, WordNumbers& known) {
+  if (array.type_id() != arrow::Type::DICTIONARY) return false;
+  const auto& dictionary = static_cast<const arrow::DictionaryArray&>(array);
+  const auto& words = *dictionary.dictionary();
+  const auto* texts = dynamic_cast<const arrow::StringArray*>(&words);
+  if (!texts) return false;
+  std::vector<int32_t> numbers;  // of this chunk's words among all
+  for (int64_t i = 0; i < texts->length(); ++i) {
+    const auto [word, is_new] =
+        known.emplace(texts->GetString(i), static_cast<int32_t>(out.words.size()));
+    if (is_new) out.words.push_back(word->first);
+    numbers.push_back(word->second);
+  }
+  for (int64_t i = 0; i < dictionary.length(); ++i)
+    out.codes.push_back(
+        dictionary.IsNull(i) ? -1 : numbers[static_cast<size_t>(dictionary.GetValueIndex(i))]);
+  return true;
+}
+
+// The limits of a column in a row group that its statistics tell, of either kind.
+struct ColumnLimits {
+  double least = kNaN, greatest = kNaN;
+  std::string first, last;
+  bool has_words = false;
+};
+
+template <class ParquetType>
+ColumnLimits limits_as_numbers(const parquet::Statistics& statistics) {
+  const auto& typed = static_cast<const parquet::TypedStatistics<ParquetType>&>(statistics);
+  return {static_cast<double>(typed.min()), static_cast<double>(typed.max()), {}, {}, false};
+}
+
+ColumnLimits limits_of(const parquet::Statistics& statistics,
+                       const parquet::ColumnDescriptor& column) {
+  if (!statistics.HasMinMax()) return {};
+  const auto& logical = column.logical_type();
+  const bool plain =
+      !logical || logical->is_none() || logical->is_date() || logical->is_timestamp() ||
+      logical->is_time() ||
+      (logical->is_int() && static_cast<const parquet::IntLogicalType&>(*logical).is_signed());
+  switch (column.physical_type()) {
+    case parquet::Type::INT32:
+      return plain ? limits_as_numbers<parquet::Int32Type>(statistics) : ColumnLimits{};
+    case parquet::Type::INT64:
+      return plain ? limits_as_numbers<parquet::Int64Type>(statistics) : ColumnLimits{};
+    case parquet::Type::FLOAT: return limits_as_numbers<parquet::FloatType>(statistics);
+    case parquet::Type::DOUBLE: return limits_as_numbers<parquet::DoubleType>(statistics);
+    case parquet::Type::BYTE_ARRAY: {
+      if (!logical || !logical->is_string()) return {};
+      const auto& typed =
+          static_cast<const parquet::TypedStatistics<parquet::ByteArrayType>&>(statistics);
+      const std::string_view first(typed.min()), last(typed.max());
+      return {kNaN, kNaN, std::string(first), std::string(last), true};
+    }
+    default: return {};
+  }
+}
+
+class ArrowParquetFile final : public ParquetFile {
+ public:
+  ArrowParquetFile(const std::filesystem::path& path, const std::string& name)
+      : path_(path), name_(name) {
+    struct stat status {};
+    if (::stat(path_.c_str(), &status) != 0)
+      throw errno == ENOENT || errno == ENOTDIR ? config_error(name_ + ": no such file")
+                                                : environment_error(name_ + ": cannot be read");
+    if (!S_ISREG(status.st_mode)) throw config_error(name_ + ": is no regular file");
+    guarded(name_, [&] {
+      auto file = arrow::io::ReadableFile::Open(path_.string());
+      accept(file.status(), name_);
+      file_ = *file;
+      metadata_ = parquet::ReadMetaData(file_);
+      schema_ = metadata_->schema();
+    });
+    opened_ = identity();
+  }
+
+  std::vector<std::string> columns() const override {
+    std::vector<std::string> names;
+    const auto* root = schema_->group_node();
+    for (int i = 0; i < root->field_count(); ++i) names.push_back(root->field(i)->name());
+    return names;
+  }
+
+  std::vector<int64_t> row_groups() const override {
+    return guarded(name_, [&] {
+      std::vector<int64_t> rows;
+      for (int group = 0; group < metadata_->num_row_groups(); ++group) {
+        rows.push_back(metadata_->RowGroup(group)->num_rows());
+        if (rows.back() < 0) throw config_error(name_ + ": a row group has fewer than no rows");
+      }
+      return rows;
+    });
+  }
+
+  Table read(size_t row_group, const std::vector<std::string>& columns) const override {
+    verify_unchanged();
+    auto table = guarded(name_, [&] { return read_columns(row_group, columns); });
+    verify_unchanged();
+    return table;
+  }
+
+  bool may_pass(size_t row_group, const RowFilter& filter) const override {
+    return guarded(name_, [&] {
+      for (const auto& test : filter) {
+        const auto limits = limits_in(row_group, test.column);
+        if (limits.has_words && !test.may_hold(limits.first, limits.last, test.text)) return false;
+        const bool numbers =
+            !std::isnan(limits.least) && !std::isnan(limits.greatest) && !std::isnan(test.number);
+        if (numbers && !test.may_hold(limits.least, limits.greatest, test.number)) return false;
+      }
+      return true;
+    });
+  }
+
+  bool is_complete(size_t row_group, const std::vector<std::string>& columns) const override {
+    return guarded(name_, [&] {
+      for (const auto& column : columns) {
+        const auto statistics = statistics_in(row_group, column);
+        if (!statistics || !statistics->HasNullCount() || statistics->null_count() != 0)
+          return false;
+        // A NaN counts as missing, and statistics do not tell of it.
+        const auto type = schema_->Column(index_of(column))->physical_type();
+        if (type == parquet::Type::FLOAT || type == parquet::Type::DOUBLE) return false;
+      }
+      return true;
+    });
+  }
+
+ private:
+  struct Identity {
+    int64_t size = 0, seconds = 0, nanoseconds = 0;
+    uint64_t inode = 0;
+    bool operator==(const Identity&) const = default;
+  };
+
+  Identity identity() const {
+    struct stat status {};
+    if (::stat(path_.c_str(), &status) != 0)
+      throw environment_error(name_ + ": is gone, while it was being read");
+    return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ino};
+  }
+  void verify_unchanged() const {
+    if (identity() != opened_)
+      throw environment_error(name_ + ": was changed while it was being read");
+  }
+
+  int index_of(const std::string& column) const {
+    for (int i = 0; i < schema_->num_columns(); ++i)
+      if (schema_->Column(i)->path()->ToDotString() == column) return i;
+    throw config_error(fmt::format(
+        "{}: column '{}' is nested: numbers, truth values, dates, times and texts can be used",
+        name_, printable(column)));
+  }
+
+  std::shared_ptr<parquet::Statistics> statistics_in(size_t row_group,
+                                                     const std::string& column) const {
+    return metadata_->RowGroup(static_cast<int>(row_group))
+        ->ColumnChunk(index_of(column))
+        ->statistics();
+  }
+
+  ColumnLimits limits_in(size_t row_group, const std::string& column) const {
+    const auto statistics = statistics_in(row_group, column);
+    return statistics ? limits_of(*statistics, *schema_->Column(index_of(column))) : ColumnLimits{};
+  }
+
+  Table read_columns(size_t row_group, const std::vector<std::string>& columns) const {
+    const auto group = static_cast<int>(row_group);
+    Table table{.name = fmt::format("{}: row group {}", name_, row_group)};
+    table.rows = static_cast<size_t>(metadata_->RowGroup(group)->num_rows());
+    parquet::ArrowReaderProperties properties(/*use_threads=*/false);
+    for (const auto& column : columns) properties.set_read_dictionary(index_of(column), true);
+    auto reader = parquet::arrow::FileReader::Make(
+        arrow::default_memory_pool(),
+        parquet::ParquetFileReader::Open(file_, parquet::default_reader_properties(), metadata_),
+        properties);
+    accept(reader.status(), name_);
+    for (const auto& column : columns) {
+      std::shared_ptr<arrow::ChunkedArray> chunks;
+      accept((*reader)->RowGroup(group)->Column(index_of(column))->Read(&chunks), table.name);
+      table.columns.push_back(converted(*chunks, column, table));
+    }
+    return table;
+  }
+
+  TableColumn converted(const arrow::ChunkedArray& chunks, const std::string& name,
+                        const Table& table) const {
+    TableColumn column{.name = name};
+    if (chunks.length() != static_cast<int64_t>(table.rows))
+      throw config_error(fmt::format("{}: column '{}' has {} values for {} rows", table.name,
+                                     printable(name), chunks.length(), table.rows));
+    column.is_text = chunks.type()->id() == arrow::Type::DICTIONARY;
+    WordNumbers known;
+    for (const auto& chunk : chunks.chunks())
+      if (!append_words(*chunk, column, known) && !append_as_numbers(*chunk, column.numbers))
+        throw config_error(fmt::format(
+            "{}: column '{}' is {}: numbers, truth values, dates, times and texts can be used",
+            table.name, printable(name), printable(chunks.type()->ToString())));
+    return column;
+  }
+
+  std::filesystem::path path_;
+  std::string name_;  // of the file, for messages
+  std::shared_ptr<arrow::io::ReadableFile> file_;
+  std::shared_ptr<parquet::FileMetaData> metadata_;
+  const parquet::SchemaDescriptor* schema_ = nullptr;
+  Identity opened_;
+};
+
+}  // namespace
+}  // namespace lockstep
+
+extern "C" lockstep::ParquetFile* lockstep_open_parquet(const std::filesystem::path& path,
+                                                        const std::string& name) {
+  return new lockstep::ArrowParquetFile(path, name);
+}

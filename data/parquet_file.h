@@ -1,0 +1,39 @@
+// Parquet files, read by whole row groups and chosen columns. No LibTorch.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/table.h"
+#include "data/table_filter.h"
+
+namespace lockstep {
+
+// Thread: const and safe to use from several threads at once.
+class ParquetFile {
+ public:
+  virtual ~ParquetFile() = default;
+
+  // Of the columns at the top level, whatever their type.
+  virtual std::vector<std::string> columns() const = 0;
+  // Rows of each row group.
+  virtual std::vector<int64_t> row_groups() const = 0;
+
+  // The columns of a row group, in that order. Throws Config for a column of a type that is neither
+  // number, truth value, date, time nor text, and for a damaged file; Environment when the file
+  // cannot be read or has changed since it was opened.
+  virtual Table read(size_t row_group, const std::vector<std::string>& columns) const = 0;
+
+  // False when the file's statistics say that no row of the group can pass the filter.
+  virtual bool may_pass(size_t row_group, const RowFilter& filter) const = 0;
+  // True when the statistics say that none of the columns misses a value in the group.
+  virtual bool is_complete(size_t row_group, const std::vector<std::string>& columns) const = 0;
+};
+
+// Arrow's libraries, 70 MB of them, are loaded when the first file is opened. Throws Config: this
+// build has none, no such file, or not Parquet.
+std::unique_ptr<ParquetFile> open_parquet_file(const std::filesystem::path& path);
+
+}  // namespace lockstep

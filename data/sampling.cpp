@@ -1,0 +1,89 @@
+#include "data/sampling.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kMaxClasses = 1 << 20;
+
+std::vector<double> known_values(const Dataset& dataset, const char* what, const char* setting) {
+  auto values = dataset.values(what);
+  if (values.empty())
+    throw config_error(fmt::format(
+        "{}: this dataset does not know the {} of a sample without loading it", setting, what));
+  return values;
+}
+
+std::vector<double> balanced_weights(const std::vector<double>& labels) {
+  const auto counts = count_classes(labels);
+  std::vector<double> weights;
+  weights.reserve(labels.size());
+  for (const auto label : labels)
+    weights.push_back(1.0 / static_cast<double>(counts[static_cast<size_t>(label)]));
+  return weights;
+}
+
+std::vector<double> weights_of_classes(const std::vector<double>& labels,
+                                       const std::vector<double>& of_class) {
+  const auto classes = count_classes(labels).size();
+  if (classes != of_class.size())
+    throw config_error(
+        fmt::format("data.class_weights: {} weights for {} classes", of_class.size(), classes));
+  std::vector<double> weights;
+  weights.reserve(labels.size());
+  for (const auto label : labels) weights.push_back(of_class[static_cast<size_t>(label)]);
+  return weights;
+}
+
+std::vector<double> weights(const LoaderConfig& config, const Dataset& dataset) {
+  if (config.sampling == "class_balanced")
+    return balanced_weights(known_values(dataset, "label", "data.sampling: class_balanced"));
+  if (config.class_weights.empty())
+    return known_values(dataset, "weight", "data.sampling: weighted without class_weights");
+  return weights_of_classes(known_values(dataset, "label", "data.class_weights"),
+                            config.class_weights);
+}
+
+void refuse_idle(const LoaderConfig& config) {
+  if (config.sampling != "weighted" && !config.class_weights.empty())
+    throw config_error("data.class_weights: has no effect without data.sampling: weighted");
+  if (config.sampling != "uniform" && !config.shuffle)
+    throw config_error(fmt::format(
+        "data.sampling: {} draws samples at random: data.shuffle: false has no effect with it",
+        config.sampling));
+}
+
+}  // namespace
+
+std::vector<int64_t> count_classes(const std::vector<double>& labels) {
+  std::vector<int64_t> counts;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const auto label = labels[i];
+    if (!(label >= 0 && label < kMaxClasses) || label != std::floor(label))
+      throw config_error(fmt::format("the label of sample {} is {}, which is no class", i, label));
+    const auto number = static_cast<size_t>(label);
+    if (number >= counts.size()) counts.resize(number + 1);
+    ++counts[number];
+  }
+  return counts;
+}
+
+SamplerOptions sampler_options(const LoaderConfig& config, const Dataset& dataset, uint64_t seed,
+                               int64_t global_batch_size) {
+  refuse_idle(config);
+  SamplerOptions options{.shuffle = config.shuffle, .seed = seed, .drop_last = config.drop_last};
+  if (config.sampling != "uniform") options.weights = weights(config, dataset);
+  if (config.shuffle) options.groups = {.ends = dataset.groups(), .mixed = config.mix_groups};
+  if (config.bucket_batches > 0)
+    options.buckets = {.lengths = known_values(dataset, "length", "data.bucket_batches"),
+                       .batch_size = global_batch_size,
+                       .window = config.bucket_batches};
+  return options;
+}
+
+}  // namespace lockstep

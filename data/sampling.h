@@ -1,0 +1,20 @@
+// From the run file to the order of training: what a dataset knows about its samples, as weights
+// and lengths.
+#pragma once
+
+#include "data/batch_plan.h"
+#include "data/dataset.h"
+#include "data/sampler.h"
+
+namespace lockstep {
+
+// `global_batch_size`: of a BatchPlan. Throws Config: the dataset does not know the labels, weights
+// or lengths that the setting needs, or there are not as many class_weights as classes.
+SamplerOptions sampler_options(const LoaderConfig& config, const Dataset& dataset, uint64_t seed,
+                               int64_t global_batch_size);
+
+// How many samples each class has, by its number. Throws Config for labels that are no class
+// numbers (negative, fractions, beyond 2^20).
+std::vector<int64_t> count_classes(const std::vector<double>& labels);
+
+}  // namespace lockstep

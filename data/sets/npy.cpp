@@ -1,0 +1,108 @@
+// Dataset "npy": numpy's arrays, in a .npz archive or in the .npy files of a folder. .npy files are
+// mapped, so they may be larger than memory; archives are unpacked into memory.
+// Gives: a field per array, [B, ...], named like the array or the file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/printable.h"
+#include "data/array_dataset.h"
+#include "data/npy_file.h"
+#include "data/zip_file.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMaxMemberBytes = uint64_t{1} << 40;
+
+struct NpyConfig : ArrayDatasetConfig {};
+
+template <class V>
+void fields(V& v, NpyConfig& c) {
+  v("path", c.path, "an .npz file, or a folder of .npy files", required());
+  v("fields", c.fields,
+    "what batches hold: field: {from: array, dtype, divide_by, mean, std} (default: every array as "
+    "it is)");
+  v("limit", c.limit, "use only the first samples, this many", at_least(1));
+}
+
+std::string without_ending(const std::string& name) {
+  return name.ends_with(".npy") ? name.substr(0, name.size() - 4) : name;
+}
+
+// The arrays that the config asks for; all of them where it names none.
+bool is_wanted(const NpyConfig& config, const std::string& array) {
+  return config.fields.empty() || std::ranges::any_of(config.fields, [&](const auto& field) {
+           return field.second.from.value_or(field.first) == array;
+         });
+}
+
+std::vector<StoredArray> read_npz(const NpyConfig& config) {
+  const MappedFile file(config.path);
+  const ZipFile zip(file.bytes(), file.name());
+  std::vector<StoredArray> arrays;
+  const auto members = zip.members();
+  for (size_t i = 0; i < members.size(); ++i) {
+    const auto name = without_ending(members[i]);
+    if (!is_wanted(config, name)) {
+      arrays.push_back({.name = name});
+      continue;
+    }
+    auto content = std::make_shared<std::vector<uint8_t>>(zip.read(i, kMaxMemberBytes));
+    auto array = parse_npy(*content, file.name() + ": " + printable(members[i]));
+    array.name = name;
+    array.memory = std::move(content);
+    arrays.push_back(std::move(array));
+  }
+  file.verify_unchanged();
+  return arrays;
+}
+
+std::vector<fs::path> npy_files(const std::string& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (at->path().extension() == ".npy") files.push_back(at->path());
+  if (error)
+    throw environment_error(
+        fmt::format("{}: cannot be listed: {}", printable(folder, 400), error.message()));
+  std::ranges::sort(files);
+  return files;
+}
+
+std::vector<StoredArray> map_npy_files(const NpyConfig& config) {
+  std::vector<StoredArray> arrays;
+  for (const auto& path : npy_files(config.path)) {
+    const auto name = path.stem().string();
+    if (!is_wanted(config, name)) {
+      arrays.push_back({.name = name});
+      continue;
+    }
+    auto file = std::make_shared<const MappedFile>(path);
+    auto array = parse_npy(file->bytes(), file->name());
+    array.name = name;
+    array.mapped = std::move(file);
+    arrays.push_back(std::move(array));
+  }
+  return arrays;
+}
+
+std::vector<StoredArray> read_arrays(const NpyConfig& config) {
+  std::error_code ignored;
+  return fs::is_directory(config.path, ignored) ? map_npy_files(config) : read_npz(config);
+}
+
+class NpyDataset final : public ArrayDataset {
+ public:
+  using Config = NpyConfig;
+  explicit NpyDataset(const Config& config) : ArrayDataset("npy", config, read_arrays(config)) {}
+};
+
+REGISTER_DATASET("npy", NpyDataset, "numpy's arrays, in an .npz file or a folder of .npy files");
+
+}  // namespace
+}  // namespace lockstep

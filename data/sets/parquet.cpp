@@ -1,0 +1,210 @@
+// Dataset "parquet": tables that may be larger than memory. The unit of reading is the row group,
+// of which each loader thread holds one at most; of it, only the columns that are used are read.
+// Gives: "features", "categories" and "label" as data/table_batch.h says.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <optional>
+
+#include "core/error.h"
+#include "core/printable.h"
+#include "data/block_cache.h"
+#include "data/dataset.h"
+#include "data/parquet_file.h"
+#include "data/table_batch.h"
+#include "data/table_filter.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ParquetConfig {
+  std::string path;
+  TableConfig table;
+  std::vector<std::string> filter;
+};
+
+template <class V>
+void fields(V& v, ParquetConfig& c) {
+  v("path", c.path, "the file, or a folder of *.parquet files", required());
+  fields(v, c.table);
+  v("filter", c.filter,
+    "use only rows that pass all of these, e.g. ['month >= 6', 'carrier == AA']; row groups "
+    "without "
+    "such rows are not read");
+}
+
+std::vector<fs::path> parquet_files(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return {path};
+  std::vector<fs::path> files;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error))
+    if (at->path().extension() == ".parquet") files.push_back(at->path());
+  const auto name = printable(path, 400);
+  if (error)
+    throw environment_error(fmt::format("{}: cannot be listed: {}", name, error.message()));
+  if (files.empty()) throw config_error(fmt::format("{}: no *.parquet files in this folder", name));
+  std::ranges::sort(files);
+  return files;
+}
+
+// The row groups of some files that have rows in use, and how many.
+class RowGroups {
+ public:
+  explicit RowGroups(const ParquetConfig& config) : config_(config.table) {
+    for (const auto& text : config.filter) filter_.push_back(parse_column_test(text));
+    for (const auto& path : parquet_files(config.path)) files_.push_back(open_parquet_file(path));
+    used_ = read_ = used_columns(config_, files_.front()->columns(), printable(config.path, 400));
+    for (const auto& test : filter_)
+      if (std::ranges::find(read_, test.column) == read_.end()) read_.push_back(test.column);
+    for (size_t file = 0; file < files_.size(); ++file) add(file);
+    if (ends_.empty())
+      throw config_error(
+          fmt::format("dataset parquet: {}: no row is left", printable(config.path, 400)));
+  }
+
+  // The ends of the groups in the order of all rows in use.
+  const std::vector<int64_t>& ends() const { return ends_; }
+  size_t group_of(int64_t row) const {
+    return static_cast<size_t>(std::ranges::upper_bound(ends_, row) - ends_.begin());
+  }
+  int64_t begin_of(size_t group) const { return group == 0 ? 0 : ends_[group - 1]; }
+
+  // The rows in use of a group.
+  Table read(size_t group) const {
+    const auto [file, number] = groups_[group];
+    auto table = read_used(*files_[file], number);
+    check(static_cast<int64_t>(table.rows) == ends_[group] - begin_of(group),
+          "a row group has other rows than before");
+    return table;
+  }
+
+ private:
+  void add(size_t number) {
+    const auto& file = *files_[number];
+    const auto all = file.columns();
+    for (const auto& column : read_)
+      if (std::ranges::find(all, column) == all.end())
+        used_columns({.columns = {column}}, all, printable(file_name(number), 400));
+    const auto rows = file.row_groups();
+    for (size_t group = 0; group < rows.size(); ++group) {
+      if (rows[group] == 0 || !file.may_pass(group, filter_)) continue;
+      const bool needs_look =
+          !filter_.empty() || (config_.missing == "drop" && !file.is_complete(group, used_));
+      const auto count =
+          needs_look ? static_cast<int64_t>(read_used(file, group).rows) : rows[group];
+      if (count == 0) continue;
+      groups_.emplace_back(number, group);
+      ends_.push_back((ends_.empty() ? 0 : ends_.back()) + count);
+    }
+  }
+
+  std::string file_name(size_t number) const { return fmt::format("file {}", number + 1); }
+
+  Table read_used(const ParquetFile& file, size_t group) const {
+    auto table = file.read(group, read_);
+    std::vector<bool> kept(table.rows, true);
+    apply_filter(filter_, table, kept);
+    table.columns.resize(used_.size());
+    if (std::ranges::find(kept, false) != kept.end()) keep_rows(table, kept);
+    kept = rows_to_keep(config_, table);
+    if (std::ranges::find(kept, false) != kept.end()) keep_rows(table, kept);
+    return table;
+  }
+
+  TableConfig config_;
+  RowFilter filter_;
+  std::vector<std::unique_ptr<ParquetFile>> files_;
+  std::vector<std::string> used_, read_;           // the latter with those of the filter
+  std::vector<std::pair<size_t, size_t>> groups_;  // file, row group
+  std::vector<int64_t> ends_;
+};
+
+class ParquetDataset final : public Dataset {
+ public:
+  using Config = ParquetConfig;
+
+  explicit ParquetDataset(const Config& config)
+      : config_(config.table),
+        groups_(config),
+        blocks_([this](size_t group) { return encoding().encode(groups_.read(group)); }) {}
+
+  int64_t size() const override { return groups_.ends().back(); }
+  std::vector<int64_t> groups() const override { return groups_.ends(); }
+
+  void learn(const Dataset& train_set, std::span<const int64_t> training) override {
+    const auto* other = dynamic_cast<const ParquetDataset*>(&train_set);
+    if (other && other != this) {
+      encoding_ = other->encoding();
+      return;
+    }
+    std::vector<int64_t> all;
+    if (!other) {
+      all.resize(static_cast<size_t>(size()));
+      std::iota(all.begin(), all.end(), 0);
+      training = all;
+    }
+    encoding_.emplace(statistics_of(training));
+  }
+
+  std::vector<FieldLayout> layout() const override { return table_layout(encoding()); }
+
+  Batch get_batch(std::span<const int64_t> indices) const override {
+    return gather(*this, {.indices = indices});
+  }
+
+  void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
+    const auto& indices = request.indices;
+    std::vector<int64_t> places(indices.size());
+    std::iota(places.begin(), places.end(), 0);
+    for (const auto index : indices)
+      check(index >= 0 && index < size(), "sample index outside the dataset");
+    const auto group_at = [&](int64_t place) {
+      return groups_.group_of(indices[static_cast<size_t>(place)]);
+    };
+    std::ranges::stable_sort(places, {}, group_at);
+    std::vector<int64_t> rows;
+    for (size_t begin = 0; begin < places.size(); begin += rows.size()) {
+      const auto group = group_at(places[begin]);
+      rows.clear();
+      for (auto i = begin; i < places.size() && group_at(places[i]) == group; ++i)
+        rows.push_back(indices[static_cast<size_t>(places[i])] - groups_.begin_of(group));
+      blocks_.use(group, [&](const EncodedRows& block) {
+        gather_rows(encoding(), block, rows, std::span(places).subspan(begin, rows.size()), fields);
+      });
+    }
+  }
+
+ private:
+  TableEncoding::Statistics statistics_of(std::span<const int64_t> training) const {
+    std::vector<int64_t> sorted(training.begin(), training.end());
+    std::ranges::sort(sorted);
+    TableEncoding::Statistics statistics(config_);
+    for (size_t begin = 0; begin < sorted.size();) {
+      const auto group = groups_.group_of(sorted[begin]);
+      std::vector<int64_t> rows;
+      while (begin < sorted.size() && groups_.group_of(sorted[begin]) == group)
+        rows.push_back(sorted[begin++] - groups_.begin_of(group));
+      statistics.add(groups_.read(group), rows);
+    }
+    return statistics;
+  }
+
+  const TableEncoding& encoding() const {
+    check(encoding_.has_value(), "learn() comes before the first batch");
+    return *encoding_;
+  }
+
+  TableConfig config_;
+  RowGroups groups_;
+  std::optional<TableEncoding> encoding_;
+  mutable BlockCache blocks_;
+};
+
+REGISTER_DATASET("parquet", ParquetDataset, "Parquet files, which may be larger than memory");
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+// Dataset "safetensors": the tensors of a safetensors file, mapped, so it may be larger than
+// memory. Gives: a field per tensor, [B, ...].
+#include "data/safetensors_header.h"
+
+#include <array>
+
+#include "core/error.h"
+#include "data/array_dataset.h"
+
+namespace lockstep {
+namespace {
+
+struct SafetensorsConfig : ArrayDatasetConfig {};
+
+template <class V>
+void fields(V& v, SafetensorsConfig& c) {
+  v("path", c.path, "a .safetensors file", required());
+  v("fields", c.fields,
+    "what batches hold: field: {from: tensor, dtype, divide_by, mean, std} (default: every tensor "
+    "as it is)");
+  v("limit", c.limit, "use only the first samples, this many", at_least(1));
+}
+
+constexpr std::array<std::pair<const char*, ElementType>, 10> kSafetensorsTypes = {
+    {{"F64", ElementType::F64},
+     {"F32", ElementType::F32},
+     {"F16", ElementType::F16},
+     {"BF16", ElementType::BF16},
+     {"I64", ElementType::I64},
+     {"I32", ElementType::I32},
+     {"I16", ElementType::I16},
+     {"I8", ElementType::I8},
+     {"U8", ElementType::U8},
+     {"BOOL", ElementType::Bool}}};
+
+std::vector<StoredArray> map_tensors(const std::string& path) {
+  const auto file = std::make_shared<const MappedFile>(path);
+  std::vector<StoredArray> arrays;
+  for (const auto& entry : parse_safetensors(file->bytes(), file->name(), ErrorKind::Config)) {
+    StoredArray array{.name = entry.name, .shape = entry.shape, .mapped = file};
+    array.bytes = file->bytes().subspan(entry.begin, entry.end - entry.begin);
+    for (const auto& [dtype, type] : kSafetensorsTypes)
+      if (entry.dtype == dtype) array.type = type;
+    arrays.push_back(std::move(array));
+  }
+  return arrays;
+}
+
+class SafetensorsDataset final : public ArrayDataset {
+ public:
+  using Config = SafetensorsConfig;
+  explicit SafetensorsDataset(const Config& config)
+      : ArrayDataset("safetensors", config, map_tensors(config.path)) {}
+};
+
+REGISTER_DATASET("safetensors", SafetensorsDataset, "the tensors of a safetensors file");
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,127 @@
+// Dataset "tokens": windows of a text that `lockstep-data tokenize` (or llm.c, or nanoGPT) has made
+// tokens of. The files are mapped, so they may be larger than memory.
+// Gives: "tokens" int64 [B, T] and "targets" int64 [B, T], the same shifted by one; where a
+// document is shorter, tokens are padded with the separator and targets with -100, which no loss
+// counts.
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "core/error.h"
+#include "core/printable.h"
+#include "data/dataset.h"
+#include "data/token_windows.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kNoTarget = -100;
+
+struct TokensConfig {
+  std::string path;
+  int64_t length = 256;
+  std::optional<int64_t> separator;
+  std::optional<int64_t> vocab_size;
+  std::string dtype = "uint16";
+  std::optional<int64_t> limit;
+};
+
+template <class V>
+void fields(V& v, TokensConfig& c) {
+  v("path", c.path, "a file of tokens, or a folder of *.bin files", required());
+  v("length", c.length, "tokens per sample", at_least(1), at_most(1 << 24));
+  v("separator", c.separator,
+    "the token that ends a document: samples then hold one document each; without it, windows run "
+    "over the ends of documents",
+    at_least(0));
+  v("vocab_size", c.vocab_size, "a token that is not below this is an error", at_least(1));
+  v("dtype", c.dtype, "of files without a header", one_of({"uint16", "uint32"}));
+  v("limit", c.limit, "use only the first samples, this many", at_least(1));
+}
+
+class TokensDataset final : public Dataset {
+ public:
+  using Config = TokensConfig;
+
+  explicit TokensDataset(const Config& config)
+      : config_(config),
+        shards_(open_token_shards(config.path, *element_type_of(config.dtype))),
+        windows_(shards_, static_cast<size_t>(config.length), config.separator),
+        size_(static_cast<int64_t>(windows_.size())) {
+    const auto refused = [&](const std::string& why) {
+      return config_error(fmt::format("dataset tokens: {}: {}", printable(config.path, 400), why));
+    };
+    if (size_ == 0)
+      throw refused(fmt::format("no file has the {} tokens of one sample", config.length + 1));
+    if (config.limit && *config.limit > size_)
+      throw refused(
+          fmt::format("limit {} is more than the {} samples there are", *config.limit, size_));
+    size_ = config.limit.value_or(size_);
+  }
+
+  int64_t size() const override { return size_; }
+
+  std::vector<FieldLayout> layout() const override {
+    return {{"tokens", at::kLong, {config_.length}}, {"targets", at::kLong, {config_.length}}};
+  }
+
+  Batch get_batch(std::span<const int64_t> indices) const override {
+    return gather(*this, {.indices = indices});
+  }
+
+  void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
+    const auto length = static_cast<size_t>(config_.length);
+    auto* tokens = fields[0].data_ptr<int64_t>();
+    auto* targets = fields[1].data_ptr<int64_t>();
+    const TokenShard* verified = nullptr;
+    for (const auto index : request.indices) {
+      check(index >= 0 && index < size_, "sample index outside the dataset");
+      const auto window = windows_.at(static_cast<size_t>(index));
+      const auto& shard = shards_[window.shard];
+      if (&shard != verified) shard.verify_unchanged();
+      verified = &shard;
+      const auto count = window.tokens - 1;
+      shard.copy(window.begin, {tokens, count});
+      std::copy_n(tokens + 1, count - 1, targets);
+      shard.copy(window.begin + count, {targets + count - 1, 1});
+      verify_vocabulary(shard, window, {tokens, count}, targets[count - 1]);
+      std::fill(tokens + count, tokens + length, config_.separator.value_or(0));
+      std::fill(targets + count, targets + length, kNoTarget);
+      tokens += length;
+      targets += length;
+    }
+  }
+
+  std::vector<double> values(const std::string& what) const override {
+    if (what != "length") return {};
+    std::vector<double> lengths;
+    for (int64_t i = 0; i < size_; ++i)
+      lengths.push_back(static_cast<double>(windows_.at(static_cast<size_t>(i)).tokens - 1));
+    return lengths;
+  }
+
+ private:
+  void verify_vocabulary(const TokenShard& shard, const TokenWindow& window,
+                         std::span<const int64_t> tokens, int64_t last) const {
+    if (!config_.vocab_size) return;
+    const auto greatest = std::max(std::ranges::max(tokens), last);
+    if (greatest >= *config_.vocab_size)
+      throw config_error(fmt::format(
+          "{}: token {} among the tokens {} to {} is outside the vocabulary of {}; was it "
+          "made with another tokenizer?",
+          shard.name(), greatest, window.begin, window.begin + window.tokens - 1,
+          *config_.vocab_size));
+  }
+
+  TokensConfig config_;
+  std::vector<TokenShard> shards_;
+  TokenWindows windows_;
+  int64_t size_;
+};
+
+REGISTER_DATASET("tokens", TokensDataset, "windows of tokenized text, for language models");
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+// Columns of numbers and texts, as files of tables hold them. No LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+// The values of one column; one of the two kinds.
+struct TableColumn {
+  std::string name;
+  bool is_text = false;
+  std::vector<double> numbers;     // NaN: missing
+  std::vector<int32_t> codes;      // which of `words` each row has; -1: missing
+  std::vector<std::string> words;  // in the order of their first appearance
+
+  bool is_missing(size_t row) const {
+    return is_text ? codes[row] < 0 : numbers[row] != numbers[row];
+  }
+};
+
+struct Table {
+  std::string name;  // of the file, for messages
+  size_t rows = 0;
+  std::vector<TableColumn> columns;
+  std::vector<int64_t> places;  // of each row: its line, or its number in the file; may be empty
+  const char* place = "row";    // what the places count: "line" or "row"
+  int64_t bad_rows = 0;         // left out because they could not be read
+
+  // "flights.csv: line 17", for messages.
+  std::string where(size_t row) const;
+
+  // The column called `wanted`. Throws Config, naming the nearest one.
+  const TableColumn& column(const std::string& wanted) const;
+};
+
+// Leaves out the rows for which `kept` is false.
+void keep_rows(Table& table, const std::vector<bool>& kept);
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+// Batches of encoded rows.
+// Gives: "features" float32 [B, D]; "categories" int64 [B, C] where texts are not one-hot;
+// "label" int64 [B] (classes) or float32 [B] (values).
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/table_encoding.h"
+
+namespace lockstep {
+
+std::vector<FieldLayout> table_layout(const TableEncoding& encoding);
+
+// Puts row rows[i] of `block` into sample places[i] of `fields`, the tensors of table_layout(): one
+// pass per column.
+void gather_rows(const TableEncoding& encoding, const EncodedRows& block,
+                 std::span<const int64_t> rows, std::span<const int64_t> places,
+                 std::span<const at::Tensor> fields);
+
+}  // namespace lockstep

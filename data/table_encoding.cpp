@@ -1,0 +1,204 @@
+#include "data/table_encoding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/nearest_name.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kMostWholeNumber = 0x1p53;
+
+bool is_whole(double value) {
+  return value == std::floor(value) && std::abs(value) <= kMostWholeNumber;
+}
+
+}  // namespace
+
+std::vector<std::string> used_columns(const TableConfig& config,
+                                      const std::vector<std::string>& all,
+                                      const std::string& file) {
+  auto used = config.columns;
+  if (used.empty())
+    for (const auto& name : all)
+      if (name != config.label) used.push_back(name);
+  for (size_t i = 0; i < used.size(); ++i) {
+    if (std::ranges::find(all, used[i]) == all.end())
+      throw config_error(
+          fmt::format("{}: no column '{}'{}", file, printable(used[i]), suggest(used[i], all)));
+    if (used[i] == config.label)
+      throw config_error(fmt::format("{}: '{}' is the label, so it cannot be a feature too", file,
+                                     printable(used[i])));
+    if (std::find(used.begin(), used.begin() + static_cast<std::ptrdiff_t>(i), used[i]) !=
+        used.begin() + static_cast<std::ptrdiff_t>(i))
+      throw config_error(fmt::format("{}: column '{}' is chosen twice", file, printable(used[i])));
+  }
+  if (config.label) {
+    if (std::ranges::find(all, *config.label) == all.end())
+      throw config_error(fmt::format("{}: no column '{}'{}", file, printable(*config.label),
+                                     suggest(*config.label, all)));
+    used.push_back(*config.label);
+  }
+  return used;
+}
+
+std::vector<bool> rows_to_keep(const TableConfig& config, const Table& table) {
+  std::vector<bool> kept(table.rows, true);
+  for (const auto& column : table.columns) {
+    const bool is_label = column.name == config.label;
+    if (config.missing == "fill" && !is_label) continue;
+    for (size_t row = 0; row < table.rows; ++row) {
+      if (!column.is_missing(row)) continue;
+      if (config.missing != "drop")
+        throw config_error(
+            fmt::format("{}: column '{}' has no value; set missing: drop to leave such rows out{}",
+                        table.where(row), printable(column.name),
+                        is_label ? "" : ", or fill to use the mean of the training rows"));
+      kept[row] = false;
+    }
+  }
+  return kept;
+}
+
+void TableEncoding::Statistics::add(const Table& table, std::span<const int64_t> training) {
+  if (columns_.empty())
+    for (const auto& column : table.columns)
+      columns_.push_back({.name = column.name, .is_text = column.is_text});
+  for (size_t c = 0; c < columns_.size(); ++c) {
+    auto& learned = columns_[c];
+    const auto& column = table.columns[c];
+    if (learned.is_text) {
+      std::vector<int64_t> counts(column.words.size());
+      for (const auto row : training)
+        if (const auto code = column.codes[static_cast<size_t>(row)]; code >= 0)
+          ++counts[static_cast<size_t>(code)];
+      for (size_t word = 0; word < counts.size(); ++word)
+        if (counts[word] > 0) learned.words[column.words[word]] += counts[word];
+      continue;
+    }
+    // Welford's algorithm: one pass, without the cancellation of sums of squares.
+    for (const auto row : training) {
+      const auto value = column.numbers[static_cast<size_t>(row)];
+      if (std::isnan(value)) continue;
+      const auto deviation = value - learned.mean;
+      learned.mean += deviation / static_cast<double>(++learned.count);
+      learned.squares += deviation * (value - learned.mean);
+      learned.least = learned.count == 1 ? value : std::min(learned.least, value);
+      learned.whole = learned.whole && is_whole(value);
+    }
+  }
+}
+
+TableEncoding::TableEncoding(const Statistics& statistics)
+    : config_(statistics.config_), columns_(statistics.columns_) {
+  check(!columns_.empty(), "an encoding needs training rows");
+  if (config_.label) {
+    label_ = columns_.back();
+    columns_.pop_back();
+    const bool fits = label_->is_text || (label_->whole && label_->least >= 0);
+    label_is_class_ = config_.label_above || config_.label_kind == "class" ||
+                      (config_.label_kind == "auto" && fits);
+    const auto refused = [&](const char* why) {
+      return config_error(fmt::format("label '{}': {}", printable(label_->name), why));
+    };
+    if (label_->is_text && config_.label_above) throw refused("label_above needs numbers");
+    if (label_->is_text && !label_is_class_) throw refused("texts are no values");
+    if (label_is_class_ && !config_.label_above && !fits)
+      throw refused("classes are whole numbers from 0 on; set label_kind: value, or label_above");
+  }
+  size_t numbers = 0, texts = 0;
+  for (const auto& column : columns_) {
+    const auto width = !column.is_text   ? 1
+                       : config_.one_hot ? static_cast<int64_t>(column.words.size())
+                                         : 0;
+    places_.push_back({column.is_text, column.is_text ? texts++ : numbers++, num_features_, width});
+    num_features_ += width;
+  }
+}
+
+int64_t TableEncoding::num_categories() const {
+  return std::ranges::count_if(columns_, [](const auto& column) { return column.is_text; });
+}
+
+EncodedRows TableEncoding::encode(const Table& table) const {
+  EncodedRows rows{.rows = table.rows};
+  for (const auto& learned : columns_) {
+    const auto& column = table.column(learned.name);
+    if (column.is_text != learned.is_text)
+      throw config_error(fmt::format(
+          "{}: column '{}' holds {}, in the training rows {}", table.name, printable(column.name),
+          column.is_text ? "texts" : "numbers", learned.is_text ? "texts" : "numbers"));
+    if (learned.is_text)
+      rows.codes.push_back(encode_words(learned, column));
+    else
+      rows.numbers.push_back(encode_numbers(learned, column));
+  }
+  if (label_) encode_label(table, rows);
+  return rows;
+}
+
+std::vector<float> TableEncoding::encode_numbers(const Column& learned,
+                                                 const TableColumn& column) const {
+  const auto variance =
+      learned.count > 0 ? learned.squares / static_cast<double>(learned.count) : 0;
+  const auto deviation = variance > 0 ? std::sqrt(variance) : 1;
+  std::vector<float> values(column.numbers.size());
+  for (size_t row = 0; row < values.size(); ++row) {
+    const auto given = column.numbers[row];
+    const auto value = std::isnan(given) ? learned.mean : given;
+    values[row] =
+        static_cast<float>(config_.standardize ? (value - learned.mean) / deviation : value);
+  }
+  return values;
+}
+
+std::vector<int32_t> TableEncoding::encode_words(const Column& learned, const TableColumn& column) {
+  std::map<std::string, int32_t> numbers;
+  for (const auto& [word, count] : learned.words)
+    numbers.emplace(word, static_cast<int32_t>(numbers.size()) + 1);
+  std::vector<int32_t> translation;
+  for (const auto& word : column.words) {
+    const auto known = numbers.find(word);
+    translation.push_back(known == numbers.end() ? 0 : known->second);
+  }
+  std::vector<int32_t> codes(column.codes.size());
+  for (size_t row = 0; row < codes.size(); ++row)
+    codes[row] = column.codes[row] < 0 ? 0 : translation[static_cast<size_t>(column.codes[row])];
+  return codes;
+}
+
+void TableEncoding::encode_label(const Table& table, EncodedRows& rows) const {
+  const auto& column = table.column(label_->name);
+  const auto refused = [&](size_t row, const std::string& why) {
+    return config_error(
+        fmt::format("{}: label '{}' {}", table.where(row), printable(column.name), why));
+  };
+  if (column.is_text != label_->is_text)
+    throw config_error(fmt::format("{}: label '{}' is not of the type of the training rows",
+                                   table.name, printable(column.name)));
+  const auto codes = column.is_text ? encode_words(*label_, column) : std::vector<int32_t>();
+  for (size_t row = 0; row < table.rows; ++row) {
+    if (column.is_text) {
+      if (codes[row] == 0)
+        throw refused(row,
+                      fmt::format("is '{}', which no training row has",
+                                  printable(column.words[static_cast<size_t>(column.codes[row])])));
+      rows.classes.push_back(codes[row] - 1);
+    } else if (const auto value = column.numbers[row]; config_.label_above) {
+      rows.classes.push_back(value > *config_.label_above ? 1 : 0);
+    } else if (label_is_class_) {
+      if (!is_whole(value) || value < 0)
+        throw refused(row, fmt::format("is {}: classes are whole numbers from 0 on", value));
+      rows.classes.push_back(static_cast<int64_t>(value));
+    } else {
+      rows.values.push_back(static_cast<float>(value));
+    }
+  }
+}
+
+}  // namespace lockstep

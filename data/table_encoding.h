@@ -1,0 +1,127 @@
+// From columns of a table to what a model takes: features, categories and labels. What that needs
+// to know (means, vocabularies, classes) is learned from the training rows alone. No LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/config_fields.h"
+#include "data/table.h"
+
+namespace lockstep {
+
+// The part of a dataset's config that is about columns, whatever the file.
+struct TableConfig {
+  std::vector<std::string> columns;
+  std::optional<std::string> label;
+  std::string label_kind = "auto";
+  std::optional<double> label_above;
+  std::string missing = "error";
+  bool standardize = false;
+  bool one_hot = true;
+};
+
+template <class V>
+void fields(V& v, TableConfig& c) {
+  v("columns", c.columns,
+    "what the features are made of, in this order (default: all but the label)");
+  v("label", c.label, "the column that is to be predicted");
+  v("label_kind", c.label_kind,
+    "class: int64, whole numbers as they are, texts numbered in sorted order; value: float32; "
+    "auto: "
+    "class for texts and whole numbers",
+    one_of({"auto", "class", "value"}));
+  v("label_above", c.label_above, "two classes: 1 where the label is above this, else 0");
+  v("missing", c.missing,
+    "missing values: error, drop their rows, or fill: numbers with the mean of the training rows, "
+    "texts as unknown",
+    one_of({"error", "drop", "fill"}));
+  v("standardize", c.standardize,
+    "numbers become (x - mean) / standard deviation, both of the training rows");
+  v("one_hot", c.one_hot,
+    "texts become one feature per word of the training rows; false: a field 'categories' with the "
+    "number of each word, 0 for an unknown one");
+}
+
+// The columns of `all` that the config uses, the label last. Throws Config for names not in it.
+std::vector<std::string> used_columns(const TableConfig& config,
+                                      const std::vector<std::string>& all, const std::string& file);
+
+// False for the rows that `missing` says to drop. Throws Config with `missing: error`, naming the
+// first missing value, and for a missing label that cannot be filled. `table`: the used columns.
+std::vector<bool> rows_to_keep(const TableConfig& config, const Table& table);
+
+// Column by column: a batch is one pass over each.
+struct EncodedRows {
+  size_t rows = 0;
+  std::vector<std::vector<float>> numbers;  // of each column of numbers
+  std::vector<std::vector<int32_t>> codes;  // of each column of texts: 0 unknown, 1... the words
+  std::vector<int64_t> classes;             // labels, of one kind or none
+  std::vector<float> values;
+};
+
+class TableEncoding {
+ public:
+  // What the training rows of one or more pieces of a table say.
+  class Statistics {
+   public:
+    explicit Statistics(const TableConfig& config) : config_(config) {}
+    // `training`: rows of `table`, which has the used columns. Pieces come in any order.
+    void add(const Table& table, std::span<const int64_t> training);
+
+   private:
+    friend class TableEncoding;
+    struct Column {
+      std::string name;
+      bool is_text = false;
+      int64_t count = 0;
+      double mean = 0, squares = 0;  // of deviations from the mean
+      double least = 0;
+      bool whole = true;  // numbers: all are whole
+      std::map<std::string, int64_t> words;
+    };
+    TableConfig config_;
+    std::vector<Column> columns_;
+  };
+
+  // Throws Config: no training rows, a label_kind that the label's values do not allow.
+  explicit TableEncoding(const Statistics& statistics);
+
+  // Throws Config, naming the row: a label of no class that the training rows have, or one that is
+  // no whole number.
+  EncodedRows encode(const Table& table) const;
+
+  bool has_label() const { return label_.has_value(); }
+  bool labels_are_classes() const { return label_is_class_; }
+  bool one_hot() const { return config_.one_hot; }
+  int64_t num_features() const { return num_features_; }
+  int64_t num_categories() const;  // columns of texts
+
+  // Where a column stands among the features: its kind, its place in EncodedRows, its first
+  // feature, and how many of them it has.
+  struct Place {
+    bool is_text;
+    size_t column;
+    int64_t feature, width;
+  };
+  const std::vector<Place>& places() const { return places_; }
+
+ private:
+  using Column = Statistics::Column;
+  void encode_label(const Table& table, EncodedRows& rows) const;
+  std::vector<float> encode_numbers(const Column& learned, const TableColumn& column) const;
+  static std::vector<int32_t> encode_words(const Column& learned, const TableColumn& column);
+
+  TableConfig config_;
+  std::vector<Column> columns_;
+  std::optional<Column> label_;
+  bool label_is_class_ = false;
+  std::vector<Place> places_;
+  int64_t num_features_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,194 @@
+#include "data/tokenize/commands.h"
+
+#include <fmt/format.h>
+
+#include <cxxopts.hpp>
+#include <optional>
+
+#include "core/durable_file.h"
+#include "core/error.h"
+#include "core/nearest_name.h"
+#include "core/printable.h"
+#include "data/tokenize/documents.h"
+#include "data/tokenize/token_writer.h"
+#include "data/tokenize/tokenizer.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kDataUsage =
+    "usage: lockstep-data train-tokenizer --vocab-size N --out tokenizer.json FILE...\n"
+    "       lockstep-data tokenize --out FOLDER (--tokenizer tokenizer.json | --bytes) FILE...\n"
+    "\n"
+    "Makes the files of the dataset `tokens` from text.\n"
+    "train-tokenizer learns a byte-level BPE vocabulary; tokenize writes FOLDER/train/*.bin, with\n"
+    "--eval also FOLDER/eval/*.bin, and a token that ends each document.\n\n";
+
+constexpr const char* kEndOfText = "<|endoftext|>";
+constexpr int32_t kEndOfBytes = 256;  // the token behind a document where bytes are tokens
+constexpr size_t kMaxTokenizerBytes = 256u << 20;
+
+cxxopts::Options data_options() {
+  cxxopts::Options options("lockstep-data");
+  options.add_options()("vocab-size", "tokens of the vocabulary, at least 257",
+                        cxxopts::value<int64_t>())("min-count",
+                                                   "a pair must occur so often to become a token",
+                                                   cxxopts::value<int64_t>()->default_value("2"))(
+      "out", "what is written", cxxopts::value<std::string>())(
+      "tokenizer", "a tokenizer.json with byte-level BPE", cxxopts::value<std::string>())(
+      "bytes", "every byte is a token, 256 ends a document")(
+      "documents", "what a document is: file, line or paragraph",
+      cxxopts::value<std::string>()->default_value("file"))(
+      "separator", "the token that ends a document",
+      cxxopts::value<std::string>()->default_value(kEndOfText))(
+      "eval", "this fraction of the tokens, at the end, is for evaluation",
+      cxxopts::value<double>()->default_value("0"))(
+      "shard-tokens", "tokens of a file at most",
+      cxxopts::value<int64_t>()->default_value("100000000"))("help", "this text");
+  options.add_options()("files", "", cxxopts::value<std::vector<std::string>>());
+  options.parse_positional({"files"});
+  return options;
+}
+
+DocumentKind document_kind(const std::string& word) {
+  if (word == "file") return DocumentKind::File;
+  if (word == "line") return DocumentKind::Line;
+  if (word == "paragraph") return DocumentKind::Paragraph;
+  throw config_error(
+      fmt::format("--documents '{}': valid: file, line, paragraph", printable(word)));
+}
+
+template <class T>
+T needed(const cxxopts::ParseResult& given, const std::string& option) {
+  if (!given.count(option)) throw config_error("--" + option + " is required");
+  return given[option].as<T>();
+}
+
+std::vector<fs::path> files_of(const cxxopts::ParseResult& given) {
+  const auto names = needed<std::vector<std::string>>(given, "files");
+  return {names.begin(), names.end()};
+}
+
+int train_tokenizer(const cxxopts::ParseResult& given, std::ostream& out) {
+  const auto size = needed<int64_t>(given, "vocab-size");
+  if (size < 257 || size > 1'000'000)
+    throw config_error("--vocab-size: from 257 (the bytes and the end of a document) to 1000000");
+  const auto target = needed<std::string>(given, "out");
+  std::map<std::string, int64_t> words;
+  for_each_document(files_of(given), document_kind(given["documents"].as<std::string>()), true,
+                    [&](std::string_view text) { count_words(text, words); });
+  if (words.empty()) throw config_error("the files hold no text");
+  const auto tokenizer = Tokenizer::learn(words, static_cast<size_t>(size),
+                                          given["min-count"].as<int64_t>(), {kEndOfText});
+  write_file_durably(target, tokenizer.to_json());
+  out << fmt::format("{}: {} tokens from {} different words\n", target, tokenizer.vocabulary_size(),
+                     words.size());
+  return 0;
+}
+
+// Text to tokens, by a tokenizer or byte by byte, with the token that ends a document.
+class TextEncoder {
+ public:
+  explicit TextEncoder(const cxxopts::ParseResult& given) {
+    const bool has_file = given.count("tokenizer") > 0;
+    if (has_file == (given.count("bytes") > 0))
+      throw config_error("give one of --tokenizer FILE and --bytes");
+    if (!has_file) return;
+    json_ = read_file(given["tokenizer"].as<std::string>(), kMaxTokenizerBytes);
+    tokenizer_.emplace(json_, printable(given["tokenizer"].as<std::string>(), 400));
+    const auto separator = given["separator"].as<std::string>();
+    const auto number = tokenizer_->find(separator);
+    if (!number)
+      throw config_error(
+          fmt::format("--separator: the tokenizer has no token '{}'", printable(separator)));
+    separator_ = *number;
+    vocabulary_ = tokenizer_->vocabulary_size();
+  }
+
+  std::vector<int32_t> encode(std::string_view document) {
+    std::vector<int32_t> tokens;
+    if (tokenizer_)
+      tokenizer_->encode(document, tokens);
+    else
+      for (const auto byte : document) tokens.push_back(static_cast<uint8_t>(byte));
+    tokens.push_back(separator_);
+    return tokens;
+  }
+
+  bool takes_bytes() const { return !tokenizer_; }
+  int32_t separator() const { return separator_; }
+  size_t vocabulary() const { return vocabulary_; }
+  const std::string& json() const { return json_; }
+  ElementType type() const { return vocabulary_ <= 65536 ? ElementType::U16 : ElementType::U32; }
+
+ private:
+  std::optional<Tokenizer> tokenizer_;
+  std::string json_;
+  int32_t separator_ = kEndOfBytes;
+  size_t vocabulary_ = kEndOfBytes + 1;
+};
+
+int tokenize(const cxxopts::ParseResult& given, std::ostream& out) {
+  const fs::path folder = needed<std::string>(given, "out");
+  const auto eval = given["eval"].as<double>();
+  const auto shard_tokens = given["shard-tokens"].as<int64_t>();
+  if (!(eval >= 0 && eval < 1)) throw config_error("--eval: from 0 up to, but not, 1");
+  if (shard_tokens < 1 || shard_tokens > INT32_MAX)
+    throw config_error(fmt::format("--shard-tokens: from 1 to {}", INT32_MAX));
+  TextEncoder encoder(given);
+  std::vector<int32_t> tokens;
+  size_t documents = 0;
+  for_each_document(files_of(given), document_kind(given["documents"].as<std::string>()),
+                    !encoder.takes_bytes(), [&](std::string_view text) {
+                      const auto encoded = encoder.encode(text);
+                      tokens.insert(tokens.end(), encoded.begin(), encoded.end());
+                      ++documents;
+                    });
+  if (documents == 0) throw config_error("the files hold no text");
+  const auto held_out = static_cast<size_t>(static_cast<double>(tokens.size()) * eval);
+  const std::span<const int32_t> all(tokens);
+  const auto write = [&](const char* part, std::span<const int32_t> some) {
+    if (some.empty()) return;
+    TokenWriter writer(folder / part, encoder.type(), static_cast<size_t>(shard_tokens));
+    writer.write(some);
+    writer.finish();
+    out << fmt::format("{}: {} tokens in {} file{}\n", (folder / part).string(), writer.tokens(),
+                       writer.shards(), writer.shards() == 1 ? "" : "s");
+  };
+  write("train", all.first(all.size() - held_out));
+  write("eval", all.last(held_out));
+  if (!encoder.takes_bytes()) write_file_durably(folder / "tokenizer.json", encoder.json());
+  out << fmt::format("{} document{}, {} tokens in the vocabulary, separator {}\n", documents,
+                     documents == 1 ? "" : "s", encoder.vocabulary(), encoder.separator());
+  return 0;
+}
+
+}  // namespace
+
+int data_command(const std::vector<std::string>& arguments, std::ostream& out) {
+  auto options = data_options();
+  const auto command = arguments.empty() ? std::string("--help") : arguments.front();
+  if (command == "--help" || command == "-h") {
+    const auto help = options.help();
+    out << kDataUsage << help.substr(help.find("      --"));
+    return 0;
+  }
+  const std::vector<std::string> commands = {"tokenize", "train-tokenizer"};
+  if (std::ranges::find(commands, command) == commands.end())
+    throw config_error(
+        fmt::format("unknown command '{}'{}", printable(command), suggest(command, commands)));
+  std::vector<const char*> words;
+  for (const auto& argument : arguments) words.push_back(argument.c_str());
+  const auto given = [&] {
+    try {
+      return options.parse(static_cast<int>(words.size()), words.data());
+    } catch (const cxxopts::exceptions::exception& error) {
+      throw config_error(printable(error.what(), 200));
+    }
+  }();
+  return command == "tokenize" ? tokenize(given, out) : train_tokenizer(given, out);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,13 @@
+// What the program lockstep-data does. No LibTorch.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+// `lockstep-data ARGUMENTS`. Returns the exit code. Throws Error.
+int data_command(const std::vector<std::string>& arguments, std::ostream& out);
+
+}  // namespace lockstep

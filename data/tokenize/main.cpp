@@ -1,0 +1,13 @@
+#include <iostream>
+
+#include "core/error.h"
+#include "data/tokenize/commands.h"
+
+int main(int argc, char** argv) {
+  try {
+    return lockstep::data_command({argv + 1, argv + argc}, std::cout);
+  } catch (const lockstep::Error& error) {
+    std::cerr << "lockstep-data: error: " << error.what() << '\n';
+    return error.exit_code();
+  }
+}

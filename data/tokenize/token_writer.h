@@ -1,0 +1,35 @@
+// Writes tokens into shards: 000000.bin, 000001.bin, ... No LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "data/element_type.h"
+
+namespace lockstep {
+
+// Shards appear under their name only when they are whole, so a kill leaves no half one.
+class TokenWriter {
+ public:
+  // `shard_tokens`: in each file but the last. Throws Environment.
+  TokenWriter(std::filesystem::path folder, ElementType type, size_t shard_tokens);
+
+  void write(std::span<const int32_t> tokens);
+  // Writes what is left. Throws Environment.
+  void finish();
+
+  size_t tokens() const { return tokens_; }
+  size_t shards() const { return shards_; }
+
+ private:
+  void write_shard();
+
+  std::filesystem::path folder_;
+  ElementType type_;
+  size_t shard_tokens_, tokens_ = 0, shards_ = 0;
+  std::string bytes_;  // of the shard at hand
+};
+
+}  // namespace lockstep

@@ -1,0 +1,179 @@
+"""Truncated, empty, mixed, mislabelled and vanished files are one clear line that names file and place."""
+
+import io
+import json
+import os
+import random
+import zipfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from datasets_against_python import load, refused, start, table_of, write_tokens
+from safetensors.numpy import save_file
+
+
+def npy(array, **options):
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, array, **options)
+    return stream.getvalue()
+
+
+def csv_of(*lines):
+    return ("\n".join(lines) + "\n").encode()
+
+
+def parquet_of(table):
+    stream = io.BytesIO()
+    pq.write_table(table, stream, row_group_size=100)
+    return stream.getvalue()
+
+
+def npz_of(**arrays):
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    return stream.getvalue()
+
+
+def with_other_member():
+    stream = io.BytesIO(npz_of(x=np.arange(3)))
+    with zipfile.ZipFile(stream, "a") as archive:
+        archive.writestr("readme.txt", "hello")
+    return stream.getvalue()
+
+
+GOOD_NPY, GOOD_NPZ = npy(np.arange(10)), npz_of(x=np.arange(100))
+GOOD_PARQUET = parquet_of(table_of(300))
+LIST_PARQUET = parquet_of(pa.table({"a": [[1, 2], [3]]}))
+HEADER = np.zeros(256, np.int32)
+HEADER[:3] = 20240520, 1, 100
+
+# name: (kind, file, content, more config, what the message says)
+FILES = {
+    "npy truncated": ("npy", "x.npy", GOOD_NPY[:-1], {}, ["x.npy", "80 bytes, found 79"]),
+    "npy too long": ("npy", "x.npy", GOOD_NPY + b"x", {}, ["x.npy", "found 81"]),
+    "npy empty": ("npy", "x.npy", b"", {}, ["x.npy", "empty"]),
+    "npy header only": ("npy", "x.npy", GOOD_NPY[:9], {}, ["x.npy", "truncated"]),
+    "npy other": ("npy", "x.npy", b"<html>" * 30, {}, ["x.npy", "not those of .npy"]),
+    "npy objects": ("npy", "x.npy", npy(np.array([{}, 1], object), allow_pickle=True), {}, ["x.npy", "|O"]),
+    "npy texts": ("npy", "x.npy", npy(np.array(["a", "bc"])), {}, ["x.npy", "<U2"]),
+    "npy records": ("npy", "x.npy", npy(np.zeros(3, "i4,f4")), {}, ["x.npy", "records"]),
+    "npy complex": ("npy", "x.npy", npy(np.zeros(3, complex)), {}, ["x.npy", "<c16"]),
+    "npy fortran": ("npy", "x.npy", npy(np.asfortranarray(np.ones((3, 2)))), {}, ["x.npy", "Fortran"]),
+    "npy big-endian": ("npy", "x.npy", npy(np.arange(3, dtype=">i4")), {}, ["x.npy", "big-endian"]),
+    "npy scalar": ("npy", "x.npy", npy(np.array(3.0)), {}, ["'x'", "single number"]),
+    "npy no such array": ("npy", "x.npy", GOOD_NPY, {"fields": {"y": {}}}, ["no array 'y'", "valid: x"]),
+    "npy lossy": ("npy", "x.npy", npy(np.ones(3)), {"fields": {"x": {"dtype": "int64"}}}, ["lose digits"]),
+    "npy half of mean": ("npy", "x.npy", GOOD_NPY, {"fields": {"x": {"mean": 1}}}, ["mean and std"]),
+    "npz truncated": ("npy", "x.npz", GOOD_NPZ[:-30], {}, ["x.npz", "zip"]),
+    "npz damaged": ("npy", "x.npz", GOOD_NPZ.replace(b"\x05" + b"\0" * 7, b"\x06" + b"\0" * 7), {}, ["x.npz"]),
+    "npz other member": ("npy", "x.npz", with_other_member(), {}, ["readme.txt", "not a usable .npy"]),
+    "npz counts differ": ("npy", "x.npz", npz_of(x=np.arange(3), y=np.arange(4)), {}, ["3 samples", "4"]),
+    "safetensors empty": ("safetensors", "x.safetensors", b"", {}, ["x.safetensors", "0 bytes"]),
+    "safetensors huge header": ("safetensors", "x.safetensors", b"\xff" * 64, {}, ["x.safetensors", "header"]),
+    "csv empty": ("csv", "x.csv", b"", {}, ["x.csv", "empty"]),
+    "csv header only": ("csv", "x.csv", b"a,b\n", {}, ["x.csv", "no records"]),
+    "csv short row": ("csv", "x.csv", csv_of("a,b", "1,2", "3"), {}, ["x.csv: line 3", "1 cells", "2 columns"]),
+    "csv open quote": ("csv", "x.csv", csv_of("a,b", '1,"2', "3,4"), {}, ["x.csv: line 2", "quote"]),
+    "csv text after quote": ("csv", "x.csv", csv_of("a,b", '"1"x,2'), {}, ["x.csv: line 2", "quoted cell"]),
+    "csv two names": ("csv", "x.csv", csv_of("a,a", "1,2"), {}, ["two columns are called 'a'"]),
+    "csv latin-1": ("csv", "x.csv", "a\nä\nö\n".encode("latin-1"), {}, ["x.csv: line 2", "UTF-8"]),
+    "csv not a number": (
+        "csv", "x.csv", csv_of("a,b", "1,2", "3,oops"), {"types": {"b": "number"}}, ["line 3", "column 'b'", "'oops'"],
+    ),
+    "csv missing": ("csv", "x.csv", csv_of("a,b", "1,", "3,4"), {}, ["line 2", "column 'b'", "missing: drop"]),
+    "csv missing label": (
+        "csv", "x.csv", csv_of("a,b", "1,", "3,4"), {"missing": "fill", "label": "b"}, ["line 2", "'b'", "drop"],
+    ),
+    "csv no column": ("csv", "x.csv", csv_of("alpha,b", "1,2"), {"columns": ["alhpa"]}, ["'alhpa'", "did you mean 'alpha'"]),
+    "csv gzip truncated": ("csv", "x.csv", b"\x1f\x8b\x08\0\0\0\0\0\0\x03abc", {}, ["x.csv", "gzip"]),
+    "csv negative class": (
+        "csv", "x.csv", csv_of("a,b", "1,-1", "3,4"), {"label": "b", "label_kind": "class"}, ["label 'b'", "from 0 on"],
+    ),
+    "parquet empty": ("parquet", "x.parquet", b"", {}, ["x.parquet", "Parquet"]),
+    "parquet truncated": ("parquet", "x.parquet", GOOD_PARQUET[:-100], {}, ["x.parquet", "Parquet"]),
+    "parquet other": ("parquet", "x.parquet", b"hello" * 100, {}, ["x.parquet", "Parquet"]),
+    "parquet list": ("parquet", "x.parquet", LIST_PARQUET, {}, ["x.parquet", "'a'"]),
+    "parquet missing": ("parquet", "x.parquet", GOOD_PARQUET, {"columns": ["b"]}, ["row group", "'b' has no value"]),
+    "parquet no column": ("parquet", "x.parquet", GOOD_PARQUET, {"columns": ["mnth"]}, ["did you mean 'month'"]),
+    "parquet filter": (
+        "parquet", "x.parquet", GOOD_PARQUET, {"columns": ["a"], "filter": ["a = 3"]}, ["filter 'a = 3'", "month >= 6"],
+    ),
+    "parquet filter of text": (
+        "parquet", "x.parquet", GOOD_PARQUET, {"columns": ["a"], "filter": ["a > x"]}, ["'a' holds numbers"],
+    ),
+    "parquet nothing left": (
+        "parquet", "x.parquet", GOOD_PARQUET, {"columns": ["a"], "filter": ["month > 99"]}, ["no row is left"],
+    ),
+    "tokens empty": ("tokens", "x.bin", b"", {}, ["x.bin", "no tokens"]),
+    "tokens odd": ("tokens", "x.bin", b"abc", {}, ["x.bin", "3 bytes"]),
+    "tokens truncated": ("tokens", "x.bin", HEADER.tobytes() + b"a" * 198, {}, ["x.bin", "100 tokens, found 99"]),
+    "tokens in header": ("tokens", "x.bin", HEADER.tobytes()[:500], {}, ["x.bin", "header"]),
+    "tokens too few": ("tokens", "x.bin", b"a" * 20, {}, ["257 tokens of one sample"]),
+    "tokens beyond vocabulary": (
+        "tokens", "x.bin", b"\xff" * 2000, {"length": 8, "vocab_size": 100}, ["x.bin", "token 65535", "vocabulary of 100"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind, name, content, more, texts", FILES.values(), ids=FILES.keys())
+def test_bad_files(tmp_path, kind, name, content, more, texts):
+    folder = tmp_path / "a folder with ümlaut\nand line break"
+    folder.mkdir()
+    (folder / name).write_bytes(content)
+    path = folder if name.endswith(".npy") else folder / name
+    message = refused(tmp_path, {"train": {"name": kind, "path": str(path), **more}})
+    for text in texts:
+        assert text in message
+
+
+KINDS = {"npy": "x.npz", "safetensors": "x.safetensors", "csv": "x.csv", "parquet": "x.parquet", "tokens": "x.bin"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_file_and_no_permission(tmp_path, kind):
+    assert "x" in refused(tmp_path, {"train": {"name": kind, "path": str(tmp_path / KINDS[kind])}})
+    os.mkfifo(tmp_path / "pipe")
+    assert "pipe" in refused(tmp_path, {"train": {"name": kind, "path": str(tmp_path / "pipe")}})
+
+
+def test_bad_rows_are_left_out_and_counted_up_to_a_limit(tmp_path):
+    file = tmp_path / "x.csv"
+    file.write_bytes(csv_of("a,b", "1,2", "3", "4,5,6", "7,8"))
+    train = {"name": "csv", "path": str(file), "max_bad_rows": 2}
+    (batch,) = load(tmp_path, {"train": train})["train", 0]
+    assert batch["features"].tolist() == [[1, 2], [7, 8]]
+    message = refused(tmp_path, {"train": {**train, "max_bad_rows": 1}})
+    assert "x.csv: line 4" in message and "bad row 2" in message
+
+
+def test_a_label_that_only_the_evaluation_set_has(tmp_path):
+    for name, rows in (("train", ["1,cat", "2,dog"]), ("eval", ["1,cat", "2,cow"])):
+        (tmp_path / f"{name}.csv").write_bytes(csv_of("x,y", *rows))
+    parts = {name: {"name": "csv", "path": str(tmp_path / f"{name}.csv"), "label": "y"} for name in ("train", "eval")}
+    message = refused(tmp_path, parts)
+    assert "eval.csv: line 3" in message and "'cow', which no training row has" in message
+
+
+GOOD = {
+    "npy": ("x.npz", GOOD_NPZ),
+    "csv": ("x.csv", csv_of("a,b", *(f"{i},{i % 3}" for i in range(50)))),
+    "parquet": ("x.parquet", GOOD_PARQUET),
+    "tokens": ("x.bin", np.arange(5000, dtype=np.uint16).tobytes()),
+}
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_damaged_bytes_never_crash(tmp_path, kind):
+    rng = random.Random(kind)
+    name, good = GOOD[kind]
+    for _ in range(25):
+        content = bytearray(good)
+        for _ in range(rng.randint(1, 5)):
+            content[rng.randrange(len(content))] = rng.randrange(256)
+        if rng.random() < 0.3:
+            del content[rng.randrange(len(content)) :]
+        (tmp_path / name).write_bytes(content)
+        ended = start(tmp_path, {"train": {"name": kind, "path": str(tmp_path / name), "missing": "fill"} if kind in ("csv", "parquet") else {"name": kind, "path": str(tmp_path / name)}})
+        assert ended.returncode in (0, 78), ended.stderr

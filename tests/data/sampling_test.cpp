@@ -1,0 +1,87 @@
+#include "data/sampling.h"
+
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+
+#include "tests/data/error_of.h"
+
+namespace lockstep {
+namespace {
+
+// Six samples that know what the test gives them.
+class Knowing final : public Dataset {
+ public:
+  std::map<std::string, std::vector<double>> known;
+  int64_t size() const override { return 6; }
+  Batch get_batch(std::span<const int64_t>) const override { return {}; }
+  std::vector<double> values(const std::string& what) const override {
+    const auto found = known.find(what);
+    return found == known.end() ? std::vector<double>{} : found->second;
+  }
+};
+
+SamplerOptions options_of(const std::string& yaml, const Knowing& dataset) {
+  LoaderConfig config;
+  read_fields(parse_config(yaml, "run.yaml"), "data", config);
+  return sampler_options(config, dataset, 1, 4);
+}
+
+TEST_CASE("sampling: without a word every sample comes once") {
+  const auto options = options_of("{shuffle: true}", {});
+  CHECK(options.weights.empty());
+  CHECK(options.buckets.window == 0);
+}
+
+TEST_CASE("sampling: class_balanced makes every class as likely") {
+  Knowing dataset;
+  dataset.known["label"] = {0, 0, 0, 2, 0, 2};
+  const auto options = options_of("{sampling: class_balanced}", dataset);
+  CHECK(options.weights == std::vector<double>{0.25, 0.25, 0.25, 0.5, 0.25, 0.5});
+}
+
+TEST_CASE("sampling: weighted takes the dataset's weights or those of the classes") {
+  Knowing dataset;
+  dataset.known["weight"] = {1, 2, 3, 4, 5, 6};
+  CHECK(options_of("{sampling: weighted}", dataset).weights == dataset.known["weight"]);
+  dataset.known["label"] = {0, 1, 0, 1, 0, 1};
+  CHECK(options_of("{sampling: weighted, class_weights: [1, 9]}", dataset).weights ==
+        std::vector<double>{1, 9, 1, 9, 1, 9});
+}
+
+TEST_CASE("sampling: buckets need lengths") {
+  Knowing dataset;
+  dataset.known["length"] = {5, 1, 2, 6, 3, 4};
+  const auto options = options_of("{bucket_batches: 3}", dataset);
+  CHECK(options.buckets.window == 3);
+  CHECK(options.buckets.batch_size == 4);
+  CHECK(options.buckets.lengths == dataset.known["length"]);
+}
+
+TEST_CASE("sampling: what the dataset cannot give and what has no effect are errors") {
+  Knowing dataset;
+  const auto error = [&](const char* yaml) { return error_of([&] { options_of(yaml, dataset); }); };
+  CHECK(error("{sampling: weighted}") ==
+        "config: data.sampling: weighted without class_weights: this dataset does not know the "
+        "weight of a sample without loading it");
+  CHECK(error("{sampling: class_balanced}") ==
+        "config: data.sampling: class_balanced: this dataset does not know the label of a sample "
+        "without loading it");
+  CHECK(error("{bucket_batches: 2}") ==
+        "config: data.bucket_batches: this dataset does not know the length of a sample without "
+        "loading it");
+  CHECK(error("{class_weights: [1]}") ==
+        "config: data.class_weights: has no effect without data.sampling: weighted");
+  CHECK(error("{sampling: weighted, shuffle: false}") ==
+        "config: data.sampling: weighted draws samples at random: data.shuffle: false has no "
+        "effect with it");
+  dataset.known["label"] = {0, 1, 2, 0, 1, 2};
+  CHECK(error("{sampling: weighted, class_weights: [1, 2]}") ==
+        "config: data.class_weights: 2 weights for 3 classes");
+  dataset.known["label"] = {0, 1, 0.5, 0, 1, 2};
+  CHECK(error("{sampling: class_balanced}") ==
+        "config: the label of sample 2 is 0.5, which is no class");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,159 @@
+"""lockstep-data: the vocabulary and the tokens of the tokenizers library, on real text."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+PROGRAM = Path(os.environ["LOCKSTEP_DATA"])
+TEXT = Path(os.environ["LOCKSTEP_SOURCE"]) / "README.md"
+END = "<|endoftext|>"
+# What words, blanks and scripts can do.
+HARD = "It's  two  blanks, we'll\tsee\n\n\n 12345 3.14 naïve Ωμέγα 中文字 🙂🙂 a\u00a0b\r\nx   \n"
+
+
+def run(*arguments):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+
+
+def done(*arguments):
+    ended = run(*arguments)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def refused(*arguments):
+    ended = run(*arguments)
+    assert ended.returncode == 78 and ended.stderr.startswith("lockstep-data: error: ")
+    assert ended.stderr.count("\n") == 1
+    return ended.stderr
+
+
+def tokens_of(folder, part="train"):
+    shards = sorted((folder / part).glob("*.bin"))
+    return np.concatenate([np.fromfile(shard, np.uint16)[512:] for shard in shards])
+
+
+@pytest.fixture
+def text(tmp_path):
+    """The documentation of this project, with hard places in between."""
+    pages = sorted(TEXT.parent.glob("docs/*.md"))
+    file = tmp_path / "text.txt"
+    file.write_bytes(HARD.join(page.read_text() for page in pages).encode())
+    return file
+
+
+def peer_trained(text, size):
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=2,
+        special_tokens=[END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([text], trainer)
+    return tokenizer
+
+
+@pytest.mark.parametrize("size", [257, 300, 1500])
+def test_the_vocabulary_is_that_of_the_tokenizers_library(tmp_path, text, size):
+    done("train-tokenizer", "--vocab-size", size, "--out", tmp_path / "tokenizer.json", text)
+    ours = json.loads((tmp_path / "tokenizer.json").read_text())["model"]
+    theirs = json.loads(peer_trained(text.read_bytes().decode(), size).to_str())["model"]
+    assert ours["vocab"] == theirs["vocab"]
+    assert ours["merges"] == theirs["merges"]
+
+
+@pytest.fixture
+def tokenizer(tmp_path, text):
+    done("train-tokenizer", "--vocab-size", 800, "--out", tmp_path / "tokenizer.json", text)
+    return tmp_path / "tokenizer.json"
+
+
+def with_pattern_of_llama(file):
+    content = json.loads(file.read_text())
+    pattern = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    content["pre_tokenizer"] = {
+        "type": "Sequence",
+        "pretokenizers": [split, {**content["pre_tokenizer"], "use_regex": False}],
+    }
+    file.write_text(json.dumps(content))
+
+
+def with_prefix_blank(file):
+    content = json.loads(file.read_text())
+    content["pre_tokenizer"]["add_prefix_space"] = True
+    content["model"]["merges"] = [" ".join(merge) for merge in content["model"]["merges"]]
+    file.write_text(json.dumps(content))
+
+
+def with_whole_words(file):
+    content = json.loads(file.read_text())
+    content["model"]["ignore_merges"] = True
+    file.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("change", [None, with_pattern_of_llama, with_prefix_blank, with_whole_words])
+@pytest.mark.parametrize("documents", ["file", "line", "paragraph"])
+def test_the_tokens_are_those_of_the_tokenizers_library(tmp_path, text, tokenizer, change, documents):
+    if change:
+        change(tokenizer)
+    done("tokenize", "--out", tmp_path / "out", "--tokenizer", tokenizer, "--documents", documents, text)
+    peer = Tokenizer.from_file(str(tokenizer))
+    content = text.read_bytes().decode()
+    parts = {"file": [content], "line": content.split("\n"), "paragraph": content.split("\n\n")}[documents]
+    expected = [i for part in parts if part.strip("\r\n") for i in [*peer.encode(part).ids, peer.token_to_id(END)]]
+    ours = tokens_of(tmp_path / "out")
+    assert ours.tolist() == expected
+    assert (tmp_path / "out" / "tokenizer.json").read_text() == tokenizer.read_text()
+
+
+def test_special_tokens_in_a_text_are_theirs(tmp_path, text, tokenizer):
+    (tmp_path / "b.txt").write_text(f"one{END}{END} two <|endof {END}")
+    done("tokenize", "--out", tmp_path / "out", "--tokenizer", tokenizer, tmp_path / "b.txt")
+    peer = Tokenizer.from_file(str(tokenizer))
+    expected = [*peer.encode((tmp_path / "b.txt").read_text()).ids, peer.token_to_id(END)]
+    assert tokens_of(tmp_path / "out").tolist() == expected
+
+
+def test_bytes_shards_and_a_part_for_evaluation(tmp_path):
+    (tmp_path / "a.bin").write_bytes(bytes(range(256)) * 4)
+    out = done(
+        "tokenize", "--out", tmp_path / "out", "--bytes", "--eval", 0.25, "--shard-tokens", 100, tmp_path / "a.bin"
+    )
+    assert "separator 256" in out and "257 tokens in the vocabulary" in out
+    assert len(list((tmp_path / "out" / "train").glob("*.bin"))) == 8
+    both = np.concatenate([tokens_of(tmp_path / "out"), tokens_of(tmp_path / "out", "eval")])
+    assert both.tolist() == [*range(256)] * 4 + [256]
+    assert len(tokens_of(tmp_path / "out", "eval")) == 256
+
+
+def test_mistakes_are_one_clear_line(tmp_path, text, tokenizer):
+    out = tmp_path / "out"
+    assert "did you mean 'tokenize'" in refused("tokenise")
+    assert "--out is required" in refused("tokenize", "--bytes", text)
+    assert "one of --tokenizer FILE and --bytes" in refused("tokenize", "--out", out, text)
+    assert "no such file" in refused("tokenize", "--out", out, "--bytes", tmp_path / "none.txt")
+    assert "file, line, paragraph" in refused("tokenize", "--out", out, "--bytes", "--documents", "page", text)
+    assert "no token '<end>'" in refused("tokenize", "--out", out, "--tokenizer", tokenizer, "--separator", "<end>", text)
+    (tmp_path / "latin.txt").write_bytes("Ümlaut".encode("latin-1"))
+    message = refused("tokenize", "--out", out, "--tokenizer", tokenizer, tmp_path / "latin.txt")
+    assert "latin.txt: byte 0 is no UTF-8 text" in message
+    content = json.loads(tokenizer.read_text())
+    for change, expected in (
+        ({"model": {"type": "WordPiece"}}, "only BPE"),
+        ({"normalizer": {"type": "NFC"}}, "normalizer"),
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "'Whitespace'"),
+    ):
+        (tmp_path / "other.json").write_text(json.dumps({**content, **change}))
+        assert expected in refused("tokenize", "--out", out, "--tokenizer", tmp_path / "other.json", text)
+    (tmp_path / "other.json").write_text("{")
+    assert "other.json" in refused("tokenize", "--out", out, "--tokenizer", tmp_path / "other.json", text)
+    assert not out.exists()

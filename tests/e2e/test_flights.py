@@ -1,0 +1,44 @@
+"""Training on a table in Parquet: the recipe against scikit-learn on the same split."""
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import torch
+import yaml
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from torch.utils.data import random_split
+
+from processes import SOURCE
+
+FLIGHTS = SOURCE / ".data" / "flights" / "flights.parquet"
+NUMBERS, WORDS = ["month", "hour", "dep_delay", "distance"], ["carrier", "origin"]
+
+
+@pytest.fixture(scope="module")
+def baseline():
+    """Accuracy of a logistic regression on the flights that the recipe holds out."""
+    table = pyarrow.parquet.read_table(FLIGHTS, columns=[*NUMBERS, *WORDS, "arr_delay"])
+    table = table.drop_null()
+    late = table["arr_delay"].to_numpy() > 15
+    numbers = np.stack([table[name].to_numpy() for name in NUMBERS], 1)
+    words = np.stack([table[name].to_numpy(zero_copy_only=False) for name in WORDS], 1)
+    train, held_out = random_split(range(len(late)), [0.8, 0.2], torch.Generator().manual_seed(0))
+    train, held_out = np.array(train.indices), np.array(held_out.indices)
+    scaler, encoder = StandardScaler().fit(numbers[train]), OneHotEncoder(sparse_output=False).fit(words[train])
+    features = np.concatenate([scaler.transform(numbers), encoder.transform(words)], 1)
+    model = LogisticRegression(max_iter=300).fit(features[train], late[train])
+    return {"accuracy": model.score(features[held_out], late[held_out]), "held out": len(held_out)}
+
+
+@pytest.mark.parametrize("ranks", [None, 2], ids=["one rank", "two ranks"])
+def test_the_recipe_is_as_good_as_scikit_learn(job, baseline, ranks, capsys):
+    job.config = yaml.safe_load((SOURCE / "configs" / "flights.yaml").read_text())
+    job.config["run"]["dir"] = str(job.runs)
+    job.config["data"]["train"]["path"] = str(FLIGHTS)
+    job.write()
+    run = job.train(ranks=ranks, timeout=300)
+    accuracy = job.series(run.name, "eval/accuracy")[-1][1]
+    with capsys.disabled():
+        print(f"\naccuracy {accuracy:.4f}, logistic regression {baseline['accuracy']:.4f}")
+    assert accuracy >= baseline["accuracy"] - 0.002

@@ -1,0 +1,166 @@
+"""Training on a folder of images: the recipe, a resume on other ranks, damaged files, a look at the data."""
+
+import io
+import math
+import os
+import random
+
+import pytest
+import yaml
+from PIL import Image, ImageDraw
+
+from processes import SOURCE, TRAINER, run
+from safetensors_file import assert_same_bits, last_weights
+
+CLASSES = ["circle", "square", "stripes"]
+
+
+def draw(kind, rng):
+    """A shape somewhere on a noisy ground: colours say nothing about the class."""
+    colour, ground = [tuple(rng.randrange(256) for _ in range(3)) for _ in range(2)]
+    while math.dist(colour, ground) < 150:
+        colour = tuple(rng.randrange(256) for _ in range(3))
+    image = Image.new("RGB", (rng.randrange(60, 110), rng.randrange(60, 110)), ground)
+    pen = ImageDraw.Draw(image)
+    x, y, size = rng.randrange(5, 25), rng.randrange(5, 25), rng.randrange(25, 32)
+    if kind == "circle":
+        pen.ellipse([x, y, x + size, y + size], fill=colour)
+    elif kind == "square":
+        pen.rectangle([x, y, x + size, y + size], fill=colour)
+    else:
+        for left in range(0, image.width, 12):
+            pen.rectangle([left, 0, left + 5, image.height], fill=colour)
+    return image
+
+
+def save(image, path, number):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if number % 3 == 0:
+        image.save(path.with_suffix(".png"))
+    else:
+        image.save(path.with_suffix(".jpg"), quality=90, progressive=number % 3 == 1)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    root = tmp_path_factory.mktemp("photos")
+    rng = random.Random(1)
+    for split, count in (("train", 60), ("val", 20)):
+        for kind in CLASSES:
+            for number in range(count):
+                save(draw(kind, rng), root / split / kind / f"{number:03}", number)
+    return root
+
+
+@pytest.fixture
+def images(job, photos):
+    """The recipe, on three classes of small drawings."""
+    recipe = yaml.safe_load((SOURCE / "configs" / "images.yaml").read_text())
+    recipe["run"]["dir"] = str(job.runs)
+    recipe["model"] = {"name": "cnn", "in_channels": 3, "image_size": 32, "channels": [8, 16], "hidden": 32, "classes": 3}
+    for split, part in (("train", "train"), ("val", "eval")):
+        recipe["data"][part]["path"] = str(photos / split)
+    recipe["data"]["train"]["transforms"][0].update(size=[32], scale=[0.4, 1.0])
+    recipe["data"]["eval"]["transforms"] = [{"name": "resize", "size": [36]}, {"name": "center_crop", "size": [32]}, "normalize"]
+    recipe["data"].update(batch_size=20, eval_batch_size=20)
+    recipe["schedule"] = {"name": "constant"}
+    recipe["train"] = {"epochs": 2, "log_every": "1 step"}
+    job.config = recipe
+    job.write()
+    return job
+
+
+def test_the_recipe_learns(images):
+    run_dir = images.train("train.epochs=25", "train.eval_every=25 epochs")
+    assert images.series(run_dir.name, "eval/accuracy")[-1][1] > 0.55  # a guess gives 0.33
+    waited = images.series(run_dir.name, "data/wait_s")
+    assert len(waited) == 225 and all(value >= 0 for _, value in waited)
+
+
+def test_the_same_weights_for_any_number_of_workers(images):
+    first = images.train("data.workers=0")
+    for workers in (1, 4):
+        assert_same_bits(last_weights(first), last_weights(images.train(f"data.workers={workers}")))
+
+
+def test_stopped_in_mid_epoch_on_other_ranks_no_sample_is_lost(images):
+    """The loss of a step depends on its samples and on their augmentation: the series go on together."""
+    still = ["optimizer={name: sgd, lr: 1.0e-30}", "train.epochs=2"]  # weights stay, so that losses compare
+    whole = images.series(images.train(*still).name, "train/loss")
+    stopped = images.train(*still, "train.max_steps=5")
+    ended = images.run(*still, ranks=2, options=["--resume", stopped.name])
+    assert ended.code == 0, ended.err
+    series = images.series(stopped.name, "train/loss")
+    assert [step for step, _ in series] == [step for step, _ in whole]
+    assert [loss for _, loss in series] == pytest.approx([loss for _, loss in whole], rel=1e-5)
+
+
+def test_class_balanced_sampling(images):
+    run_dir = images.train("data.sampling=class_balanced", ranks=2)
+    assert len(images.series(run_dir.name, "train/loss")) == 18
+
+
+def test_a_damaged_file_ends_the_run_with_its_name(images, tmp_path):
+    folder = tmp_path / "damaged"
+    for number, kind in enumerate(CLASSES):
+        save(draw(kind, random.Random(number)), folder / kind / "a", 1)
+    stream = io.BytesIO()
+    draw("circle", random.Random(3)).save(stream, "JPEG")
+    (folder / "circle" / "cut.jpg").write_bytes(stream.getvalue()[:400])
+    ended = images.run(f"data.train.path={folder}", "data.batch_size=2", "data.workers=2")
+    assert ended.code == 78
+    lines = [line for line in ended.err.splitlines() if line.strip()]
+    assert len(lines) == 1, ended.err
+    assert "data.train: batch " in lines[0] and "circle/cut.jpg" in lines[0] and "damaged JPEG" in lines[0]
+
+
+def test_a_file_that_vanishes_or_may_not_be_read_is_named(images, tmp_path):
+    folder = tmp_path / "gone"
+    for number, kind in enumerate(CLASSES):
+        save(draw(kind, random.Random(number)), folder / kind / "a", 1)
+    (folder / "circle" / "link.jpg").symlink_to(folder / "circle" / "a.jpg")
+    os.chmod(folder / "square" / "a.jpg", 0)
+    if os.geteuid() == 0:  # root may read everything: a directory in its place may not be read by anybody
+        (folder / "square" / "a.jpg").unlink()
+        (folder / "square" / "a.jpg").symlink_to("/proc/self/mem")
+    ended = images.run(f"data.train.path={folder}", "data.batch_size=2")
+    assert ended.code in (75, 78)
+    assert "square/a.jpg" in ended.err
+
+
+def inspect(images, *words):
+    return run([TRAINER, "--inspect-data", *words], images.directory, timeout=60)
+
+
+def test_inspect_data(images, tmp_path):
+    sheet = tmp_path / "sheet.png"
+    ended = inspect(images, "--sheet", sheet, images.file)
+    assert ended.code == 0, ended.err
+    for expected in ("data.train: image_folder", "180", "image Float [3, 32, 32] per sample", "label Long []",
+                     "3, with 60 to 60 samples", "9 per epoch, of 20 samples: 20 on each of 1 rank",
+                     "samples/s", "data.eval: image_folder", str(sheet)):
+        assert expected in ended.out, ended.out
+    with Image.open(sheet) as image:
+        assert image.size == (8 * 34 - 2, 8 * 34 - 2)
+        assert len(image.getcolors(1 << 20)) > 1000
+    assert not images.runs.exists()
+
+
+def test_inspect_data_of_bad_input(images):
+    assert inspect(images).code == 78
+    ended = inspect(images, images.file, "data.train.path=/nowhere")
+    assert ended.code == 78 and "cannot read directory /nowhere" in ended.err
+
+
+def test_the_recipe_of_handwritten_digits_learns(job):
+    import numpy
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    numpy.savez(job.directory / "digits.npz", image=digits.images[:, None].astype("uint8"), label=digits.target)
+    job.config = yaml.safe_load((SOURCE / "configs" / "digits.yaml").read_text())
+    job.config["run"]["dir"] = str(job.runs)
+    job.config["data"]["train"]["path"] = str(job.directory / "digits.npz")
+    job.write()
+    run_dir = job.train(ranks=2)
+    assert job.series(run_dir.name, "eval/accuracy")[-1][1] > 0.95

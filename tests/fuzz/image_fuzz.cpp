@@ -1,0 +1,32 @@
+// Any bytes are either an image that is consistent in itself or a Config error; also when only a
+// part of it is asked for.
+#include <cstdlib>
+
+#include "core/error.h"
+#include "data/images/decode.h"
+
+namespace {
+
+void decode(std::span<const uint8_t> file, const lockstep::DecodeOptions& options) {
+  try {
+    const auto image = lockstep::decode_image(file, "input", options);
+    const auto& [height, width] = image.size;
+    if (height < 1 || width < 1 || image.rgb.size() != size_t{3} * height * width) std::abort();
+  } catch (const lockstep::Error& error) {
+    if (error.kind() != lockstep::ErrorKind::Config) std::abort();
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  decode({data, size}, {.max_pixels = 1 << 16, .exif_orientation = true});
+  // The second half of either side, at a quarter of its size.
+  const auto corner = [](lockstep::ImageSize whole) {
+    const lockstep::ImageSize half = {(whole.height + 1) / 2, (whole.width + 1) / 2};
+    return lockstep::ImageNeed{.box = {whole.width - half.width, whole.height - half.height, half},
+                               .size = {half.height / 4 + 1, half.width / 4 + 1}};
+  };
+  decode({data, size}, {.max_pixels = 1 << 16, .scaled = true, .need = corner});
+  return 0;
+}

@@ -1,0 +1,41 @@
+// Any bytes are either an array that is consistent in itself or a Config error.
+#include <cstdlib>
+
+#include "core/error.h"
+#include "data/npy_file.h"
+#include "tests/fuzz/seeds.h"
+
+namespace lockstep {
+namespace {
+
+std::string npy(char version, const std::string& header, const std::string& content) {
+  std::string length(version == 1 ? 2 : 4, '\0');
+  length[0] = static_cast<char>(header.size());
+  return std::string("\x93NUMPY") + version + '\0' + length + header + content;
+}
+
+}  // namespace
+
+std::vector<std::string> fuzz_seeds() {
+  return {
+      npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", std::string(24, 'x')),
+      npy(2, "{'descr': '|u1', 'fortran_order': False, 'shape': (5,), }", "abcde"),
+      npy(3, "{'descr': '<i8', 'fortran_order': True, 'shape': (), }", "12345678"),
+      npy(1, "{'descr': '>i2', 'fortran_order': False, 'shape': (0, 7L), }", "")};
+}
+
+}  // namespace lockstep
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace lockstep;
+  try {
+    const auto array = parse_npy({data, size}, "input");
+    const auto count = num_elements(array.shape);
+    if (!count || *count * bytes_of(array.type) != array.bytes.size()) std::abort();
+    if (array.bytes.data() < data || array.bytes.data() + array.bytes.size() > data + size)
+      std::abort();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Config) std::abort();
+  }
+  return 0;
+}

@@ -21,7 +21,7 @@ FOLDERS = set(LAYERS) | {"configs", "tests", "bench", "examples", "docs", "cmake
 EXCEPTIONS = {}
 
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
-TORCH_FREE = re.compile(r"^(core|launch|tracking|cli)/|^data/(idx_file|gzip)\.|^trainer/safetensors_header\.")
+TORCH_FREE = re.compile(r"^(core|launch|tracking|cli|distributed/shm)/|^data/(idx_file|gzip)\.|^trainer/safetensors_header\.")
 
 # rule: (pattern on code without comments and strings, files that may, what to say)
 OWNED = {

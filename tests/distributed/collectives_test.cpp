@@ -75,7 +75,7 @@ TEST_CASE(
   options = rank_options(0, 2, directory);
   options.backend = "nccl";
   CHECK_THROWS_WITH(World(options),
-                    Catch::Contains("backend 'nccl' does not work on device 'cpu'; use 'gloo'"));
+                    Catch::Contains("backend 'nccl' does not work on device 'cpu'; use 'shm'"));
 }
 
 TEST_CASE("world: a rendezvous that nobody comes to ends after the timeout") {

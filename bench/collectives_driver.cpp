@@ -1,7 +1,7 @@
 // One rank of the collective rows: times all-reduces in the control group of a World, as users have
-// it. Started by bench/run.py under `lockstep launch` or with torchrun's variables; rank 0 prints one
-// JSON object.
-//   lockstep_bench_collectives BACKEND ROUNDS_PER_SIZE
+// it. Started by bench/run.py under `lockstep launch`; rank 0 prints one JSON object.
+//   lockstep_bench_collectives BACKEND first   only the first all-reduce, and when it was done
+//   lockstep_bench_collectives BACKEND SCALE   SCALE: how many repetitions, 1 for all
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -75,6 +75,14 @@ int main(int argc, char** argv) {
                                            .listen_fd = ranks.listen_fd},
                .device = "cpu",
                .backend = argc > 1 ? argv[1] : "auto"});
+  if (argc > 2 && std::string(argv[2]) == "first") {
+    auto tensor = at::ones({1});
+    all_reduce(world, tensor, ReduceOp::Sum, "first");
+    const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+    if (ranks.rank == 0) std::printf("{\"first_all_reduce\": %.6f}\n", now.count());
+    world.finish();
+    return 0;
+  }
   const double scale = argc > 2 ? std::stod(argv[2]) : 1;
   const nlohmann::json result = {{"backend", world.backend()},
                                  {"all_reduce_us", all_reduces(world, scale)},

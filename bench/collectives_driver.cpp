@@ -37,8 +37,8 @@ nlohmann::json all_reduces(World& world, double scale) {
   nlohmann::json rows;
   for (const int64_t bytes : {int64_t{4}, int64_t{4} << 10, int64_t{64} << 10, int64_t{1} << 20,
                               int64_t{25} << 20, int64_t{100} << 20}) {
-    auto tensor = at::ones({bytes / 4});
-    const auto once = [&] { all_reduce(world, tensor, ReduceOp::Max, "bench"); };
+    auto tensor = at::zeros({bytes / 4});
+    const auto once = [&] { all_reduce(world, tensor, ReduceOp::Sum, "bench"); };
     const double budget = bytes <= (64 << 10) ? 2000 : bytes <= (1 << 20) ? 200 : 20;
     const int rounds = std::max(5, static_cast<int>(budget * scale));
     median_us(std::max(3, rounds / 10), once);
@@ -51,10 +51,10 @@ nlohmann::json metrics(World& world, double scale) {
   Counters counters;
   for (int i = 0; i < 16; ++i) counters["metric " + std::to_string(i)] = {1.0 * i, 1};
   std::vector<at::Tensor> separate(16);
-  for (auto& tensor : separate) tensor = at::ones({2}, at::kDouble);
+  for (auto& tensor : separate) tensor = at::zeros({2}, at::kDouble);
   const int rounds = static_cast<int>(500 * scale);
   const auto one_by_one = median_us(rounds, [&] {
-    for (auto& tensor : separate) all_reduce(world, tensor, ReduceOp::Max, "bench");
+    for (auto& tensor : separate) all_reduce(world, tensor, ReduceOp::Sum, "bench");
   });
   return {{"packed", median_us(rounds, [&] { merge_counters(world, counters); })},
           {"separate", one_by_one}};

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <string>
 
+#include "distributed/shm_backend.h"
+
 namespace lockstep {
 
 // `address`: numeric IP of the interface to use; numeric, so that no name service can stall the
@@ -20,7 +22,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
 // Collective. `backend` is null on every rank where they do not share a host; `reason` says why
 // not.
 struct HostGroup {
-  c10::intrusive_ptr<c10d::Backend> backend;
+  c10::intrusive_ptr<ShmBackend> backend;
   std::string reason;
 };
 HostGroup make_shm_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,

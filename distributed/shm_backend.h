@@ -47,6 +47,10 @@ class ShmBackend final : public c10d::Backend {
                                           const c10d::ReduceScatterOptions& options) override;
   Pending barrier(const c10d::BarrierOptions& options) override;
 
+  // In place: every tensor becomes the mean over ranks, all as if they were one array. Requires:
+  // contiguous tensors of floating-point types; those of one type stand together.
+  void average(const Tensors& tensors);
+
  private:
   shm::Clock::time_point deadline(std::chrono::milliseconds asked) const;
   void reduce_to_all(at::Tensor& tensor, const c10d::ReduceOp& op, shm::Clock::time_point latest);
@@ -57,6 +61,7 @@ class ShmBackend final : public c10d::Backend {
   std::mutex one_at_a_time_;  // autograd may call from its own threads
   std::unique_ptr<shm::Group> group_;
   std::chrono::milliseconds timeout_;
+  std::vector<shm::Array> parts_;  // of average(); kept for its memory
 };
 
 }  // namespace lockstep

@@ -116,9 +116,10 @@ struct NamedBackend {
 
 // For tensors on the CPU: shared memory where all ranks have it, else Gloo.
 NamedBackend make_cpu_backend(const c10::intrusive_ptr<c10d::Store>& store,
-                              const WorldOptions& options) {
+                              const WorldOptions& options, ProcessGroups& groups) {
   if (options.backend != "gloo") {
     auto host = make_shm_backend(store, options.rank, options.world_size, options.timeout);
+    groups.shared = host.backend;
     if (host.backend) return {"shm", host.backend};
     if (options.backend == "shm")
       throw config_error(fmt::format(
@@ -151,7 +152,7 @@ std::string make_groups(ProcessGroups& groups, const WorldOptions& options,
     return c10::make_intrusive<c10d::PrefixStore>(name, groups.store);
   };
   const auto control_store = store_of("control");
-  const auto control = make_cpu_backend(control_store, options);
+  const auto control = make_cpu_backend(control_store, options, groups);
   groups.control = make_group(control_store, options, "control", control);
   groups.device = groups.control;
   if (device.is_cpu()) return control.name;

@@ -37,19 +37,25 @@ RankLine* lines_of(const Segment& segment) {
   return reinterpret_cast<RankLine*>(segment.data() + sizeof(SegmentHeader));
 }
 
-size_t Group::segment_bytes(int num_ranks, size_t slot_bytes) {
-  return front_bytes(num_ranks) + 2 * static_cast<size_t>(num_ranks) * slot_bytes;
+size_t Group::default_slot_bytes(int num_ranks) {
+  constexpr size_t kLargest = size_t{1} << 20, kOfAll = size_t{64} << 20, kPerRank = 256;
+  const auto ranks = static_cast<size_t>(num_ranks);
+  return std::max(std::min(kLargest, kOfAll / (2 * ranks)) / kPage * kPage, ranks * kPerRank);
 }
 
-Group::Group(Segment segment, int rank, int num_ranks, size_t slot_bytes)
+size_t Group::segment_bytes(int num_ranks) {
+  return front_bytes(num_ranks) +
+         2 * static_cast<size_t>(num_ranks) * default_slot_bytes(num_ranks);
+}
+
+Group::Group(Segment segment, int rank, int num_ranks)
     : segment_(std::move(segment)),
       rank_(rank),
       num_ranks_(num_ranks),
-      slot_bytes_(slot_bytes),
+      slot_bytes_(default_slot_bytes(num_ranks)),
       rounds_({.rank = rank, .num_ranks = num_ranks, .lines = lines_of(segment_)}),
       sources_(static_cast<size_t>(num_ranks)) {
-  check(slot_bytes % kLine == 0 && slot_bytes / static_cast<size_t>(num_ranks) >= kLine,
-        "slots hold at least 64 bytes per rank");
+  check(segment_.bytes() == segment_bytes(num_ranks), "a segment of the size of the group");
 }
 
 std::byte* Group::slot(int rank) const {
@@ -97,10 +103,16 @@ void Group::combine_slots(const SumOrder& order, const Call& call, const Window&
   });
 }
 
+// Every rank reduces a slice of the window into its own slot; returns when all have.
+void Group::share_slices(const SumOrder& order, const Call& call, const Window& window,
+                         Clock::time_point deadline) {
+  combine_slots(order, call, window, slice(window, rank_), slot(rank_));
+  rounds_.meet(call, deadline);
+}
+
 void Group::all_reduce(const Array& array, Reduction reduction, Clock::time_point deadline) {
   const Call call{Collective::AllReduce, array.type, reduction, 0, array.count};
   const SumOrder order(num_ranks_, array.count, size_of(array.type));
-  const bool in_one_pass = num_ranks_ <= kFewRanks || array.bytes() <= kSmallBytes;
   go_through(
       call, {array.bytes(), slot_bytes_, deadline},
       [&](std::byte* slot, const Window& window) {
@@ -108,14 +120,80 @@ void Group::all_reduce(const Array& array, Reduction reduction, Clock::time_poin
       },
       [&](const Window& window) {
         auto* const out = array.data + window.begin;
-        if (in_one_pass) return combine_slots(order, call, window, {0, window.size}, out);
-        combine_slots(order, call, window, slice(window, rank_), slot(rank_));
-        rounds_.meet(call, deadline);
-        for (int rank = 0; rank < num_ranks_; ++rank) {
-          const auto part = slice(window, rank);
-          copy_bytes(out + part.begin, slot(rank) + part.begin, part.size);
-        }
+        if (in_one_pass(array.bytes()))
+          return combine_slots(order, call, window, {0, window.size}, out);
+        share_slices(order, call, window, deadline);
+        copy_slices(window, {0, window.size}, out);
       });
+}
+
+bool Group::in_one_pass(size_t bytes) const {
+  return num_ranks_ <= kFewRanks || bytes <= kSmallBytes;
+}
+
+namespace {
+
+// Walks over the pieces of parts that lie in consecutive windows.
+class Pieces {
+ public:
+  explicit Pieces(std::span<const Array> parts) : parts_(parts) {}
+
+  // visit(data, offset, size) for the pieces of the next `size` bytes; `offset`: within them.
+  template <class Visit>
+  void next(size_t size, const Visit& visit) {
+    for (size_t offset = 0; offset < size;) {
+      const auto& part = parts_[part_];
+      const auto piece = std::min(size - offset, part.bytes() - within_);
+      visit(part.data + within_, offset, piece);
+      offset += piece;
+      within_ += piece;
+      if (within_ == part.bytes()) {
+        ++part_;
+        within_ = 0;
+      }
+    }
+  }
+
+ private:
+  std::span<const Array> parts_;
+  size_t part_ = 0, within_ = 0;
+};
+
+}  // namespace
+
+void Group::average_parts(std::span<const Array> parts, size_t count, double factor,
+                          Clock::time_point deadline) {
+  const auto type = parts.empty() ? ElementType::Float32 : parts.front().type;
+  const auto bytes = count * size_of(type);
+  const Call call{Collective::AllReduce, type, Reduction::Sum, 0, count};
+  const SumOrder order(num_ranks_, count, size_of(type));
+  Pieces to_write(parts), to_read(parts);
+  go_through(
+      call, {bytes, slot_bytes_, deadline},
+      [&](std::byte* slot, const Window& window) {
+        to_write.next(window.size, [&](const std::byte* data, size_t offset, size_t size) {
+          scale(slot + offset, data, size / size_of(type), type, factor);
+        });
+      },
+      [&](const Window& window) {
+        const bool one_pass = in_one_pass(bytes);
+        if (!one_pass) share_slices(order, call, window, deadline);
+        to_read.next(window.size, [&](std::byte* data, size_t offset, size_t size) {
+          // combine_slots places by the window's offsets
+          if (one_pass) return combine_slots(order, call, window, {offset, size}, data - offset);
+          copy_slices(window, {offset, size}, data);
+        });
+      });
+}
+
+// `part` of `window` out of the slices that the ranks reduced.
+void Group::copy_slices(const Window& window, const Window& part, std::byte* out) const {
+  for (int rank = 0; rank < num_ranks_; ++rank) {
+    const auto reduced = slice(window, rank);
+    const auto begin = std::max(part.begin, reduced.begin);
+    const auto end = std::min(part.begin + part.size, reduced.begin + reduced.size);
+    if (begin < end) copy_bytes(out + (begin - part.begin), slot(rank) + begin, end - begin);
+  }
 }
 
 // The part of a window that `rank` reduces for all.

@@ -30,13 +30,15 @@ struct Array {
 
 class Group {
  public:
-  static constexpr size_t kDefaultSlotBytes = size_t{256} << 10;
+  // 1 MiB, less with many ranks: the caches of one host hold all slots, and on crowded cores there
+  // are few meetings.
+  static size_t default_slot_bytes(int num_ranks);
 
   // Size of a segment for `num_ranks` ranks.
-  static size_t segment_bytes(int num_ranks, size_t slot_bytes = kDefaultSlotBytes);
+  static size_t segment_bytes(int num_ranks);
 
   // `segment`: of segment_bytes(), with the pid of every rank in its line.
-  Group(Segment segment, int rank, int num_ranks, size_t slot_bytes = kDefaultSlotBytes);
+  Group(Segment segment, int rank, int num_ranks);
 
   int rank() const { return rank_; }
   int num_ranks() const { return num_ranks_; }
@@ -48,6 +50,12 @@ class Group {
 
   // In place. The order of sums: Note [Order of sums].
   void all_reduce(const Array& array, Reduction reduction, Clock::time_point deadline);
+
+  // As all_reduce with the sum of `parts` as if they were one array, each element multiplied by
+  // `factor` before it is added: how gradients are averaged where they are, without a bucket.
+  // Requires: parts of one floating-point type, `count` elements together.
+  void average_parts(std::span<const Array> parts, size_t count, double factor,
+                     Clock::time_point deadline);
 
   // In place on `root`; the others' arrays stay as they are.
   void reduce(const Array& array, Reduction reduction, int root, Clock::time_point deadline);
@@ -82,9 +90,13 @@ class Group {
   void go_through(const Call& call, const Pass& pass, const Write& write, const Read& read);
   void combine_slots(const SumOrder& order, const Call& call, const Window& window,
                      const Window& part, std::byte* out);
+  void share_slices(const SumOrder& order, const Call& call, const Window& window,
+                    Clock::time_point deadline);
   void collect(const Call& call, const Array& mine, std::span<std::byte* const> out,
                Clock::time_point deadline);
+  void copy_slices(const Window& window, const Window& part, std::byte* out) const;
   Window slice(const Window& window, int rank) const;
+  bool in_one_pass(size_t bytes) const;
   size_t part_bytes() const;
   std::byte* slot(int rank) const;
 

@@ -214,6 +214,26 @@ void combine_as(std::byte* out, std::span<const std::byte* const> sources, size_
   }
 }
 
+template <class Format>
+void scale_as(std::byte* out, const std::byte* in, size_t count, double factor) {
+  using Stored = typename Format::Stored;
+  using Value = typename Format::Value;
+  const auto* const from = reinterpret_cast<const Stored*>(in);
+  auto* const to = reinterpret_cast<Stored*>(out);
+  const auto by = static_cast<Value>(factor);
+  if constexpr (std::is_same_v<Stored, Value>) {
+    for (size_t i = 0; i < count; ++i) to[i] = from[i] * by;
+  } else {
+    Value block[kBlock];
+    for (size_t begin = 0; begin < count; begin += kBlock) {
+      const auto size = std::min(kBlock, count - begin);
+      Format::load(block, from + begin, size);
+      for (size_t i = 0; i < size; ++i) block[i] *= by;
+      Format::store(to + begin, block, size);
+    }
+  }
+}
+
 Reduction of_bool(Reduction reduction) {
   switch (reduction) {
     case Reduction::Sum:
@@ -252,6 +272,15 @@ void combine(std::byte* out, std::span<const std::byte* const> sources, size_t c
     case ElementType::BFloat16: return combine_as<BFloat16Format>(out, sources, count, reduction);
     case ElementType::Float32: return combine_as<Plain<float>>(out, sources, count, reduction);
     case ElementType::Float64: return combine_as<Plain<double>>(out, sources, count, reduction);
+  }
+}
+
+void scale(std::byte* out, const std::byte* in, size_t count, ElementType type, double factor) {
+  switch (type) {
+    case ElementType::Float64: return scale_as<Plain<double>>(out, in, count, factor);
+    case ElementType::Float16: return scale_as<Float16Format>(out, in, count, factor);
+    case ElementType::BFloat16: return scale_as<BFloat16Format>(out, in, count, factor);
+    default: return scale_as<Plain<float>>(out, in, count, factor);
   }
 }
 

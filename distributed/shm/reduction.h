@@ -20,6 +20,10 @@ bool is_defined(Reduction reduction, ElementType type);
 void combine(std::byte* out, std::span<const std::byte* const> sources, size_t count,
              ElementType type, Reduction reduction);
 
+// out[i] = in[i] * factor, with the factor rounded to the type the product is made in: float64 for
+// Float64, else float32. Requires: a floating-point type.
+void scale(std::byte* out, const std::byte* in, size_t count, ElementType type, double factor);
+
 // Note [Order of sums]: floating-point sums depend on their order. Python's DistributedDataParallel
 // on CPUs adds in the order of Gloo's ring: the array is cut into one chunk per rank, the sum of
 // chunk c begins at rank c-1 and goes down the ranks to rank c. The same order here gives the same

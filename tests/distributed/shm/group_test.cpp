@@ -14,8 +14,9 @@ using namespace lockstep::shm;
 
 namespace {
 
-// Nothing, single elements, odd lengths, one window, and more than two windows of the slots.
-const std::vector<size_t> kCounts = {0, 1, 3, 1021, 65536, 170001};
+// Nothing, single elements, odd lengths, exactly one window, and more than two windows of the
+// slots.
+const std::vector<size_t> kCounts = {0, 1, 3, 1021, 262144, 600001};
 
 template <class T>
 constexpr ElementType kTypeOf = ElementType::Bytes;
@@ -69,6 +70,29 @@ TEST_CASE("group: all_reduce gives every rank the bits of the documented order")
       for (const auto& result : results)
         CHECK((count == 0 || std::memcmp(result.data(), expected.data(), 4 * count) == 0));
     }
+}
+
+TEST_CASE("group: averages of parts are those of one array, wherever the parts end") {
+  for (const int num_ranks : {2, 3, 4, 5}) {
+    const size_t count = 600'001;
+    std::vector<std::vector<float>> results(static_cast<size_t>(num_ranks));
+    run_group(num_ranks, [&](Group& group) {
+      auto values = values_of<float>(group.rank(), count);
+      std::vector<Array> parts;
+      size_t begin = 0;
+      for (const size_t size :
+           {size_t{1}, size_t{0}, size_t{262'143}, size_t{7}, size_t{337'850}}) {
+        parts.push_back(
+            {reinterpret_cast<std::byte*>(values.data() + begin), size, ElementType::Float32});
+        begin += size;
+      }
+      group.average_parts(parts, begin, 0.5, soon());
+      results[static_cast<size_t>(group.rank())] = values;
+    });
+    auto expected = expected_sum(num_ranks, count);
+    for (auto& value : expected) value *= 0.5f;  // exact, so it may come after the sum
+    for (const auto& result : results) CHECK(result == expected);
+  }
 }
 
 TEST_CASE("group: reduce reaches the root only") {

@@ -23,6 +23,7 @@ class ShmBackend final : public c10d::Backend {
   ShmBackend(std::unique_ptr<shm::Group> group, std::chrono::milliseconds timeout);
 
   const std::string getBackendName() const override { return "shm"; }
+  void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
 
   Pending broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   Pending allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;

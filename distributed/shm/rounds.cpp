@@ -16,6 +16,7 @@ namespace {
 constexpr std::chrono::microseconds kPatience{100};
 constexpr std::chrono::milliseconds kLongestSleep{100};
 constexpr int kLooksPerClock = 64;
+constexpr unsigned kWaitsPerTrial = 16;
 
 std::vector<pid_t> pids_of(const RoundsPlace& place) {
   std::vector<pid_t> pids;
@@ -46,7 +47,9 @@ void futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const tim
 Rounds::Rounds(const RoundsPlace& place)
     : place_(place),
       peers_(pids_of(place)),
-      patience_(usable_cores() >= place.num_ranks ? kPatience : std::chrono::microseconds(0)) {}
+      longest_patience_(usable_cores() >= place.num_ranks ? kPatience
+                                                          : std::chrono::microseconds(0)),
+      patience_(longest_patience_) {}
 
 Rounds::~Rounds() {
   auto& own = line(place_.rank);
@@ -69,14 +72,25 @@ void Rounds::meet(const Call& call, Clock::time_point deadline) {
   compare(call);
 }
 
-void Rounds::wait_for(int rank, Clock::time_point deadline) {
+// Whether it came while this rank was looking.
+bool Rounds::look_for(int rank) {
   const auto begin = Clock::now();
+  const auto patience = num_waits_++ % kWaitsPerTrial == 0 ? longest_patience_ : patience_;
   do {
     for (int i = 0; i < kLooksPerClock; ++i) {
-      if (has_come(rank)) return;
+      if (has_come(rank)) {
+        patience_ = std::max(patience_, patience);
+        return true;
+      }
       relax();
     }
-  } while (Clock::now() - begin < patience_);
+  } while (Clock::now() - begin < patience);
+  patience_ /= 2;
+  return false;
+}
+
+void Rounds::wait_for(int rank, Clock::time_point deadline) {
+  if (has_come(rank) || look_for(rank)) return;
   auto& awaited = line(rank);
   while (!has_come(rank)) {
     sleep_until_changed(awaited, awaited.arrived.load(), deadline);

@@ -3,8 +3,10 @@
 //
 // Note [Waiting]: a rank that comes early looks at the others' counters for a while, which is the
 // quickest while every rank has a core of its own, then sleeps in the kernel (futex), which leaves
-// the core to whoever keeps the others from coming. While it sleeps it looks ten times a second
-// whether they still live.
+// the core to whoever keeps the others from coming. Looking in vain makes its patience shorter: on
+// crowded cores it may be the very core that the awaited rank needs. Now and then it is patient
+// again, to see whether that has changed. While it sleeps it looks ten times a second whether the
+// others still live.
 #pragma once
 
 #include <atomic>
@@ -63,7 +65,10 @@ class Rounds {
 
   RoundsPlace place_;
   Peers peers_;
-  std::chrono::nanoseconds patience_;  // how long to look before sleeping
+  bool look_for(int rank);
+
+  std::chrono::nanoseconds longest_patience_, patience_;  // how long to look before sleeping
+  unsigned num_waits_ = 0;
   uint32_t round_ = 0;
 };
 

@@ -58,13 +58,16 @@ void SharedGradients::forget_order() {
   ready_order_.clear();
 }
 
+void SharedGradients::refuse(size_t index) const {
+  throw config_error(fmt::format(
+      "parameter '{}' got no gradient in this step; models that do not use every parameter in "
+      "every step need distributed.find_unused_parameters=true",
+      names_[index]));
+}
+
 at::Tensor& SharedGradients::dense_gradient(size_t index) {
   auto& gradient = parameters_[index].mutable_grad();
-  if (!gradient.defined())
-    throw config_error(fmt::format(
-        "parameter '{}' got no gradient in this step; models that do not use every parameter in "
-        "every step need distributed.find_unused_parameters=true",
-        names_[index]));
+  if (!gradient.defined()) refuse(index);
   if (!gradient.is_contiguous()) gradient = gradient.contiguous();
   return gradient;
 }
@@ -82,6 +85,8 @@ void SharedGradients::average() {
 
 // As Reducer::rebuild_buckets() and sync_bucket_indices().
 void SharedGradients::arrange_by_order() {
+  for (size_t i = 0; i < parameters_.size(); ++i)  // it may have one of an earlier backward pass
+    if (std::find(ready_order_.begin(), ready_order_.end(), i) == ready_order_.end()) refuse(i);
   check(ready_order_.size() == parameters_.size(), "every gradient becomes ready once");
   const auto count = static_cast<int64_t>(parameters_.size());
   auto order = at::empty({count}, at::kLong);

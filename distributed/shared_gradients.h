@@ -42,6 +42,7 @@ class SharedGradients {
   void forget_order();
   void arrange_by_order();
   at::Tensor& dense_gradient(size_t index);
+  [[noreturn]] void refuse(size_t index) const;
 
   ShmBackend& backend_;
   std::vector<at::Tensor> parameters_;

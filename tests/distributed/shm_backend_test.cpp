@@ -64,7 +64,7 @@ at::Tensor all_reduced(World& world, at::Tensor tensor, Op op) {
 
 TEST_CASE("shm backend: every type and operation against a brute force") {
   for (const int world_size : {2, 4}) {
-    const auto wrong = run_ranks(world_size, [&](World& world) {
+    const auto problems = run_ranks(world_size, [&](World& world) {
       std::string wrong;
       for (const auto type : kTypes)
         for (const auto op : operations_on(type))
@@ -77,7 +77,7 @@ TEST_CASE("shm backend: every type and operation against a brute force") {
           }
       return wrong;
     });
-    for (const auto& text : wrong) CHECK(text == "");
+    for (const auto& text : problems) CHECK(text == "");
   }
 }
 

@@ -4,8 +4,9 @@
 #   make setup    dependencies only       make build   the two binaries into build/bin/
 #   make unit     the quick tests         make sanitize   the tests under ASan, UBSan and TSan
 #   make lint     formatting and static analysis          make clean
+#   make bench    side by side with Python (BENCH=--quick: under 5 minutes)
 .DEFAULT_GOAL := build
-.PHONY: setup peers build demo test unit sanitize lint clean
+.PHONY: setup peers build demo test unit sanitize lint bench clean
 
 GENERATOR := $(if $(shell command -v ninja),-G Ninja)
 JOBS := $(shell nproc)
@@ -42,6 +43,10 @@ sanitize: peers
 	@for preset in tsan asan; do \
 	  cmake --preset $$preset $(GENERATOR) && cmake --build --preset $$preset -j $(JOBS) && ctest --preset $$preset || exit 1; \
 	done
+
+bench: peers build
+	@cmake --build build -j $(JOBS) --target lockstep_bench_collectives
+	@.venv/bin/python bench/run.py $(BENCH)
 
 lint: peers
 	@cmake/lint.sh

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <string>
 
+#include "distributed/shm_backend.h"
+
 namespace lockstep {
 
 // `address`: numeric IP of the interface to use; numeric, so that no name service can stall the
@@ -16,6 +18,15 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
                                                     int rank, int world_size,
                                                     std::chrono::milliseconds timeout,
                                                     const std::string& address);
+
+// Collective. `backend` is null on every rank where they do not share a host; `reason` says why
+// not.
+struct HostGroup {
+  c10::intrusive_ptr<ShmBackend> backend;
+  std::string reason;
+};
+HostGroup make_shm_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
+                           std::chrono::milliseconds timeout);
 
 // Throws what use_gpu() throws.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,

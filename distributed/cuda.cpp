@@ -45,11 +45,11 @@ void use_gpu(int index) {
     throw config_error(
         "device 'cuda' cannot be used: no GPU was found; set distributed.device=cpu");
   if (index >= count)
-    throw config_error(fmt::format(
-        "local rank {} needs a GPU of its own, this machine has {}; start fewer ranks", index,
-        count));
-  c10::impl::getDeviceGuardImpl(at::kCUDA)
-      ->setDevice({at::kCUDA, static_cast<c10::DeviceIndex>(index)});
+    throw config_error(
+        fmt::format("local rank {} needs a GPU of its own, this machine has {}; start fewer ranks",
+                    index, count));
+  c10::impl::getDeviceGuardImpl(at::kCUDA)->setDevice(
+      {at::kCUDA, static_cast<c10::DeviceIndex>(index)});
 }
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,

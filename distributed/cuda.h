@@ -7,8 +7,9 @@ namespace lockstep {
 // True when this machine has an NVIDIA driver and a device. Loads nothing.
 bool machine_has_gpu();
 
-// Loads liblockstep_cuda.so, which brings LibTorch's CUDA half and NCCL, and makes GPU `index` this thread's device.
-// Throws Config: this build has no CUDA part, its libraries are missing, or there is no such GPU.
+// Loads liblockstep_cuda.so, which brings LibTorch's CUDA half and NCCL, and makes GPU `index` this
+// thread's device. Throws Config: this build has no CUDA part, its libraries are missing, or there
+// is no such GPU.
 void use_gpu(int index);
 
 }  // namespace lockstep

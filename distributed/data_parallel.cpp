@@ -14,6 +14,7 @@
 #include "distributed/fence.h"
 #include "distributed/objects.h"
 #include "distributed/process_groups.h"
+#include "distributed/shared_gradients.h"
 #include "distributed/watched_backend.h"
 
 namespace lockstep {
@@ -26,6 +27,14 @@ std::vector<at::Tensor> trainable(const torch::nn::Module& module) {
   for (const auto& parameter : module.parameters())
     if (parameter.requires_grad()) parameters.push_back(parameter);
   return parameters;
+}
+
+// Of the trainable parameters.
+std::vector<std::string> names_of(const torch::nn::Module& module) {
+  std::vector<std::string> names;
+  for (const auto& item : module.named_parameters())
+    if (item.value().requires_grad()) names.push_back(item.key());
+  return names;
 }
 
 // What must agree between ranks, in a form that a message can quote.
@@ -56,8 +65,9 @@ void verify_same_model(World& world, const torch::nn::Module& module) {
 
 }  // namespace
 
-// Members are destroyed bottom up: the logger holds the reducer.
+// Either `shared` or a reducer. Members are destroyed bottom up: the logger holds the reducer.
 struct DataParallel::Synchroniser {
+  std::unique_ptr<SharedGradients> shared;
   c10::intrusive_ptr<WatchedBackend> backend;
   c10::intrusive_ptr<c10d::ProcessGroup> group;  // of the gradients
   std::shared_ptr<c10d::Reducer> reducer;
@@ -66,6 +76,23 @@ struct DataParallel::Synchroniser {
 };
 
 namespace {
+
+GradientBuckets bucket_caps(const DataParallelConfig& config) {
+  const auto mib = [](double value) { return static_cast<size_t>(value * (1 << 20)); };
+  if (config.bucket_cap_mb) return {mib(*config.bucket_cap_mb), mib(*config.bucket_cap_mb)};
+  return {c10d::kDefaultFirstBucketBytes, c10d::kDefaultBucketBytesCap};
+}
+
+// Where ranks share memory, and nothing is asked for that only a Reducer can do.
+bool can_share_gradients(World& world, const std::vector<at::Tensor>& parameters,
+                         const DataParallelConfig& config) {
+  if (!world.groups().shared || config.find_unused_parameters || config.static_graph ||
+      config.gradient_as_bucket_view)
+    return false;
+  return std::all_of(parameters.begin(), parameters.end(), [](const at::Tensor& parameter) {
+    return parameter.is_cpu() && parameter.is_floating_point();
+  });
+}
 
 // The world's device group again, watched.
 c10::intrusive_ptr<c10d::ProcessGroup> gradient_group(
@@ -83,26 +110,25 @@ std::shared_ptr<c10d::Reducer> make_reducer(const c10::intrusive_ptr<c10d::Proce
                                             const torch::nn::Module& module,
                                             const std::vector<at::Tensor>& parameters,
                                             const DataParallelConfig& config) {
-  const auto mib = [](double value) { return static_cast<int64_t>(value * (1 << 20)); };
-  const auto cap =
-      config.bucket_cap_mb ? mib(*config.bucket_cap_mb) : int64_t{c10d::kDefaultBucketBytesCap};
-  const auto first_cap = config.bucket_cap_mb ? cap : int64_t{c10d::kDefaultFirstBucketBytes};
+  const auto caps = bucket_caps(config);
+  const auto cap = static_cast<int64_t>(caps.cap_bytes);
+  const auto first_cap = static_cast<int64_t>(caps.first_cap_bytes);
   // As in Python: one bucket until the order of gradients is known, then buckets are rebuilt in
   // that order; with unused parameters that order is never known, so the buckets are final from the
   // beginning.
   std::vector<size_t> limits = {std::numeric_limits<int64_t>::max()};
   if (config.find_unused_parameters && !config.static_graph) {
-    limits = {static_cast<size_t>(cap)};
-    if (!config.bucket_cap_mb) limits.insert(limits.begin(), static_cast<size_t>(first_cap));
+    limits = {caps.cap_bytes};
+    if (!config.bucket_cap_mb) limits.insert(limits.begin(), caps.first_cap_bytes);
   }
   const std::vector<bool> dense(parameters.size(), false);
   auto [buckets, bucket_limits] =
       c10d::compute_bucket_assignment_by_size(parameters, limits, dense);
   std::reverse(buckets.begin(), buckets.end());
   std::unordered_map<size_t, std::string> names;
-  for (const auto& item : module.named_parameters())
-    if (item.value().requires_grad()) names.emplace(names.size(), item.key());
-  return std::make_shared<c10d::Reducer>(parameters, std::move(buckets), group, dense, cap, config.find_unused_parameters,
+  for (const auto& name : names_of(module)) names.emplace(names.size(), name);
+  return std::make_shared<c10d::Reducer>(parameters, std::move(buckets), group, dense, cap,
+                                         config.find_unused_parameters,
                                          config.gradient_as_bucket_view, std::move(names),
                                          first_cap, /*skip_all_reduce_unused_params=*/false,
                                          /*use_python_reducer=*/false, std::vector<int64_t>{});
@@ -112,7 +138,7 @@ std::shared_ptr<c10d::Reducer> make_reducer(const c10::intrusive_ptr<c10d::Proce
 
 DataParallel::DataParallel(World& world, torch::nn::Module& module,
                            const DataParallelConfig& config)
-    : world_(world), module_(module), config_(config), parameters_(trainable(module)) {
+    : world_(world), config_(config), parameters_(trainable(module)), names_(names_of(module)) {
   if (parameters_.empty()) throw config_error("the model has no parameters to train");
   if (!world.is_distributed()) return;
   verify_same_model(world, module);
@@ -120,9 +146,15 @@ DataParallel::DataParallel(World& world, torch::nn::Module& module,
     const at::NoGradGuard no_grad;
     std::vector<at::Tensor> states;
     for (const auto& tensor : module.parameters()) states.push_back(tensor.detach());
-    for (const auto& tensor : module.buffers()) states.push_back(tensor.detach());
+    for (const auto& tensor : module.buffers()) buffers_.push_back(tensor.detach());
+    states.insert(states.end(), buffers_.begin(), buffers_.end());
     c10d::broadcast_coalesced(world.groups().device, states, kBroadcastBucketBytes, 0);
     synchroniser_ = std::make_unique<Synchroniser>();
+    if (can_share_gradients(world, parameters_, config)) {
+      synchroniser_->shared = std::make_unique<SharedGradients>(
+          *world.groups().shared, parameters_, names_, bucket_caps(config));
+      return;
+    }
     synchroniser_->backend = c10::make_intrusive<WatchedBackend>(
         world.groups().device->getBackend(world.device().type()), world.progress());
     synchroniser_->group = gradient_group(world, synchroniser_->backend);
@@ -131,20 +163,17 @@ DataParallel::DataParallel(World& world, torch::nn::Module& module,
     synchroniser_->reducer->set_logger(synchroniser_->logger);
     if (config.static_graph) synchroniser_->reducer->set_static_graph();
   });
-  publish_buckets();
+  if (synchroniser_->reducer) publish_buckets();
 }
 
 DataParallel::~DataParallel() = default;
 
 // One line per bucket, in the order in which they are reduced.
 void DataParallel::publish_buckets() {
-  std::vector<std::string> names;
-  for (const auto& item : module_.named_parameters())
-    if (item.value().requires_grad()) names.push_back(item.key());
   std::string lines;
   for (const auto& bucket : synchroniser_->logger->get_per_bucket_variable_indices()) {
     std::vector<std::string> members;
-    for (const auto index : bucket) members.push_back(names.at(index));
+    for (const auto index : bucket) members.push_back(names_.at(index));
     lines += fmt::format("{}\n", fmt::join(members, ", "));
   }
   world_.progress().set_bucket_names(lines);
@@ -152,31 +181,36 @@ void DataParallel::publish_buckets() {
 
 void DataParallel::before_forward(bool synchronize) {
   if (!synchroniser_) return;
-  auto& reducer = *synchroniser_->reducer;
-  fenced(world_, "before forward", [&] {
-    if (synchronize) {
+  if (synchroniser_->reducer && synchronize)
+    fenced(world_, "before forward", [&] {
+      auto& reducer = *synchroniser_->reducer;
       reducer.prepare_for_forward();
       if (reducer.should_rebuild_buckets() && reducer.rebuild_buckets()) publish_buckets();
-    }
-  });
+    });
   // As in Python: buffers go out before a forward whose predecessor was synchronized.
   if (synchroniser_->last_was_synchronized) broadcast_buffers();
   synchroniser_->last_was_synchronized = synchronize;
 }
 
 void DataParallel::broadcast_buffers() {
-  if (!synchroniser_ || !config_.broadcast_buffers) return;
+  if (buffers_.empty() || !config_.broadcast_buffers) return;
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> buffers;
-  for (const auto& buffer : module_.buffers()) buffers.push_back(buffer.detach());
-  if (buffers.empty()) return;
   fenced(world_, "buffer broadcast", [&] {
-    c10d::broadcast_coalesced(world_.groups().device, buffers, kBroadcastBucketBytes, 0);
+    c10d::broadcast_coalesced(world_.groups().device, buffers_, kBroadcastBucketBytes, 0);
   });
 }
 
 void DataParallel::backward(const at::Tensor& loss, bool synchronize) {
   if (!synchroniser_) return loss.backward();
+  if (auto* const shared = synchroniser_->shared.get()) {
+    if (synchronize) shared->begin();
+    loss.backward();
+    if (!synchronize) return;
+    const auto ready = std::chrono::steady_clock::now();
+    fenced(world_, "gradient all_reduce", [&] { shared->average(); });
+    exposed_wait_ = std::chrono::steady_clock::now() - ready;
+    return;
+  }
   fenced(world_, "gradient all_reduce", [&] {
     world_.progress().begin_buckets();
     if (synchronize) {
@@ -191,7 +225,8 @@ void DataParallel::backward(const at::Tensor& loss, bool synchronize) {
 }
 
 void DataParallel::zero_gradients() {
-  const bool in_buckets = synchroniser_ && config_.gradient_as_bucket_view;
+  const bool in_buckets =
+      synchroniser_ && synchroniser_->reducer && config_.gradient_as_bucket_view;
   if (!in_buckets) {
     for (auto& parameter : parameters_) parameter.mutable_grad().reset();
     return;

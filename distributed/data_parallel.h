@@ -1,7 +1,8 @@
 // Data-parallel training: every rank holds the same model, sees its own samples, and after a
 // synchronised backward pass every rank holds the same gradients, averaged over ranks. Same
-// defaults and the same bits as Python's DistributedDataParallel, because c10d::Reducer, which does
-// the work there, does it here.
+// defaults and the same bits as Python's DistributedDataParallel: c10d::Reducer, which does the
+// work there, does it here, but where ranks share memory, which averages gradients in place
+// (distributed/shared_gradients.h) in the same order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -72,10 +73,11 @@ class DataParallel {
   struct Synchroniser;
   void publish_buckets();
   World& world_;
-  torch::nn::Module& module_;
   DataParallelConfig config_;
   std::vector<at::Tensor> parameters_;
+  std::vector<std::string> names_;  // of the parameters
   std::chrono::duration<double> exposed_wait_{0};
+  std::vector<at::Tensor> buffers_;             // none with one rank
   std::unique_ptr<Synchroniser> synchroniser_;  // none with one rank
 };
 

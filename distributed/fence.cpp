@@ -5,6 +5,8 @@
 
 #include <string_view>
 
+#include "distributed/shm/peers.h"
+
 namespace lockstep {
 namespace {
 
@@ -22,7 +24,8 @@ std::string first_line(const std::exception& error) {
 }  // namespace
 
 bool is_communication_failure(const std::exception& error) {
-  if (dynamic_cast<const c10::DistError*>(&error)) return true;
+  if (dynamic_cast<const c10::DistError*>(&error) || dynamic_cast<const shm::PeerLost*>(&error))
+    return true;
   const std::string_view text = error.what();
   for (const auto* sign : {"gloo/", "NCCL", "Connection closed by peer", "Timed out waiting",
                            "Wait timeout", "Socket "})

@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "distributed/shm_backend.h"
+
 namespace lockstep {
 
 // Members are destroyed bottom up: the groups before the store they were made with.
@@ -15,6 +17,8 @@ struct ProcessGroups {
   c10::intrusive_ptr<c10d::ProcessGroup> control;  // CPU tensors: votes, metrics, objects
   c10::intrusive_ptr<c10d::ProcessGroup>
       device;  // gradients; the same object as `control` when those are on the CPU
+
+  c10::intrusive_ptr<ShmBackend> shared;  // what `control` works with, when ranks share memory
 
   c10d::ProcessGroup& of(const at::Tensor& tensor) { return tensor.is_cpu() ? *control : *device; }
 };

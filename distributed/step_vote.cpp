@@ -24,11 +24,12 @@ void StepVote::begin(uint32_t flags) {
   if (!world_.is_distributed()) return;
   c10d::AllreduceOptions options;
   options.reduceOp = c10d::ReduceOp::BOR;
-  pending_->work = world_.groups().control->allreduce(pending_->tensors, options);
+  fenced(world_, "step vote",
+         [&] { pending_->work = world_.groups().control->allreduce(pending_->tensors, options); });
 }
 
 uint32_t StepVote::finish() {
-  if (pending_->work) fenced(world_, "step vote", [&] { pending_->work->wait(); });
+  if (pending_->work) fenced(world_, "result of the step vote", [&] { pending_->work->wait(); });
   return static_cast<uint32_t>(*flags_.const_data_ptr<int32_t>());
 }
 

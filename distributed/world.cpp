@@ -41,14 +41,13 @@ at::Device choose_device(const WorldOptions& options) {
   return {at::kCUDA, static_cast<c10::DeviceIndex>(options.local_rank)};
 }
 
-std::string choose_backend(const WorldOptions& options, const at::Device& device) {
-  const std::string fitting = device.is_cuda() ? "nccl" : "gloo";
-  const auto backend = options.backend == "auto" ? fitting : options.backend;
-  if (backend != fitting)
-    throw config_error(
-        fmt::format("distributed.backend '{}' does not work on device '{}'; use '{}' or 'auto'",
-                    backend, device.is_cuda() ? "cuda" : "cpu", fitting));
-  return backend;
+void check_backend(const WorldOptions& options, const at::Device& device) {
+  const auto& backend = options.backend;
+  const bool fits = device.is_cuda() ? backend == "nccl" : backend == "shm" || backend == "gloo";
+  if (backend != "auto" && !fits)
+    throw config_error(fmt::format(
+        "distributed.backend '{}' does not work on device '{}'; use {} or 'auto'", backend,
+        device.is_cuda() ? "cuda" : "cpu", device.is_cuda() ? "'nccl'" : "'shm', 'gloo'"));
 }
 
 c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const TcpRendezvous& tcp) {
@@ -110,22 +109,58 @@ std::string gloo_address(const WorldOptions& options) {
   return local_address_towards(name);
 }
 
-c10::intrusive_ptr<c10d::ProcessGroup> make_group(const ProcessGroups& groups,
+struct NamedBackend {
+  std::string name;  // shm | gloo | nccl
+  c10::intrusive_ptr<c10d::Backend> backend;
+};
+
+// For tensors on the CPU: shared memory where all ranks have it, else Gloo.
+NamedBackend make_cpu_backend(const c10::intrusive_ptr<c10d::Store>& store,
+                              const WorldOptions& options, ProcessGroups& groups) {
+  if (options.backend != "gloo") {
+    auto host = make_shm_backend(store, options.rank, options.world_size, options.timeout);
+    groups.shared = host.backend;
+    if (host.backend) return {"shm", host.backend};
+    if (options.backend == "shm")
+      throw config_error(fmt::format(
+          "distributed.backend 'shm' needs all ranks on one host: {}; use 'gloo' or 'auto'",
+          host.reason));
+  }
+  return {"gloo", make_gloo_backend(store, options.rank, options.world_size, options.timeout,
+                                    gloo_address(options))};
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store,
                                                   const WorldOptions& options,
                                                   const std::string& name,
-                                                  const std::string& backend) {
+                                                  const NamedBackend& made) {
   using Type = c10d::ProcessGroup::BackendType;
-  const auto store = c10::make_intrusive<c10d::PrefixStore>(name, groups.store);
-  const bool nccl = backend == "nccl";
-  const auto made =
-      nccl ? make_nccl_backend(store, options.rank, options.world_size, options.timeout)
-           : make_gloo_backend(store, options.rank, options.world_size, options.timeout,
-                               gloo_address(options));
+  const auto type = made.name == "nccl"   ? Type::NCCL
+                    : made.name == "gloo" ? Type::GLOO
+                                          : Type::CUSTOM;
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, options.rank, options.world_size);
-  group->setBackend(nccl ? at::kCUDA : at::kCPU, nccl ? Type::NCCL : Type::GLOO, made);
-  group->setDefaultBackend(nccl ? Type::NCCL : Type::GLOO);
+  group->setBackend(type == Type::NCCL ? at::kCUDA : at::kCPU, type, made.backend);
+  group->setDefaultBackend(type);
   group->setGroupName(name);
   return group;
+}
+
+// Returns the name of the device group's backend.
+std::string make_groups(ProcessGroups& groups, const WorldOptions& options,
+                        const at::Device& device) {
+  const auto store_of = [&](const std::string& name) {
+    return c10::make_intrusive<c10d::PrefixStore>(name, groups.store);
+  };
+  const auto control_store = store_of("control");
+  const auto control = make_cpu_backend(control_store, options, groups);
+  groups.control = make_group(control_store, options, "control", control);
+  groups.device = groups.control;
+  if (device.is_cpu()) return control.name;
+  const auto store = store_of("device");
+  groups.device = make_group(
+      store, options, "device",
+      {"nccl", make_nccl_backend(store, options.rank, options.world_size, options.timeout)});
+  return "nccl";
 }
 
 }  // namespace
@@ -138,17 +173,13 @@ World::World(const WorldOptions& options)
   if (own_progress_) options_.progress = own_progress_.get();
   check_ranks(options);
   if (!is_distributed()) return;
-  backend_ = choose_backend(options, device_);
+  check_backend(options, device_);
   groups_->base_store =
       std::visit([&](const auto& how) { return open_store(options, how); }, options.rendezvous);
   const auto* tcp = std::get_if<TcpRendezvous>(&options.rendezvous);
   groups_->store = c10::make_intrusive<c10d::PrefixStore>("lockstep/" + (tcp ? tcp->prefix : ""),
                                                           groups_->base_store);
-  fenced(*this, "meeting", [&] {
-    groups_->control = make_group(*groups_, options, "control", "gloo");
-    groups_->device =
-        device_.is_cpu() ? groups_->control : make_group(*groups_, options, "device", backend_);
-  });
+  fenced(*this, "meeting", [&] { backend_ = make_groups(*groups_, options, device_); });
 }
 
 World::~World() = default;

@@ -7,21 +7,29 @@ namespace lockstep {
 
 void Meter::add(const Outputs& outputs) {
   const at::NoGradGuard no_grad;
-  const auto add_to = [&](const std::string& name, const at::Tensor& value) {
-    auto& sum = sums_[name];
-    if (!sum.defined()) sum = at::zeros({}, value.options().dtype(at::kDouble));
-    sum.add_(value);
-  };
-  add_to("loss", outputs.loss.detach().to(at::kDouble) * static_cast<double>(outputs.count));
-  for (const auto& [name, value] : outputs.sums) add_to(name, value.detach().to(at::kDouble));
+  add_to(sums_["loss"], outputs.loss, static_cast<double>(outputs.count));
+  for (const auto& [name, value] : outputs.sums) add_to(sums_[name], value, 1);
   count_ += outputs.count;
+}
+
+void Meter::add_to(Sum& sum, const at::Tensor& value, double weight) {
+  if (value.is_cpu()) {
+    sum.here += value.item<double>() * weight;
+    return;
+  }
+  if (!sum.on_device.defined()) sum.on_device = at::zeros({}, value.options().dtype(at::kDouble));
+  sum.on_device.add_(value.detach().to(at::kDouble) * weight);
 }
 
 Counters Meter::take() {
   Counters counters;
   for (auto& [name, sum] : sums_) {
-    counters[name] = {sum.item<double>(), static_cast<double>(count_)};
-    sum.zero_();
+    if (sum.on_device.defined()) {
+      sum.here += sum.on_device.item<double>();
+      sum.on_device.zero_();
+    }
+    counters[name] = {sum.here, static_cast<double>(count_)};
+    sum.here = 0;
   }
   count_ = 0;
   return counters;

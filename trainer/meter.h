@@ -1,5 +1,5 @@
-// Collects what forward passes report until somebody asks: sums stay on the model's device, so that
-// a step does not wait for it.
+// Collects what forward passes report until somebody asks: sums of a GPU's numbers stay there, so
+// that a step does not wait for it.
 #pragma once
 
 #include <map>
@@ -20,7 +20,13 @@ class Meter {
   Counters take();
 
  private:
-  std::map<std::string, at::Tensor> sums_;  // float64 scalars
+  struct Sum {
+    double here = 0;
+    at::Tensor on_device;  // float64 scalar; undefined on CPUs, where the number is at hand
+  };
+  void add_to(Sum& sum, const at::Tensor& value, double weight);
+
+  std::map<std::string, Sum> sums_;
   int64_t count_ = 0;
 };
 

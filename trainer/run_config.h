@@ -110,8 +110,10 @@ template <class V>
 void fields(V& v, DistributedSection& c) {
   v("device", c.device, "where to compute; auto takes a GPU where there is one",
     one_of({"auto", "cpu", "cuda"}));
-  v("backend", c.backend, "what carries gradients; auto: nccl for GPUs, gloo for CPUs",
-    one_of({"auto", "gloo", "nccl"}));
+  v("backend", c.backend,
+    "what carries gradients; auto: nccl for GPUs; for CPUs shm (shared memory) where all ranks are "
+    "on one host, else gloo",
+    one_of({"auto", "shm", "gloo", "nccl"}));
   fields(v, c.data_parallel);
   v("timeout", c.timeout,
     "how long a rank waits for the others at the start, in evaluations and for checkpoints");

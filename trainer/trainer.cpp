@@ -160,6 +160,7 @@ void Trainer::train_step(Loader& loader) {
       std::min(parts_.config.train.accumulate, loader.num_batches() - loader.position());
   const auto counts =
       batch_counts(loader.num_samples(), plan_.per_rank_batch_size, loader.position(), num_batches);
+  clock_.enter(Phase::Voting);
   vote_.begin(own_flags());
   clock_.enter(Phase::Optimizer);
   parallel_.zero_gradients();

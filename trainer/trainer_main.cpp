@@ -1,6 +1,7 @@
 #include "trainer/trainer_main.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <sys/ioctl.h>
 #include <torch/version.h>
 #include <unistd.h>
@@ -190,9 +191,17 @@ std::string one_line(const std::exception& error) {
   end_process(known ? known->exit_code() : static_cast<int>(ErrorKind::Bug));
 }
 
+// Every step frees what the one before it used. Given back to the kernel it would come as zeroed
+// pages again, one fault each: 10 to 20 % of the step of a model with 10 million parameters.
+void keep_freed_memory() {
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, -1);
+}
+
 }  // namespace
 
 int trainer_main(int argc, char** argv) {
+  keep_freed_memory();
   const auto error_file = environment("TORCHELASTIC_ERROR_FILE");
   try {
     const auto arguments = parse_arguments(argc, argv);

@@ -22,7 +22,7 @@ FOLDERS = set(LAYERS) | {"configs", "tests", "bench", "examples", "docs", "cmake
 EXCEPTIONS = {}
 
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
-TORCH_FREE = re.compile(r"^(core|launch|tracking|ui|cli)/|"
+TORCH_FREE = re.compile(r"^(core|launch|tracking|ui|cli|distributed/shm)/|"
                         r"^data/(images|transforms)/|^data/(parquet|tokenize)/|"
                         r"^data/(array_file|csv_file|csv_records|element_type|gzip|idx_file|mapped_file|npy_file|parquet_file|random)\.|"
                         r"^data/(safetensors_header|table|table_encoding|table_filter|token_shards|token_windows|zip_file)\.")

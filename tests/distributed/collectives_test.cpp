@@ -9,16 +9,27 @@
 
 using namespace lockstep;
 
+namespace {
+
+const std::vector<std::pair<int, std::string>> kGroups = {
+    {1, "auto"}, {2, "shm"}, {3, "shm"}, {2, "gloo"}, {3, "gloo"}};
+
+}  // namespace
+
 TEST_CASE("collectives: all_reduce sums, finds the least and the greatest on every rank") {
-  for (const int world_size : {1, 2, 3}) {
-    const auto results = run_ranks(world_size, [](World& world) {
-      auto sum = at::full({3}, world.rank() + 1, at::kDouble), least = sum.clone(),
-           greatest = sum.clone();
-      all_reduce(world, sum, ReduceOp::Sum, "sum");
-      all_reduce(world, least, ReduceOp::Min, "least");
-      all_reduce(world, greatest, ReduceOp::Max, "greatest");
-      return std::array{sum[2].item<double>(), least[0].item<double>(), greatest[1].item<double>()};
-    });
+  for (const auto& [world_size, backend] : kGroups) {
+    const auto results = run_ranks(
+        world_size,
+        [](World& world) {
+          auto sum = at::full({3}, world.rank() + 1, at::kDouble), least = sum.clone(),
+               greatest = sum.clone();
+          all_reduce(world, sum, ReduceOp::Sum, "sum");
+          all_reduce(world, least, ReduceOp::Min, "least");
+          all_reduce(world, greatest, ReduceOp::Max, "greatest");
+          return std::array{sum[2].item<double>(), least[0].item<double>(),
+                            greatest[1].item<double>()};
+        },
+        backend);
     for (const auto& [sum, least, greatest] : results) {
       CHECK(sum == world_size * (world_size + 1) / 2);
       CHECK(least == 1);
@@ -75,7 +86,13 @@ TEST_CASE(
   options = rank_options(0, 2, directory);
   options.backend = "nccl";
   CHECK_THROWS_WITH(World(options),
-                    Catch::Contains("backend 'nccl' does not work on device 'cpu'; use 'gloo'"));
+                    Catch::Contains("backend 'nccl' does not work on device 'cpu'; use 'shm'"));
+}
+
+TEST_CASE("world: ranks of one host share memory unless Gloo is asked for") {
+  const auto name = [](World& world) { return world.backend(); };
+  CHECK(run_ranks(2, name) == std::vector<std::string>(2, "shm"));
+  CHECK(run_ranks(2, name, "gloo") == std::vector<std::string>(2, "gloo"));
 }
 
 TEST_CASE("world: a rendezvous that nobody comes to ends after the timeout") {

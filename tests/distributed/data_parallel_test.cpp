@@ -63,6 +63,52 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "data parallel: gradients averaged in shared memory have the bits of the Reducer over Gloo") {
+  for (const int world_size : {2, 3, 4}) {
+    const auto gradients = [&](const std::string& backend) {
+      return run_ranks(
+          world_size,
+          [](World& world) {
+            Net net(4001);
+            fill(net, 0.25);
+            // Several buckets, so that their order matters.
+            DataParallel parallel(world, net, {.bucket_cap_mb = 0.001});
+            std::vector<at::Tensor> seen;
+            for (int step = 0; step < 3; ++step) {
+              parallel.zero_gradients();
+              parallel.before_forward(true);
+              const auto x = (at::arange(8002, at::kFloat).view({2, 4001}) *
+                              (0.37 * (world.rank() + 1) + step))
+                                 .sin();
+              parallel.backward(net.loss(x), true);
+              seen.push_back(net.layer->weight.grad().clone());
+              seen.push_back(net.layer->bias.grad().clone());
+            }
+            return seen;
+          },
+          backend);
+    };
+    const auto shared = gradients("shm"), reduced = gradients("gloo");
+    for (size_t rank = 0; rank < shared.size(); ++rank)
+      for (size_t i = 0; i < shared[rank].size(); ++i)
+        CHECK(at::equal(shared[rank][i], reduced[0][i]));
+  }
+}
+
+TEST_CASE("data parallel: a parameter without a gradient is named in shared memory too") {
+  const RendezvousDirectory directory;
+  const auto errors = run_threads(2, [&](int rank) {
+    World world(rank_options(rank, 2, directory));
+    Net net(4, /*with_unused=*/true);
+    DataParallel parallel(world, net, {});
+    parallel.before_forward(true);
+    parallel.backward(net.loss(samples(rank)), true);
+  });
+  for (const auto& error : errors)
+    CHECK_THAT(text_of(error), Catch::Contains("parameter 'unused' got no gradient in this step"));
+}
+
 TEST_CASE("data parallel: without synchronisation gradients stay local and add up until the last") {
   const auto results = run_ranks(2, [](World& world) {
     Net net(4);

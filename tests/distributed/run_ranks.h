@@ -65,12 +65,14 @@ std::vector<std::exception_ptr> run_threads(int num_ranks, Body&& body) {
 // One World per rank; returns what `body(world)` returned, by rank, or rethrows the first
 // exception.
 template <class Body>
-auto run_ranks(int world_size, Body&& body) {
+auto run_ranks(int world_size, Body&& body, const std::string& backend = "auto") {
   using Result = std::invoke_result_t<Body, World&>;
   const RendezvousDirectory directory;
   std::vector<Result> results(static_cast<size_t>(world_size));
   const auto errors = run_threads(world_size, [&](int rank) {
-    World world(rank_options(rank, world_size, directory));
+    auto options = rank_options(rank, world_size, directory);
+    options.backend = backend;
+    World world(options);
     results[static_cast<size_t>(rank)] = body(world);
     world.finish();
   });

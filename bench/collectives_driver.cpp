@@ -1,0 +1,92 @@
+// One rank of the collective rows: times all-reduces in the control group of a World, as users have
+// it. Started by bench/run.py under `lockstep launch`; rank 0 prints one JSON object.
+//   lockstep_bench_collectives BACKEND first   only the first all-reduce, and when it was done
+//   lockstep_bench_collectives BACKEND SCALE   SCALE: how many repetitions, 1 for all
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "distributed/collectives.h"
+#include "distributed/counters.h"
+#include "launch/rank_env.h"
+
+namespace {
+
+using namespace lockstep;
+using Clock = std::chrono::steady_clock;
+
+template <class Body>
+double median_us(int rounds, const Body& body) {
+  std::vector<double> times;
+  for (int i = 0; i < rounds; ++i) {
+    const auto begin = Clock::now();
+    body();
+    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+  }
+  std::nth_element(times.begin(), times.begin() + rounds / 2, times.end());
+  return times[static_cast<size_t>(rounds) / 2];
+}
+
+nlohmann::json all_reduces(World& world, double scale) {
+  nlohmann::json rows;
+  for (const int64_t bytes : {int64_t{4}, int64_t{4} << 10, int64_t{64} << 10, int64_t{1} << 20,
+                              int64_t{25} << 20, int64_t{100} << 20}) {
+    auto tensor = at::zeros({bytes / 4});
+    const auto once = [&] { all_reduce(world, tensor, ReduceOp::Sum, "bench"); };
+    const double budget = bytes <= (64 << 10) ? 2000 : bytes <= (1 << 20) ? 200 : 20;
+    const int rounds = std::max(5, static_cast<int>(budget * scale));
+    median_us(std::max(3, rounds / 10), once);
+    rows[std::to_string(bytes)] = median_us(rounds, once);
+  }
+  return rows;
+}
+
+nlohmann::json metrics(World& world, double scale) {
+  Counters counters;
+  for (int i = 0; i < 16; ++i) counters["metric " + std::to_string(i)] = {1.0 * i, 1};
+  std::vector<at::Tensor> separate(16);
+  for (auto& tensor : separate) tensor = at::zeros({2}, at::kDouble);
+  const int rounds = static_cast<int>(500 * scale);
+  const auto one_by_one = median_us(rounds, [&] {
+    for (auto& tensor : separate) all_reduce(world, tensor, ReduceOp::Sum, "bench");
+  });
+  return {{"packed", median_us(rounds, [&] { merge_counters(world, counters); })},
+          {"separate", one_by_one}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  at::set_num_threads(1);
+  const auto ranks = read_rank_env();
+  World world({.rank = ranks.rank,
+               .local_rank = ranks.local_rank,
+               .world_size = ranks.world_size,
+               .local_world_size = ranks.local_world_size,
+               .rendezvous = TcpRendezvous{.host = ranks.master_addr,
+                                           .port = static_cast<uint16_t>(ranks.master_port),
+                                           .serve = !ranks.agent_serves_store,
+                                           .listen_fd = ranks.listen_fd},
+               .device = "cpu",
+               .backend = argc > 1 ? argv[1] : "auto"});
+  if (argc > 2 && std::string(argv[2]) == "first") {
+    auto tensor = at::ones({1});
+    all_reduce(world, tensor, ReduceOp::Sum, "first");
+    const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+    if (ranks.rank == 0) std::printf("{\"first_all_reduce\": %.6f}\n", now.count());
+    world.finish();
+    return 0;
+  }
+  const double scale = argc > 2 ? std::stod(argv[2]) : 1;
+  const nlohmann::json result = {{"backend", world.backend()},
+                                 {"all_reduce_us", all_reduces(world, scale)},
+                                 {"metrics_us", metrics(world, scale)}};
+  world.finish();
+  if (ranks.rank == 0) std::printf("%s\n", result.dump().c_str());
+}

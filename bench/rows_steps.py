@@ -1,0 +1,90 @@
+"""Rows about whole training steps: lockstep-trainer as users run it against DDP scripts on the same data and seed."""
+
+import json
+import statistics
+import subprocess
+import sys
+
+from measuring import BIN, SOURCE, output_of
+from rows_collectives import TORCHRUN, compared, last_json
+
+sys.path.insert(0, str(SOURCE / "tests" / "golden"))
+
+SIDE = 8  # pixels: the model has SIDE * SIDE inputs
+SAMPLES = 64_000
+JOBS = {
+    "MLP 64 wide": {"hidden": [64, 64, 64], "batch": 32, "optimizer": "sgd", "lr": 0.05, "steps": 4000, "goal": 3,
+                    "alone": 1.25},
+    "MLP 512 wide": {"hidden": [512] * 4, "batch": 32, "optimizer": "sgd", "lr": 0.05, "steps": 800, "goal": 2, "alone": 1.4},
+    "10 M parameters, AdamW": {"hidden": [1815] * 4, "batch": 16, "optimizer": "adamw", "lr": 1e-4, "steps": 80,
+                               "goal": 1.5, "goal_default": 3},
+}
+
+
+def write_data(directory):
+    import idx
+    import numpy
+    target = directory / "digits"
+    if target.exists():
+        return target
+    target.mkdir()
+    random = numpy.random.default_rng(0)
+    idx.write_idx(target / "train-images-idx3-ubyte", random.integers(0, 256, (SAMPLES, SIDE, SIDE)))
+    idx.write_idx(target / "train-labels-idx1-ubyte", random.integers(0, 10, SAMPLES))
+    return target
+
+
+def trainer(job, ranks, settings, tuned):
+    directory = settings["directory"]
+    interval = job["steps"] // 8
+    file = directory / "bench.yaml"
+    file.write_text(json.dumps({
+        "run": {"name": "bench", "dir": str(directory / "runs")},
+        "model": {"name": "mlp", "inputs": SIDE * SIDE, "hidden": job["hidden"]},
+        "data": {"train": {"name": "idx", "path": str(write_data(directory)), "split": "train"},
+                 "per_rank_batch_size": job["batch"]},
+        "optimizer": {"name": job["optimizer"], "lr": job["lr"]},
+        "train": {"epochs": 1000, "max_steps": job["steps"], "log_every": f"{interval} steps"},
+        "distributed": {"gradient_as_bucket_view": tuned},
+        "checkpoint": {"every": "1000 epochs", "keep_last": 1},
+        "tracking": {"sinks": []}}))
+    output_of([BIN / "lockstep", "launch", "-n", str(ranks), file], directory, 600, OMP_NUM_THREADS="1")
+    newest = max((directory / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
+    text = subprocess.run([BIN / "lockstep", "runs", "export", newest.name, "--format", "jsonl", "--dir", newest.parent],
+                          check=True, capture_output=True, text=True).stdout
+    records = [json.loads(line) for line in text.splitlines()]
+    speed = [record["value"] for record in records if record["metric"] == "train/samples_per_s"]
+    loss = [record["value"] for record in records if record["metric"] == "train/loss"]
+    return {"seconds": [job["batch"] * ranks / value for value in speed], "loss": loss[-1]}
+
+
+def peer(job, ranks, settings, tuned):
+    command = [sys.executable] if ranks == 1 else TORCHRUN
+    command = [*command, SOURCE / "bench" / "step_peer.py", "--data", write_data(settings["directory"]),
+               "--inputs", SIDE * SIDE, "--hidden", ",".join(map(str, job["hidden"])), "--optimizer", job["optimizer"],
+               "--lr", job["lr"], "--batch-size", job["batch"], "--steps", job["steps"], "--interval", job["steps"] // 8]
+    return last_json(output_of([*command, *(["--tuned"] if tuned else [])], settings["directory"], 600,
+                               OMP_NUM_THREADS="1"))
+
+
+def rows(settings):
+    for name, job in JOBS.items():
+        job = {**job, "steps": max(40, int(job["steps"] * max(0.5, settings["scale"])) // 8 * 8)}
+        sides = {"lockstep": (trainer, 2, False), "default": (peer, 2, False), "tuned": (peer, 2, True),
+                 "alone": (trainer, 1, False), "python alone": (peer, 1, False)}
+        times, losses = {side: [] for side in sides}, {}
+        for _ in range(settings["rounds"]):
+            for side, (run, ranks, tuned) in sides.items():
+                result = run(job, ranks, settings, tuned)
+                times[side].append(1e3 * statistics.median(result["seconds"][1:]))  # the first interval warms up
+                losses[side] = result["loss"]
+        assert abs(losses["lockstep"] - losses["default"]) <= 1e-5, losses
+        more = {"losses": losses, "alone_ms": times["alone"], "python_alone_ms": times["python alone"],
+                "limit": f"one rank alone: {statistics.median(times['alone']):.3g} ms"}
+        yield compared(f"{name}, 2 ranks, step", "ms", times["lockstep"], times["tuned"], "tuned DDP", goal=job["goal"], **more)
+        default_goal = {"goal": job["goal_default"]} if "goal_default" in job else {}
+        yield compared(f"{name}, 2 ranks, step (default)", "ms", times["lockstep"], times["default"], "default DDP",
+                       **default_goal)
+        if "alone" in job:
+            row = compared(f"{name}, 2 ranks against one alone", "ms", times["lockstep"], times["alone"], "one rank of Lockstep")
+            yield {**row, "ratio": 1 / row["ratio"], "goal": job["alone"], "higher_is_better": False}

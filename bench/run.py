@@ -1,0 +1,73 @@
+"""Lockstep against Python from the same wheel, side by side, in one run on this machine.
+
+    .venv/bin/python bench/run.py [--quick] [--rounds 5] [--only NAME ...] [--no-table]
+
+Every row runs Lockstep and its peers in turn, round after round, so that a busy machine is busy for all. Prints a table,
+writes bench/results/run.json and renews the table of bench/README.md. Needs the driver lockstep_bench_collectives
+(`make bench` builds it).
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import time
+
+import measuring
+import rows_collectives
+import rows_steps
+import table
+from measuring import SOURCE
+
+RESULTS = SOURCE / "bench" / "results" / "run.json"
+GROUPS = {"start": rows_collectives.start_rows, "collectives": rows_collectives.rows, "steps": rows_steps.rows}
+
+
+def cpu_times():
+    """(busy, all) of all cores since the machine started, in ticks."""
+    fields = [int(field) for field in open("/proc/stat").readline().split()[1:9]]
+    return sum(fields) - fields[3] - fields[4], sum(fields)
+
+
+def others_busy(seconds=1.0):
+    """How much of the machine others use while this program waits, in %."""
+    before = cpu_times()
+    time.sleep(seconds)
+    after = cpu_times()
+    return round(100 * (after[0] - before[0]) / max(1, after[1] - before[1]), 1)
+
+
+def measure(arguments, directory):
+    rounds = arguments.rounds or (2 if arguments.quick else 5)
+    settings = {"rounds": rounds, "scale": 0.2 if arguments.quick else 1.0, "directory": directory}
+    rows = []
+    for name in arguments.only or GROUPS:
+        busy = others_busy()
+        for row in GROUPS[name](settings):
+            rows.append({**row, "others_busy_before": busy})
+            print(table.line(row), flush=True)
+        rows[-1]["others_busy_after"] = others_busy()
+    return rounds, rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="2 rounds and fewer repetitions: under 5 minutes")
+    parser.add_argument("--rounds", type=int, help="how often each side runs (5; with --quick 2)")
+    parser.add_argument("--only", nargs="+", choices=GROUPS, help="only these groups of rows")
+    parser.add_argument("--no-table", action="store_true", help="write no files, only print")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        machine = measuring.machine(directory)
+        rounds, rows = measure(arguments, pathlib.Path(directory))
+    result = {"command": "bench/run.py " + " ".join(sys.argv[1:]), "commit": measuring.commit(), "machine": machine,
+              "load_after": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d"), "rounds": rounds, "rows": rows}
+    if not arguments.no_table:
+        RESULTS.write_text(json.dumps(table.merged(RESULTS, result), indent=1) + "\n")
+        table.renew(SOURCE / "bench" / "README.md", json.loads(RESULTS.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""The peer of the step rows: Python's DistributedDataParallel over Gloo on the job that lockstep-trainer runs.
+
+The batches come from tensors in memory by index, without a DataLoader, and the loss is added up without waiting for it:
+the quickest way that a Python user would write. Rank 0 prints one JSON object: seconds per step, one number per interval,
+and the mean loss of the last interval.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"))
+
+import idx
+import models
+import torch
+import torch.distributed as dist
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DistributedSampler
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--inputs", type=int, required=True)
+    parser.add_argument("--hidden", required=True)
+    parser.add_argument("--optimizer", choices=["sgd", "adamw"], required=True)
+    parser.add_argument("--lr", type=float, required=True)
+    parser.add_argument("--batch-size", type=int, required=True, help="per rank")
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--interval", type=int, required=True)
+    parser.add_argument("--tuned", action="store_true", help="gradient_as_bucket_view, static_graph, fused optimizer")
+    return parser.parse_args()
+
+
+def wrap(args, module, world):
+    if world == 1:
+        return module
+    if args.tuned:
+        return DistributedDataParallel(module, gradient_as_bucket_view=True, static_graph=True)
+    return DistributedDataParallel(module)
+
+
+def make_optimizer(args, parameters):
+    if args.optimizer == "sgd":
+        return torch.optim.SGD(parameters, lr=args.lr, fused=True if args.tuned else None)
+    return torch.optim.AdamW(parameters, lr=args.lr, weight_decay=0.01, fused=True if args.tuned else None)
+
+
+def batches(args, images, labels, rank, world):
+    sampler = DistributedSampler(labels, num_replicas=world, rank=rank, shuffle=True, seed=0)
+    epoch = 0
+    while True:
+        sampler.set_epoch(epoch)
+        for chosen in torch.tensor(list(sampler)).split(args.batch_size):
+            yield images[chosen], labels[chosen]
+        epoch += 1
+
+
+def mean_loss(total, interval, world):
+    if world > 1:
+        dist.all_reduce(total)
+    return total.item() / interval / world
+
+
+def main():
+    args = parse_arguments()
+    torch.set_num_threads(1)
+    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    if world > 1:
+        dist.init_process_group("gloo")
+    images, labels = idx.load_split(args.data, "train")
+    torch.manual_seed(0)
+    module = models.Mlp(hidden=[int(width) for width in args.hidden.split(",")], inputs=args.inputs)
+    model = wrap(args, module, world)
+    optimizer = make_optimizer(args, module.parameters())
+    source = batches(args, images, labels, rank, world)
+    seconds, loss = [], None
+    total = torch.zeros((), dtype=torch.float64)
+    begin = time.perf_counter()
+    for step in range(1, args.steps + 1):
+        image, label = next(source)
+        optimizer.zero_grad(set_to_none=not args.tuned)
+        result = F.cross_entropy(model(image), label)
+        result.backward()
+        optimizer.step()
+        total += result.detach()
+        if step % args.interval == 0:
+            loss = mean_loss(total, args.interval, world)
+            seconds.append((time.perf_counter() - begin) / args.interval)
+            total.zero_()
+            begin = time.perf_counter()
+    if rank == 0:
+        print(json.dumps({"seconds": seconds, "loss": loss}), flush=True)
+    if world > 1:
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+// What a rank is about to do, in a form that ranks compare before they touch each other's data:
+// ranks that call different collectives would otherwise mix bytes in silence.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace lockstep::shm {
+
+enum class Collective : uint8_t {
+  Barrier,
+  Broadcast,
+  AllReduce,
+  Reduce,
+  AllGather,
+  Gather,
+  Scatter,
+  ReduceScatter,
+};
+
+enum class ElementType : uint8_t {
+  Bytes,  // moved, never added
+  Bool,
+  UInt8,
+  Int8,
+  Int16,
+  Int32,
+  Int64,
+  Float16,
+  BFloat16,
+  Float32,
+  Float64,
+};
+
+enum class Reduction : uint8_t { None, Sum, Average, Product, Min, Max, BitAnd, BitOr, BitXor };
+
+struct Call {
+  Collective kind = Collective::Barrier;
+  ElementType type = ElementType::Bytes;
+  Reduction reduction = Reduction::None;
+  int32_t root = 0;
+  uint64_t count = 0;  // elements per rank
+
+  bool operator==(const Call&) const = default;
+};
+
+// "all_reduce of 4 float32 (sum)".
+std::string describe(const Call& call);
+
+size_t size_of(ElementType type);
+
+}  // namespace lockstep::shm

@@ -1,0 +1,286 @@
+#include "distributed/shm/group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+#include "distributed/shm/reduction.h"
+
+namespace lockstep::shm {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr size_t kLine = 64;
+// Up to here one pass over all slots by every rank is quicker than a slice each and a second
+// meeting.
+constexpr int kFewRanks = 3;
+constexpr size_t kSmallBytes = 16 << 10;
+
+size_t up_to(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+size_t front_bytes(int num_ranks) {
+  return up_to(sizeof(SegmentHeader) + static_cast<size_t>(num_ranks) * sizeof(RankLine), kPage);
+}
+
+void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+SegmentHeader& header_of(const Segment& segment) {
+  return *reinterpret_cast<SegmentHeader*>(segment.data());
+}
+
+RankLine* lines_of(const Segment& segment) {
+  return reinterpret_cast<RankLine*>(segment.data() + sizeof(SegmentHeader));
+}
+
+size_t Group::default_slot_bytes(int num_ranks) {
+  constexpr size_t kLargest = size_t{1} << 20, kOfAll = size_t{64} << 20, kPerRank = 256;
+  const auto ranks = static_cast<size_t>(num_ranks);
+  return std::max(std::min(kLargest, kOfAll / (2 * ranks)) / kPage * kPage, ranks * kPerRank);
+}
+
+size_t Group::segment_bytes(int num_ranks) {
+  return front_bytes(num_ranks) +
+         2 * static_cast<size_t>(num_ranks) * default_slot_bytes(num_ranks);
+}
+
+Group::Group(Segment segment, int rank, int num_ranks)
+    : segment_(std::move(segment)),
+      rank_(rank),
+      num_ranks_(num_ranks),
+      slot_bytes_(default_slot_bytes(num_ranks)),
+      rounds_({.rank = rank, .num_ranks = num_ranks, .lines = lines_of(segment_)}),
+      sources_(static_cast<size_t>(num_ranks)) {
+  check(segment_.bytes() == segment_bytes(num_ranks), "a segment of the size of the group");
+}
+
+std::byte* Group::slot(int rank) const {
+  const auto number = 2 * static_cast<size_t>(rank) + turn_ % 2;
+  return segment_.data() + front_bytes(num_ranks_) + number * slot_bytes_;
+}
+
+template <class Write, class Read>
+void Group::go_through(const Call& call, const Pass& pass, const Write& write, const Read& read) {
+  size_t begin = 0;
+  do {  // an empty array makes one round too
+    ++turn_;
+    const Window window{begin, std::min(pass.window, pass.bytes - begin)};
+    write(slot(rank_), window);
+    rounds_.meet(call, pass.deadline);
+    read(window);
+    begin += window.size;
+  } while (begin < pass.bytes);
+}
+
+void Group::barrier(Clock::time_point deadline) { rounds_.meet({}, deadline); }
+
+void Group::broadcast(const Array& array, int root, Clock::time_point deadline) {
+  const Call call{Collective::Broadcast, array.type, Reduction::None, root, array.count};
+  go_through(
+      call, {array.bytes(), slot_bytes_, deadline},
+      [&](std::byte* slot, const Window& window) {
+        if (rank_ == root) copy_bytes(slot, array.data + window.begin, window.size);
+      },
+      [&](const Window& window) {
+        if (rank_ != root) copy_bytes(array.data + window.begin, slot(root), window.size);
+      });
+}
+
+// `part` of `window`, whose first byte belongs at `out`.
+void Group::combine_slots(const SumOrder& order, const Call& call, const Window& window,
+                          const Window& part, std::byte* out) {
+  const auto size = size_of(call.type);
+  const auto begin = (window.begin + part.begin) / size;
+  order.for_each_chunk(begin, begin + part.size / size, [&](int chunk, size_t from, size_t to) {
+    const auto offset = from * size - window.begin;
+    for (int i = 0; i < num_ranks_; ++i)
+      sources_[static_cast<size_t>(i)] = slot(order.rank_at(chunk, i)) + offset;
+    combine(out + offset, sources_, to - from, call.type, call.reduction);
+  });
+}
+
+// Every rank reduces a slice of the window into its own slot; returns when all have.
+void Group::share_slices(const SumOrder& order, const Call& call, const Window& window,
+                         Clock::time_point deadline) {
+  combine_slots(order, call, window, slice(window, rank_), slot(rank_));
+  rounds_.meet(call, deadline);
+}
+
+void Group::all_reduce(const Array& array, Reduction reduction, Clock::time_point deadline) {
+  const Call call{Collective::AllReduce, array.type, reduction, 0, array.count};
+  const SumOrder order(num_ranks_, array.count, size_of(array.type));
+  go_through(
+      call, {array.bytes(), slot_bytes_, deadline},
+      [&](std::byte* slot, const Window& window) {
+        copy_bytes(slot, array.data + window.begin, window.size);
+      },
+      [&](const Window& window) {
+        auto* const out = array.data + window.begin;
+        if (in_one_pass(array.bytes()))
+          return combine_slots(order, call, window, {0, window.size}, out);
+        share_slices(order, call, window, deadline);
+        copy_slices(window, {0, window.size}, out);
+      });
+}
+
+bool Group::in_one_pass(size_t bytes) const {
+  return num_ranks_ <= kFewRanks || bytes <= kSmallBytes;
+}
+
+namespace {
+
+// Walks over the pieces of parts that lie in consecutive windows.
+class Pieces {
+ public:
+  explicit Pieces(std::span<const Array> parts) : parts_(parts) {}
+
+  // visit(data, offset, size) for the pieces of the next `size` bytes; `offset`: within them.
+  template <class Visit>
+  void next(size_t size, const Visit& visit) {
+    for (size_t offset = 0; offset < size;) {
+      const auto& part = parts_[part_];
+      const auto piece = std::min(size - offset, part.bytes() - within_);
+      visit(part.data + within_, offset, piece);
+      offset += piece;
+      within_ += piece;
+      if (within_ == part.bytes()) {
+        ++part_;
+        within_ = 0;
+      }
+    }
+  }
+
+ private:
+  std::span<const Array> parts_;
+  size_t part_ = 0, within_ = 0;
+};
+
+}  // namespace
+
+void Group::average_parts(std::span<const Array> parts, size_t count, double factor,
+                          Clock::time_point deadline) {
+  const auto type = parts.empty() ? ElementType::Float32 : parts.front().type;
+  const auto bytes = count * size_of(type);
+  const Call call{Collective::AllReduce, type, Reduction::Sum, 0, count};
+  const SumOrder order(num_ranks_, count, size_of(type));
+  Pieces to_write(parts), to_read(parts);
+  go_through(
+      call, {bytes, slot_bytes_, deadline},
+      [&](std::byte* slot, const Window& window) {
+        to_write.next(window.size, [&](const std::byte* data, size_t offset, size_t size) {
+          scale(slot + offset, data, size / size_of(type), type, factor);
+        });
+      },
+      [&](const Window& window) {
+        const bool one_pass = in_one_pass(bytes);
+        if (!one_pass) share_slices(order, call, window, deadline);
+        to_read.next(window.size, [&](std::byte* data, size_t offset, size_t size) {
+          // combine_slots places by the window's offsets
+          if (one_pass) return combine_slots(order, call, window, {offset, size}, data - offset);
+          copy_slices(window, {offset, size}, data);
+        });
+      });
+}
+
+// `part` of `window` out of the slices that the ranks reduced.
+void Group::copy_slices(const Window& window, const Window& part, std::byte* out) const {
+  for (int rank = 0; rank < num_ranks_; ++rank) {
+    const auto reduced = slice(window, rank);
+    const auto begin = std::max(part.begin, reduced.begin);
+    const auto end = std::min(part.begin + part.size, reduced.begin + reduced.size);
+    if (begin < end) copy_bytes(out + (begin - part.begin), slot(rank) + begin, end - begin);
+  }
+}
+
+// The part of a window that `rank` reduces for all.
+Group::Window Group::slice(const Window& window, int rank) const {
+  const auto step = up_to(window.size / static_cast<size_t>(num_ranks_) + 1, kLine);
+  const auto begin = std::min(window.size, static_cast<size_t>(rank) * step);
+  return {begin, std::min(step, window.size - begin)};
+}
+
+void Group::reduce(const Array& array, Reduction reduction, int root, Clock::time_point deadline) {
+  const Call call{Collective::Reduce, array.type, reduction, root, array.count};
+  const SumOrder order(num_ranks_, array.count, size_of(array.type));
+  go_through(
+      call, {array.bytes(), slot_bytes_, deadline},
+      [&](std::byte* slot, const Window& window) {
+        copy_bytes(slot, array.data + window.begin, window.size);
+      },
+      [&](const Window& window) {
+        if (rank_ == root)
+          combine_slots(order, call, window, {0, window.size}, array.data + window.begin);
+      });
+}
+
+void Group::all_gather(const Array& mine, std::span<std::byte* const> out,
+                       Clock::time_point deadline) {
+  const Call call{Collective::AllGather, mine.type, Reduction::None, 0, mine.count};
+  collect(call, mine, out, deadline);
+}
+
+void Group::gather(const Array& mine, std::span<std::byte* const> out, int root,
+                   Clock::time_point deadline) {
+  const Call call{Collective::Gather, mine.type, Reduction::None, root, mine.count};
+  collect(call, mine, out, deadline);
+}
+
+void Group::collect(const Call& call, const Array& mine, std::span<std::byte* const> out,
+                    Clock::time_point deadline) {
+  go_through(
+      call, {mine.bytes(), slot_bytes_, deadline},
+      [&](std::byte* slot, const Window& window) {
+        copy_bytes(slot, mine.data + window.begin, window.size);
+      },
+      [&](const Window& window) {
+        for (size_t rank = 0; rank < out.size(); ++rank)
+          copy_bytes(out[rank] + window.begin, slot(static_cast<int>(rank)), window.size);
+      });
+}
+
+// With a part for every rank in one slot.
+size_t Group::part_bytes() const {
+  return slot_bytes_ / static_cast<size_t>(num_ranks_) / kLine * kLine;
+}
+
+void Group::scatter(std::span<const std::byte* const> in, const Array& mine, int root,
+                    Clock::time_point deadline) {
+  const Call call{Collective::Scatter, mine.type, Reduction::None, root, mine.count};
+  const auto part = part_bytes();
+  go_through(
+      call, {mine.bytes(), part, deadline},
+      [&](std::byte* slot, const Window& window) {
+        for (size_t rank = 0; rank < in.size(); ++rank)
+          copy_bytes(slot + rank * part, in[rank] + window.begin, window.size);
+      },
+      [&](const Window& window) {
+        copy_bytes(mine.data + window.begin, slot(root) + static_cast<size_t>(rank_) * part,
+                   window.size);
+      });
+}
+
+void Group::reduce_scatter(std::span<const std::byte* const> in, const Array& mine,
+                           Reduction reduction, Clock::time_point deadline) {
+  const Call call{Collective::ReduceScatter, mine.type, reduction, 0, mine.count};
+  const auto part = part_bytes();
+  const SumOrder order(num_ranks_, mine.count, size_of(mine.type));
+  go_through(
+      call, {mine.bytes(), part, deadline},
+      [&](std::byte* slot, const Window& window) {
+        for (size_t rank = 0; rank < in.size(); ++rank)
+          copy_bytes(slot + rank * part, in[rank] + window.begin, window.size);
+      },
+      [&](const Window& window) {
+        for (int i = 0; i < num_ranks_; ++i)
+          sources_[static_cast<size_t>(i)] =
+              slot(order.rank_at(rank_, i)) + static_cast<size_t>(rank_) * part;
+        combine(mine.data + window.begin, sources_, window.size / size_of(mine.type), mine.type,
+                reduction);
+      });
+}
+
+}  // namespace lockstep::shm

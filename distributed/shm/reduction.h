@@ -1,0 +1,54 @@
+// Element by element over several arrays. Plain C++ and memory: no threads, no system calls.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "distributed/shm/call.h"
+
+namespace lockstep::shm {
+
+// Whether `reduction` means something for `type`: averages and no bits for floating point, bits and
+// no averages for integers; for Bool sum and max are "or", product and min are "and".
+bool is_defined(Reduction reduction, ElementType type);
+
+// out[i] = sources[0][i] o sources[1][i] o ..., from left to right. `out` may be one of the
+// sources. Float16 and BFloat16 are added up in float32 and rounded once at the end. Min and max of
+// a NaN are NaN; integers wrap around. Average divides the sum by the number of sources. Requires:
+// is_defined(reduction, type), at least one source.
+void combine(std::byte* out, std::span<const std::byte* const> sources, size_t count,
+             ElementType type, Reduction reduction);
+
+// out[i] = in[i] * factor, with the factor rounded to the type the product is made in: float64 for
+// Float64, else float32. Requires: a floating-point type.
+void scale(std::byte* out, const std::byte* in, size_t count, ElementType type, double factor);
+
+// Note [Order of sums]: floating-point sums depend on their order. Python's DistributedDataParallel
+// on CPUs adds in the order of Gloo's ring: the array is cut into one chunk per rank, the sum of
+// chunk c begins at rank c-1 and goes down the ranks to rank c. The same order here gives the same
+// bits, for any number of ranks. (Two ranks: one sum, no order.)
+class SumOrder {
+ public:
+  SumOrder(int num_ranks, size_t count, size_t element_bytes);
+
+  // Calls visit(chunk, begin, end) for the parts of [begin, end) that lie in one chunk each.
+  template <class Visit>
+  void for_each_chunk(size_t begin, size_t end, const Visit& visit) const {
+    for (size_t stop = begin; begin < end; begin = stop) {
+      const auto chunk = static_cast<int>(std::min(begin / chunk_, last_));
+      stop = begin / chunk_ >= last_ ? end : std::min(end, (begin / chunk_ + 1) * chunk_);
+      visit(chunk, begin, stop);
+    }
+  }
+
+  // The rank whose element is number `i` in the sums of `chunk`.
+  int rank_at(int chunk, int i) const { return (chunk - 1 - i + 2 * num_ranks_) % num_ranks_; }
+
+ private:
+  int num_ranks_;
+  size_t chunk_;  // elements
+  size_t last_;   // number of the last chunk, which is the shortest
+};
+
+}  // namespace lockstep::shm

@@ -1,0 +1,68 @@
+// LibTorch's face of a shared-memory group: what c10d::ProcessGroup and c10d::Reducer talk to.
+// Collectives run on the calling thread and are done when they return: no thread has to be woken,
+// and with a core per rank there is none to spare. Only files of distributed/ include this.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "distributed/shm/group.h"
+
+namespace lockstep {
+
+class ShmBackend final : public c10d::Backend {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using Pending = c10::intrusive_ptr<c10d::Work>;
+
+  ShmBackend(std::unique_ptr<shm::Group> group, std::chrono::milliseconds timeout);
+
+  const std::string getBackendName() const override { return "shm"; }
+  void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
+
+  Pending broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  Pending allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  Pending allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& options) override;
+  Pending reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  Pending allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override;
+  Pending _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
+  Pending allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  Pending gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& options) override;
+  Pending scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                  const c10d::ScatterOptions& options) override;
+  Pending reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  Pending _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  Pending reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+  Pending barrier(const c10d::BarrierOptions& options) override;
+
+  // In place: every tensor becomes the mean over ranks, all as if they were one array. Requires:
+  // contiguous tensors of floating-point types; those of one type stand together.
+  void average(const Tensors& tensors);
+
+ private:
+  shm::Clock::time_point deadline(std::chrono::milliseconds asked) const;
+  void reduce_to_all(at::Tensor& tensor, const c10d::ReduceOp& op, shm::Clock::time_point latest);
+  void gather_rows(at::Tensor& output, const at::Tensor& input, shm::Clock::time_point latest);
+  void scatter_sums(at::Tensor& output, const Tensors& inputs, const c10d::ReduceOp& op,
+                    shm::Clock::time_point latest);
+
+  std::mutex one_at_a_time_;  // autograd may call from its own threads
+  std::unique_ptr<shm::Group> group_;
+  std::chrono::milliseconds timeout_;
+  std::vector<shm::Array> parts_;  // of average(); kept for its memory
+};
+
+}  // namespace lockstep

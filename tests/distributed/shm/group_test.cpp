@@ -1,0 +1,201 @@
+#include "distributed/shm/group.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <numeric>
+
+#include "tests/distributed/shm/host_ranks.h"
+
+using namespace lockstep;
+using namespace lockstep::shm;
+
+namespace {
+
+// Nothing, single elements, odd lengths, exactly one window, and more than two windows of the
+// slots.
+const std::vector<size_t> kCounts = {0, 1, 3, 1021, 262144, 600001};
+
+template <class T>
+constexpr ElementType kTypeOf = ElementType::Bytes;
+template <>
+constexpr ElementType kTypeOf<float> = ElementType::Float32;
+template <>
+constexpr ElementType kTypeOf<int64_t> = ElementType::Int64;
+
+template <class T>
+std::vector<T> values_of(int rank, size_t count) {
+  std::vector<T> values(count);
+  for (size_t i = 0; i < count; ++i)
+    values[i] = static_cast<T>((i * 2654435761u + static_cast<size_t>(rank) * 40503u) % 1000) /
+                static_cast<T>(7);
+  return values;
+}
+
+template <class T>
+Array array_of(std::vector<T>& values) {
+  return {reinterpret_cast<std::byte*>(values.data()), values.size(), kTypeOf<T>};
+}
+
+// The sum in the documented order, one element at a time.
+std::vector<float> expected_sum(int num_ranks, size_t count) {
+  const SumOrder order(num_ranks, count, sizeof(float));
+  std::vector<std::vector<float>> sources;
+  for (int rank = 0; rank < num_ranks; ++rank) sources.push_back(values_of<float>(rank, count));
+  std::vector<float> sum(count);
+  order.for_each_chunk(0, count, [&](int chunk, size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      sum[i] = sources[static_cast<size_t>(order.rank_at(chunk, 0))][i];
+      for (int k = 1; k < num_ranks; ++k)
+        sum[i] += sources[static_cast<size_t>(order.rank_at(chunk, k))][i];
+    }
+  });
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("group: all_reduce gives every rank the bits of the documented order") {
+  for (const int num_ranks : {1, 2, 3, 4, 5})
+    for (const auto count : kCounts) {
+      std::vector<std::vector<float>> results(static_cast<size_t>(num_ranks));
+      run_group(num_ranks, [&](Group& group) {
+        auto values = values_of<float>(group.rank(), count);
+        group.all_reduce(array_of(values), Reduction::Sum, soon());
+        results[static_cast<size_t>(group.rank())] = values;
+      });
+      const auto expected = expected_sum(num_ranks, count);
+      for (const auto& result : results)
+        CHECK((count == 0 || std::memcmp(result.data(), expected.data(), 4 * count) == 0));
+    }
+}
+
+TEST_CASE("group: averages of parts are those of one array, wherever the parts end") {
+  for (const int num_ranks : {2, 3, 4, 5}) {
+    const size_t count = 600'001;
+    std::vector<std::vector<float>> results(static_cast<size_t>(num_ranks));
+    run_group(num_ranks, [&](Group& group) {
+      auto values = values_of<float>(group.rank(), count);
+      std::vector<Array> parts;
+      size_t begin = 0;
+      for (const size_t size :
+           {size_t{1}, size_t{0}, size_t{262'143}, size_t{7}, size_t{337'850}}) {
+        parts.push_back(
+            {reinterpret_cast<std::byte*>(values.data() + begin), size, ElementType::Float32});
+        begin += size;
+      }
+      group.average_parts(parts, begin, 0.5, soon());
+      results[static_cast<size_t>(group.rank())] = values;
+    });
+    auto expected = expected_sum(num_ranks, count);
+    for (auto& value : expected) value *= 0.5f;  // exact, so it may come after the sum
+    for (const auto& result : results) CHECK(result == expected);
+  }
+}
+
+TEST_CASE("group: reduce reaches the root only") {
+  for (const auto count : kCounts) {
+    std::vector<std::vector<float>> results(3);
+    run_group(3, [&](Group& group) {
+      auto values = values_of<float>(group.rank(), count);
+      group.reduce(array_of(values), Reduction::Sum, 1, soon());
+      results[static_cast<size_t>(group.rank())] = values;
+    });
+    CHECK(results[0] == values_of<float>(0, count));
+    CHECK(results[1] == expected_sum(3, count));
+    CHECK(results[2] == values_of<float>(2, count));
+  }
+}
+
+TEST_CASE("group: broadcast, all_gather, gather and scatter move what they are given") {
+  for (const auto count : kCounts) {
+    std::atomic<int> wrong = 0;
+    run_group(3, [&](Group& group) {
+      const auto rank = group.rank();
+      auto told = values_of<int64_t>(rank, count);
+      group.broadcast(array_of(told), 2, soon());
+      wrong += told != values_of<int64_t>(2, count);
+
+      auto mine = values_of<int64_t>(rank, count);
+      std::array<std::vector<int64_t>, 3> all, parts;
+      std::vector<std::byte*> out;
+      std::vector<const std::byte*> in;
+      for (int other = 0; other < 3; ++other) {
+        const auto i = static_cast<size_t>(other);
+        all[i].resize(count);
+        parts[i] = values_of<int64_t>(10 + other, count);
+        out.push_back(reinterpret_cast<std::byte*>(all[i].data()));
+        in.push_back(reinterpret_cast<const std::byte*>(parts[i].data()));
+      }
+      group.all_gather(array_of(mine), out, soon());
+      for (int other = 0; other < 3; ++other)
+        wrong += all[static_cast<size_t>(other)] != values_of<int64_t>(other, count);
+
+      for (auto& part : all) std::fill(part.begin(), part.end(), -1);
+      const bool is_root = rank == 1;
+      group.gather(array_of(mine), is_root ? std::span(out) : std::span<std::byte*>(), 1, soon());
+      for (int other = 0; other < 3; ++other)
+        wrong += all[static_cast<size_t>(other)] !=
+                 (is_root ? values_of<int64_t>(other, count) : std::vector<int64_t>(count, -1));
+
+      group.scatter(is_root ? std::span(in) : std::span<const std::byte*>(), array_of(mine), 1,
+                    soon());
+      wrong += mine != values_of<int64_t>(10 + rank, count);
+    });
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("group: reduce_scatter gives each rank its part of the sum") {
+  for (const auto count : kCounts) {
+    std::atomic<int> wrong = 0;
+    run_group(3, [&](Group& group) {
+      std::array<std::vector<int64_t>, 3> parts;
+      std::vector<const std::byte*> in;
+      for (int part = 0; part < 3; ++part) {
+        parts[static_cast<size_t>(part)] = values_of<int64_t>(group.rank() * 10 + part, count);
+        in.push_back(reinterpret_cast<const std::byte*>(parts[static_cast<size_t>(part)].data()));
+      }
+      std::vector<int64_t> mine(count);
+      group.reduce_scatter(in, array_of(mine), Reduction::Sum, soon());
+      std::vector<int64_t> expected(count);
+      for (int rank = 0; rank < 3; ++rank) {
+        const auto values = values_of<int64_t>(rank * 10 + group.rank(), count);
+        for (size_t i = 0; i < count; ++i) expected[i] += values[i];
+      }
+      wrong += mine != expected;
+    });
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("group: thousands of collectives of changing size in a row, with ranks out of step") {
+  std::atomic<int> wrong = 0;
+  run_group(3, [&](Group& group) {
+    int64_t busy = 0;
+    for (int i = 0; i < 3000; ++i) {
+      for (int k = 0; k < (i * (group.rank() + 1)) % 97; ++k) busy += k * i;
+      std::vector<int64_t> values(static_cast<size_t>(i % 50), group.rank() + i);
+      group.all_reduce(array_of(values), Reduction::Sum, soon());
+      for (const auto value : values) wrong += value != 3 + 3 * i;
+      if (i % 7 == 0) group.barrier(soon());
+    }
+    wrong += busy < 0;
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("group: ranks that call different things are told, instead of mixing bytes") {
+  LocalBoard board;
+  const auto errors = run_threads(2, [&](int rank) {
+    const auto meeting = meet(board, {.rank = rank, .num_ranks = 2});
+    std::vector<float> values(rank == 0 ? 4 : 5);
+    meeting.group->all_reduce(array_of(values), Reduction::Sum, soon());
+  });
+  CHECK(text_of(errors[0]) ==
+        "ranks do not do the same: rank 0 calls all_reduce of 4 float32 (sum), rank 1 calls "
+        "all_reduce of 5 float32 (sum)");
+  CHECK_THROWS_AS(std::rethrow_exception(errors[1]), PeerLost);
+}

@@ -1,0 +1,81 @@
+// Groups of several ranks in one process: one thread each, or one forked process each.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "distributed/shm/group.h"
+#include "distributed/shm/meeting.h"
+
+namespace lockstep::shm {
+
+// A board for threads.
+class LocalBoard final : public Board {
+ public:
+  void put(const std::string& key, const std::string& value) override {
+    const std::lock_guard lock(mutex_);
+    values_[key] = value;
+    changed_.notify_all();
+  }
+  std::string get(const std::string& key) override {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, std::chrono::seconds(20), [&] { return values_.contains(key); }))
+      throw environment_error("nobody put " + key);
+    return values_[key];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> values_;
+};
+
+inline Clock::time_point within(std::chrono::milliseconds time) { return Clock::now() + time; }
+inline Clock::time_point soon() { return within(std::chrono::seconds(20)); }
+
+// Runs `body(rank)` in one thread per rank. Returns one exception per rank (null: none).
+template <class Body>
+std::vector<std::exception_ptr> run_threads(int num_ranks, const Body& body) {
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(num_ranks));
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < num_ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        body(rank);
+      } catch (...) {
+        errors[static_cast<size_t>(rank)] = std::current_exception();
+      }
+    });
+  threads.clear();
+  return errors;
+}
+
+// Runs `body(group)` on the ranks of a new group and rethrows the first exception.
+template <class Body>
+void run_group(int num_ranks, const Body& body) {
+  LocalBoard board;
+  const auto errors = run_threads(num_ranks, [&](int rank) {
+    const auto meeting = meet(board, {.rank = rank, .num_ranks = num_ranks});
+    check(meeting.group != nullptr, "threads of one process share memory");
+    body(*meeting.group);
+  });
+  for (const auto& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
+inline std::string text_of(const std::exception_ptr& error) {
+  if (!error) return {};
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& thrown) {
+    return thrown.what();
+  }
+}
+
+}  // namespace lockstep::shm

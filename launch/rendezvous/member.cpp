@@ -163,7 +163,7 @@ void Member::take(const Json& message) {
     return join();
   }
   if (stage_ != Stage::Joined) throw environment_error("something that was not asked for");
-  if (type == "probe") connection_->send({{"type", "alive"}});
+  if (type == "probe") connection_->send({{"type", "here"}});
   if (type == "welcome") is_welcome_ = true;
   if (type == "welcome") coordinator_host_ = text_member(message, "host");
   if (type == "start") {

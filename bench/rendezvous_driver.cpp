@@ -17,7 +17,7 @@ namespace {
 using Clock = PollSet::Clock;
 
 constexpr std::chrono::seconds kPatience{300};
-constexpr std::chrono::milliseconds kLastCall{500};  // so long the rest waits for a lost one
+constexpr std::chrono::milliseconds kLastCall{5000};  // so long the rest waits for a lost one
 
 LaunchOptions make_options(int num_nodes) {
   LaunchOptions options;
@@ -57,11 +57,14 @@ class Nodes {
     for (size_t missing = members_.size(); missing > 0;) {
       turn();
       for (size_t i = 0; i < members_.size(); ++i)
-        while (const auto order = members_[i]->next())
+        while (const auto order = members_[i]->next()) {
+          const auto* finish = std::get_if<FinishMessage>(&*order);
+          if (finish && finish->error) throw environment_error(finish->error->message);
           if (std::holds_alternative<T>(*order) && !has[i]) {
             has[i] = true;
             --missing;
           }
+        }
     }
   }
   void turn() {

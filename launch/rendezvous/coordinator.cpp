@@ -69,16 +69,17 @@ void Coordinator::update() {
 // first was noticed: ask that one, and decide when it has answered or is lost.
 void Coordinator::doubt(Door::Arrival arrival, Node& other) {
   other.connection.send({{"type", "probe"}});
-  doubtful_.push_back({std::move(arrival), CoordinatorClock::now()});
+  other.has_answered = false;
+  doubtful_.push_back(std::move(arrival));
 }
 
 void Coordinator::settle_doubts() {
-  for (auto& doubt : std::exchange(doubtful_, {})) {
-    const auto* other = node_with_rank_of(doubt.arrival.join);
-    if (other && other->connection.last_heard() <= doubt.since)
-      doubtful_.push_back(std::move(doubt));
+  for (auto& arrival : std::exchange(doubtful_, {})) {
+    const auto* other = node_with_rank_of(arrival.join);
+    if (other && !other->has_answered)
+      doubtful_.push_back(std::move(arrival));
     else
-      admit(std::move(doubt.arrival.connection), doubt.arrival.join);
+      admit(std::move(arrival.connection), arrival.join);
   }
 }
 
@@ -144,6 +145,7 @@ void Coordinator::take(Node& node, const Json& message) {
   const auto type = type_of(message);
   if (type == "join" && !node.join) return take_join(node, message);
   if (!node.join) throw environment_error("it said something before it joined");
+  if (type == "here") node.has_answered = true;
   if (type == "ready") node.ready = parse_ready(message);
   if (type == "ended") take_ended(node, parse_ended(message));
   if (type == "status" && node.in_group) {
@@ -225,6 +227,7 @@ void Coordinator::keep_alive() {
   if (now - last_alive_ < options_.rendezvous.keep_alive) return;
   last_alive_ = now;
   for (auto& node : nodes_) node.connection.send({{"type", "alive"}});
+  for (auto& arrival : doubtful_) arrival.connection.send({{"type", "alive"}});
 }
 
 std::vector<Coordinator::Node*> Coordinator::ready_nodes() {

@@ -60,12 +60,7 @@ class Coordinator {
     bool in_group = false;  // of the attempt that runs
     int node_rank = 0;      // in it
     bool has_ended = false;
-  };
-
-  // A newcomer with the number of a node that may be gone, since when.
-  struct Doubt {
-    Door::Arrival arrival;
-    PollSet::Clock::time_point since;
+    bool has_answered = false;  // since it was probed
   };
 
   void doubt(Door::Arrival arrival, Node& other);
@@ -95,7 +90,7 @@ class Coordinator {
   CoordinatorOptions options_;
   Door door_;
   std::list<Node> nodes_;
-  std::vector<Doubt> doubtful_;
+  std::vector<Door::Arrival> doubtful_;  // newcomers with the number of a node that may be gone
   std::vector<std::string> notes_;
   int num_arrivals_ = 0;
 

@@ -61,11 +61,15 @@ void Door::update() {
 void Door::make_room() {
   if (strangers_.size() < kMostStrangers) return;
   const auto now = PollSet::Clock::now();
-  const auto oldest_may_stay_until = strangers_.front().deadline - kPatience + kPatienceInACrowd;
-  if (now >= oldest_may_stay_until)
-    strangers_.pop_front();
+  const auto oldest = std::find_if(strangers_.begin(), strangers_.end(),
+                                   [](const auto& stranger) { return !stranger.proved; });
+  const auto may_stay_until = oldest == strangers_.end()
+                                  ? now + kPatienceInACrowd
+                                  : oldest->deadline - kPatience + kPatienceInACrowd;
+  if (now >= may_stay_until)
+    strangers_.erase(oldest);
   else
-    closed_until_ = std::max(closed_until_, oldest_may_stay_until);
+    closed_until_ = std::max(closed_until_, may_stay_until);
 }
 
 void Door::accept_some() {

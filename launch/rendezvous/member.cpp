@@ -143,7 +143,7 @@ void Member::hear() {
   }
   if (!connection_ || connection_->is_open() || stage_ == Stage::Gone) return;
   const auto problem = connection_->problem();
-  if (stage_ == Stage::Joined) return lose_coordinator(problem, false);
+  if (stage_ == Stage::Joined && is_welcome_) return lose_coordinator(problem, false);
   if (misspoke || connection_->misspoke())
     return give_up(config_error(fmt::format("what listens at {}:{} is no rendezvous of Lockstep's",
                                             options_.rendezvous.host, options_.rendezvous.port)));
@@ -163,7 +163,8 @@ void Member::take(const Json& message) {
     return join();
   }
   if (stage_ != Stage::Joined) throw environment_error("something that was not asked for");
-  if (type == "probe") connection_->send({{"type", "alive"}});
+  if (type == "probe") connection_->send({{"type", "here"}});
+  if (type == "welcome") is_welcome_ = true;
   if (type == "welcome") coordinator_host_ = text_member(message, "host");
   if (type == "start") {
     is_ready_ = false;
@@ -198,6 +199,7 @@ void Member::prove(const Json& challenge) {
 void Member::join() {
   stage_ = Stage::Joined;
   has_joined_before_ = true;
+  is_welcome_ = false;
   is_in_group_ = false;
   const auto& rendezvous = options_.rendezvous;
   connection_->send(to_json(JoinMessage{.host = options_.host,

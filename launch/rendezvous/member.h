@@ -82,7 +82,7 @@ class Member {
   std::string coordinator_host_;
   std::string last_problem_;
   PollSet::Clock::time_point give_up_at_, retry_at_, stage_deadline_, last_alive_, last_update_;
-  bool is_local_ = false, has_joined_before_ = false, has_news_ = false;
+  bool is_local_ = false, has_joined_before_ = false, is_welcome_ = false, has_news_ = false;
   bool is_ready_ = false, is_in_group_ = false;
   MasterSocket master_;
   std::deque<Order> orders_;

@@ -19,7 +19,7 @@ if(LOCKSTEP_TORCH)
   target_link_libraries(lockstep_headers INTERFACE lockstep::torch)
 
   get_property(components GLOBAL PROPERTY LOCKSTEP_COMPONENTS)
-  install(TARGETS lockstep-trainer RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS lockstep-trainer lockstep-data RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(TARGETS ${components} lockstep_headers lockstep_sink_headers EXPORT lockstepTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   foreach(library lockstep_cuda lockstep_parquet)
     if(TARGET ${library})

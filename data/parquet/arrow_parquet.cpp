@@ -31,7 +31,9 @@ std::string first_line(const std::string& text) {
 void accept(const arrow::Status& status, const std::string& name) {
   if (status.ok()) return;
   const auto text = first_line(status.message());
-  if (status.IsIOError() && text.find("arquet") == text.npos)
+  // Arrow calls damaged bytes an I/O error too; one of the system carries its errno.
+  const auto& detail = status.detail();
+  if (detail && std::string_view(detail->type_id()) == "arrow::ErrnoDetail")
     throw environment_error(fmt::format("{}: cannot be read: {}", name, text));
   throw config_error(fmt::format("{}: not a usable Parquet file: {}", name, text));
 }

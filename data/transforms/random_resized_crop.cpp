@@ -26,7 +26,7 @@ void fields(V& v, RandomResizedCropConfig& c) {
   v("ratio", c.ratio, "[least, most] width of the part divided by its height", above(0));
 }
 
-std::array<double, 2> range_of(const std::vector<double>& values, const char* what) {
+std::array<double, 2> least_and_most(const std::vector<double>& values, const char* what) {
   if (values.size() != 2 || values[0] > values[1])
     throw config_error(std::string("transform random_resized_crop: ") + what +
                        " takes [least, most]");
@@ -38,8 +38,8 @@ class RandomResizedCrop final : public ImageTransform {
   using Config = RandomResizedCropConfig;
   explicit RandomResizedCrop(const Config& config)
       : size_(size_from(config.size, "transform random_resized_crop")),
-        scale_(range_of(config.scale, "scale")),
-        ratio_(range_of(config.ratio, "ratio")) {}
+        scale_(least_and_most(config.scale, "scale")),
+        ratio_(least_and_most(config.ratio, "ratio")) {}
 
   std::optional<ImageSize> size_after(std::optional<ImageSize>) const override { return size_; }
 

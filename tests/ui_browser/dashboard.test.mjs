@@ -233,7 +233,8 @@ test("a live run grows before one's eyes, takes a tag and a note, ends, and is d
     await page.getByText("looks fine").waitFor();
 
     live.process.kill("SIGTERM");
-    await page.locator(".run-head .state:not(.running)").waitFor({ timeout: 40000 }); // a trainer that just dies is noticed by its agent
+    // A trainer that just dies is noticed by its agent, which writes until then.
+    await page.locator(".run-head .state:not(.running, .lost)").waitFor({ timeout: 40000 });
 
     await page.getByRole("button", { name: "More", exact: true }).click();
     await page.getByRole("button", { name: "Delete" }).click();

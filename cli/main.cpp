@@ -23,7 +23,7 @@ struct Command {
   const char* help;
   int (*run)(int argc, char** argv);
 };
-constexpr std::array<Command, 10> kCommands = {{
+constexpr std::array<Command, 11> kCommands = {{
     {"launch", "train on several ranks: start them, show their output, stop all when one fails",
      launch_command},
     {"launch-node", "the part of 'launch --hostfile' on a host; ssh starts it",

@@ -103,7 +103,7 @@ DashboardOptions dashboard_options(const cxxopts::ParseResult& parsed) {
   std::erase(options.host_names, "");
   if (parsed.count("token-file"))
     options.token = read_token(parsed["token-file"].as<std::string>());
-  else if (!is_loopback(options.host))
+  else if (!is_loopback_name(options.host))
     options.token = random_secret();
   return options;
 }

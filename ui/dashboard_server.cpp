@@ -267,7 +267,7 @@ void verify(const DashboardOptions& options) {
     throw config_error(fmt::format(
         "there is no directory of runs at '{}': train something first, or name it with --dir",
         options.runs.string()));
-  if (!is_loopback(options.host) && options.token.empty())
+  if (!is_loopback_name(options.host) && options.token.empty())
     throw config_error(
         fmt::format("--host {} can be reached from other machines: a token is required, see "
                     "--token-file",
@@ -295,7 +295,7 @@ void start(const std::shared_ptr<State>& state) {
 
 }  // namespace
 
-bool is_loopback(const std::string& host) {
+bool is_loopback_name(const std::string& host) {
   in_addr v4{};
   in6_addr v6{};
   if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;

@@ -44,6 +44,6 @@ class DashboardServer {
 };
 
 // Whether only processes of this machine reach `host`.
-bool is_loopback(const std::string& host);
+bool is_loopback_name(const std::string& host);
 
 }  // namespace lockstep

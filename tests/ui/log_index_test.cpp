@@ -163,9 +163,13 @@ TEST_CASE("log index: what is no event log is a problem, not an error") {
 TEST_CASE("log index: records are found again by their place, in any segment") {
   IndexedLog log(2000);
   for (int64_t step = 0; step < 50; ++step) {
-    log.writer->histogram({.at = {.name = "weights", .step = step, .time = 5},
-                           .edges = {0, 1},
-                           .counts = {static_cast<double>(step)}});
+    Histogram histogram;
+    histogram.at.name = "weights";
+    histogram.at.step = step;
+    histogram.at.time = 5;
+    histogram.edges = {0, 1};
+    histogram.counts = {static_cast<double>(step)};
+    log.writer->histogram(histogram);
     log.log(step, 1);
     log.writer->text({.time = 1, .line = "line " + std::to_string(step)});
   }

@@ -83,17 +83,22 @@ void record_gallery(const std::filesystem::path& runs) {
                                          {hostile, 0.5},
                                          {"train/sometimes_nan", step == 100 ? NAN : 1.0}};
     tracker.log(step, static_cast<double>(step) / 100, metrics);
-    tracker.image({.at = {"eval/errors", step, 0, 0},
-                   .width = 28,
-                   .height = 28,
-                   .caption = kScript,
-                   .png = gradient(28, static_cast<int>(step) / 20)});
+    Image image;
+    image.at.name = "eval/errors";
+    image.at.step = step;
+    image.width = image.height = 28;
+    image.caption = kScript;
+    image.png = gradient(28, static_cast<int>(step) / 20);
+    tracker.image(image);
     tracker.histogram(bell(step));
     tracker.table(confusion(step));
     tracker.table(precision_recall(step));
-    tracker.table({.at = {"eval/worst", step, 0, 0},
-                   .columns = {"sample", "text"},
-                   .rows = {{step, kScript}, {step + 1, "plain"}}});
+    Table worst;
+    worst.at.name = "eval/worst";
+    worst.at.step = step;
+    worst.columns = {"sample", "text"};
+    worst.rows = {{step, kScript}, {step + 1, "plain"}};
+    tracker.table(worst);
   }
   tracker.alert({.level = TextLevel::Error, .title = kScript, .text = "an alert", .step = 100});
   tracker.text(TextLevel::Warning, kScript);

@@ -203,7 +203,7 @@ int change(const std::string& command, const RunsOptions& options, const RunsStr
 
 int run_runs_command(const std::vector<std::string>& words, std::ostream& out, std::ostream& notes,
                      const AskUser& ask) {
-  const std::vector<std::string> commands = {"list", "show",   "compare", "export",
+  const std::vector<std::string> commands = {"list", "show", "compare", "export", "watch",
                                              "tag",  "stop", "delete",  "gc"};
   if (wants_help(words)) {
     out << kHelp;

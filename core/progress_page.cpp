@@ -115,9 +115,7 @@ const char* phase_name(Phase phase) {
   return "unknown";
 }
 
-bool is_stepping(Phase phase) {
-  return phase >= Phase::DataWait && phase <= Phase::Logging;
-}
+bool is_stepping(Phase phase) { return phase >= Phase::DataWait && phase <= Phase::Logging; }
 
 FileDescriptor ProgressPage::make_shared_memory() {
   FileDescriptor fd(::memfd_create("lockstep-progress", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -129,8 +127,8 @@ FileDescriptor ProgressPage::make_shared_memory() {
 }
 
 ProgressPage::ProgressPage() : memory_(nullptr) {
-  void* memory = ::mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      ::mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw errno_error("no memory for a progress page");
   memory_ = new (memory) Memory;
 }
@@ -260,8 +258,8 @@ bool ProgressPage::wait_for_stacks(uint32_t request, std::chrono::milliseconds t
   const auto end = std::chrono::steady_clock::now() + time;
   for (auto seen = memory_->stacks_answered.load(); seen != request;
        seen = memory_->stacks_answered.load()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-        end - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     if (!wait_while(memory_->stacks_answered, seen, left)) return false;
   }
   return true;

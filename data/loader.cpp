@@ -1,5 +1,7 @@
 #include "data/loader.h"
 
+#include <pthread.h>
+
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -66,8 +68,11 @@ Loader::Loader(const Dataset& dataset, std::vector<int64_t> indices, LoaderOptio
   const auto ahead = std::min(options_.prefetch, num_batches_);
   const auto pieces = (options_.batch_size + rows_per_piece_ - 1) / rows_per_piece_;
   if (options_.workers > 0) slots_.resize(static_cast<size_t>(ahead));
-  for (int64_t i = 0; i < std::min(options_.workers, ahead * pieces); ++i)
+  for (int64_t i = 0; i < std::min(options_.workers, ahead * pieces); ++i) {
     workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    // Whose stacks a hang report shows.
+    ::pthread_setname_np(workers_.back().native_handle(), "lockstep-data");
+  }
 }
 
 Loader::~Loader() {

@@ -25,7 +25,8 @@ std::string describe(const at::Tensor& tensor) {
 template <class Start>
 void run(const World& world, const char* kind, const std::string& name, Start&& start,
          const std::string& detail) {
-  fenced(world, fmt::format("{} '{}'", kind, name), [&] { start()->wait(); }, detail);
+  fenced(
+      world, fmt::format("{} '{}'", kind, name), [&] { start()->wait(); }, detail);
 }
 
 }  // namespace
@@ -35,7 +36,8 @@ void all_reduce(World& world, at::Tensor& tensor, ReduceOp op, const std::string
   std::vector<at::Tensor> tensors = {tensor};
   c10d::AllreduceOptions options;
   options.reduceOp = to_c10d(op);
-  run(world, "all_reduce", name,
+  run(
+      world, "all_reduce", name,
       [&] { return world.groups().of(tensor).allreduce(tensors, options); }, describe(tensor));
 }
 
@@ -45,7 +47,8 @@ void reduce(World& world, at::Tensor& tensor, ReduceOp op, int root, const std::
   c10d::ReduceOptions options;
   options.reduceOp = to_c10d(op);
   options.rootRank = root;
-  run(world, "reduce", name, [&] { return world.groups().of(tensor).reduce(tensors, options); },
+  run(
+      world, "reduce", name, [&] { return world.groups().of(tensor).reduce(tensors, options); },
       describe(tensor));
 }
 
@@ -54,7 +57,8 @@ void broadcast(World& world, at::Tensor& tensor, int root, const std::string& na
   std::vector<at::Tensor> tensors = {tensor};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  run(world, "broadcast", name,
+  run(
+      world, "broadcast", name,
       [&] { return world.groups().of(tensor).broadcast(tensors, options); }, describe(tensor));
 }
 
@@ -64,7 +68,8 @@ at::Tensor all_gather(World& world, const at::Tensor& tensor, const std::string&
   std::vector<std::vector<at::Tensor>> outputs(1);
   for (int rank = 0; rank < world.world_size(); ++rank)
     outputs[0].push_back(at::empty_like(inputs[0]));
-  run(world, "all_gather", name,
+  run(
+      world, "all_gather", name,
       [&] { return world.groups().of(tensor).allgather(outputs, inputs); }, describe(inputs[0]));
   return at::stack(outputs[0]);
 }

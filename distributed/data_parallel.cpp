@@ -151,8 +151,8 @@ DataParallel::DataParallel(World& world, torch::nn::Module& module,
     c10d::broadcast_coalesced(world.groups().device, states, kBroadcastBucketBytes, 0);
     synchroniser_ = std::make_unique<Synchroniser>();
     if (can_share_gradients(world, parameters_, config)) {
-      synchroniser_->shared = std::make_unique<SharedGradients>(
-          *world.groups().shared, parameters_, names_, bucket_caps(config));
+      synchroniser_->shared = std::make_unique<SharedGradients>(*world.groups().shared, parameters_,
+                                                                names_, bucket_caps(config));
       return;
     }
     synchroniser_->backend = c10::make_intrusive<WatchedBackend>(

@@ -33,8 +33,8 @@ class PublishedOperation {
 PeerError peer_error(const World& world, const std::string& operation,
                      std::chrono::steady_clock::time_point begin, const std::exception& error);
 
-// Runs `body`, one collective or a backward pass that contains some. All ranks come here in the same
-// order. `detail`: shape and type of what it moves, for the progress page.
+// Runs `body`, one collective or a backward pass that contains some. All ranks come here in the
+// same order. `detail`: shape and type of what it moves, for the progress page.
 template <class Body>
 auto fenced(const World& world, const std::string& operation, Body&& body,
             const std::string& detail = {}) {

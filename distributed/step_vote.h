@@ -22,8 +22,8 @@ class StepVote {
   StepVote(const StepVote&) = delete;
   StepVote& operator=(const StepVote&) = delete;
 
-  // Collective: begins a vote with this rank's flags. Where ranks share memory it also ends it, within
-  // microseconds of the last rank's coming; elsewhere it does not wait. Throws PeerError.
+  // Collective: begins a vote with this rank's flags. Where ranks share memory it also ends it,
+  // within microseconds of the last rank's coming; elsewhere it does not wait. Throws PeerError.
   void begin(uint32_t flags);
   // Collective: the flags of all ranks, OR-ed, of the vote that began last. Throws PeerError.
   uint32_t finish();

@@ -16,7 +16,9 @@ class WatchedBackend final : public c10d::Backend {
  public:
   // `progress` outlives this.
   WatchedBackend(c10::intrusive_ptr<c10d::Backend> inner, ProgressPage& progress)
-      : Backend(inner->getRank(), inner->getSize()), inner_(std::move(inner)), progress_(progress) {}
+      : Backend(inner->getRank(), inner->getSize()),
+        inner_(std::move(inner)),
+        progress_(progress) {}
 
   const std::string getBackendName() const override { return inner_->getBackendName(); }
   void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }

@@ -15,10 +15,7 @@ constexpr std::chrono::milliseconds kFarewellTime{1000};
 }  // namespace
 
 Agent::Agent(const LaunchOptions& options, HangWatch& hang_watch)
-    : options_(options),
-      out_(options.stdout_fd),
-      err_(options.stderr_fd),
-      hang_watch_(hang_watch) {
+    : options_(options), out_(options.stdout_fd), err_(options.stderr_fd), hang_watch_(hang_watch) {
   auto meeting = open_meeting(options);
   coordinator_ = std::move(meeting.coordinator);
   member_ = std::move(meeting.member);
@@ -55,8 +52,8 @@ void Agent::take_turn() {
   show_notes();
 }
 
-// The first signal begins the stop, a later one ends the patience; what comes within a second is the
-// same one, as some programs signal a process and its group. SIGUSR1 is for the workers.
+// The first signal begins the stop, a later one ends the patience; what comes within a second is
+// the same one, as some programs signal a process and its group. SIGUSR1 is for the workers.
 void Agent::take_signals() {
   while (const auto signal = signals_.next()) {
     if (*signal == SIGUSR1) {

@@ -25,8 +25,8 @@ auto progress_of(const RankView& view) {
 
 double usual_wait(const RankView& view) {
   const auto& progress = view.progress;
-  const double limit = progress.warn_after_s > 0 ? progress.warn_after_s
-                                                 : kStartWarning / kOutsideOfSteps;
+  const double limit =
+      progress.warn_after_s > 0 ? progress.warn_after_s : kStartWarning / kOutsideOfSteps;
   const double scale = is_stepping(progress.phase) ? 1 : kOutsideOfSteps;
   return std::max(limit * scale, kLongStep * progress.longest_step_s);
 }
@@ -109,8 +109,7 @@ std::optional<HangFinding> find_hang(const std::vector<RankView>& views) {
   double usual = usual_wait(*waiter);
   for (const auto* culprit : culprits) usual = std::max(usual, usual_wait(*culprit));
   if (waiter->progress.idle_s < usual) return std::nullopt;
-  HangFinding finding{.waited_s = waiter->progress.idle_s,
-                      .timeout_s = waiter->progress.timeout_s};
+  HangFinding finding{.waited_s = waiter->progress.idle_s, .timeout_s = waiter->progress.timeout_s};
   for (const auto* culprit : culprits) finding.culprits.push_back(culprit->progress.rank);
   std::sort(finding.culprits.begin(), finding.culprits.end());
   finding.key = fmt::format("{} {}", waiter->progress.operations, fmt::join(finding.culprits, ","));
@@ -134,10 +133,9 @@ std::string describe_hang(const HangFinding& finding, const std::vector<RankView
   if (finding.culprits.size() > kMostDescribed)
     text += fmt::format("and {} more ranks\n", finding.culprits.size() - kMostDescribed);
   if (finding.culprits.empty())
-    text += fmt::format("all ranks have waited for each other for {:.1f} s: {}\n",
-                        finding.waited_s,
-                        all_do_the_same(views) ? "does the network carry?"
-                                               : "they are in different operations");
+    text += fmt::format(
+        "all ranks have waited for each other for {:.1f} s: {}\n", finding.waited_s,
+        all_do_the_same(views) ? "does the network carry?" : "they are in different operations");
   size_t described = 0;
   for (const auto& view : views) {
     const auto& culprits = finding.culprits;

@@ -7,6 +7,7 @@
 // does not carry.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,7 +23,10 @@ struct HangFinding {
   // The same hang has the same key as long as it lasts.
   std::string key;
 
-  bool is_overdue() const { return timeout_s > 0 && waited_s >= 0.95 * timeout_s; }
+  // Time for a dump: there are a few seconds left.
+  bool is_overdue() const {
+    return timeout_s > 0 && waited_s >= timeout_s - std::max(3.0, 0.05 * timeout_s);
+  }
 };
 
 // nullopt: nobody waits for longer than is usual. `views`: one per rank, in any order.

@@ -20,9 +20,8 @@ std::vector<RankView> parse_views(const std::map<int, nlohmann::json>& by_node) 
     if (status.is_array())
       for (const auto& json : status)
         if (auto view = rank_view_from_json(json)) views.push_back(std::move(*view));
-  std::sort(views.begin(), views.end(), [](const auto& a, const auto& b) {
-    return a.progress.rank < b.progress.rank;
-  });
+  std::sort(views.begin(), views.end(),
+            [](const auto& a, const auto& b) { return a.progress.rank < b.progress.rank; });
   return views;
 }
 

@@ -119,7 +119,8 @@ const WorkerEnd* find_cause(const std::vector<WorkerEnd>& workers) {
   };
   const WorkerEnd* cause = nullptr;
   for (const auto& worker : workers)
-    if (worker.failed() && !worker.stopped && !worker.preempted_by() && (!cause || order(worker) < order(*cause)))
+    if (worker.failed() && !worker.stopped && !worker.preempted_by() &&
+        (!cause || order(worker) < order(*cause)))
       cause = &worker;
   return cause;
 }

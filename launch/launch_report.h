@@ -14,7 +14,8 @@
 
 namespace lockstep {
 
-// Programs that end in good order because of SIGTERM, SIGINT or SIGUSR1 exit with 128 and its number.
+// Programs that end in good order because of SIGTERM, SIGINT or SIGUSR1 exit with 128 and its
+// number.
 std::optional<int> preempting_signal(const ProcessExit& exit);
 
 struct WorkerEnd {
@@ -76,9 +77,7 @@ struct LaunchReport {
   const NodeFailure* node_cause() const;
   // The signal that ended the job in good order: all ranks that did not succeed say so.
   std::optional<int> preempted_by() const;
-  bool succeeded() const {
-    return !interrupted_by && !preempted_by() && !cause() && !node_cause();
-  }
+  bool succeeded() const { return !interrupted_by && !preempted_by() && !cause() && !node_cause(); }
   // 0, 128 + the interrupting or preempting signal, or the cause's.
   int exit_code() const;
   // One line: "rank 1 (of 4) on hostB failed first: was killed by ...". Empty when succeeded.
@@ -88,8 +87,8 @@ struct LaunchReport {
   std::string text() const;
 };
 
-// Ranks that were stopped or preempted never count; ranks that only lost a peer count when no other failed. Of
-// the rest, the earliest (then the lowest rank). nullptr when no rank counts.
+// Ranks that were stopped or preempted never count; ranks that only lost a peer count when no other
+// failed. Of the rest, the earliest (then the lowest rank). nullptr when no rank counts.
 const WorkerEnd* find_cause(const std::vector<WorkerEnd>& workers);
 
 // "SIGKILL", or "signal 64" for one without a name.

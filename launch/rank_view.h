@@ -1,5 +1,5 @@
-// What a launcher knows of one rank at one moment: its progress page and what the kernel says of its
-// process. Travels between the launchers of a job as JSON.
+// What a launcher knows of one rank at one moment: its progress page and what the kernel says of
+// its process. Travels between the launchers of a job as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -84,8 +84,7 @@ std::string stacks_of_process(int training_thread) {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
     const auto name = name_of(task.path());
     if (name.starts_with("lockstep-"))
-      text += fmt::format("    {}\n{}", name,
-                          stack_of(std::atoi(task.path().filename().c_str())));
+      text += fmt::format("    {}\n{}", name, stack_of(std::atoi(task.path().filename().c_str())));
   }
   return text;
 }

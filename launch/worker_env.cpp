@@ -25,8 +25,8 @@ Variables own_variables() {
   }
   // These would tell a worker of things that only an outer launcher has, or a secret it has no use
   // for.
-  for (const char* name : {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_PROGRESS_FD", "LOCKSTEP_MASTER_LISTEN_FD",
-                           "LOCKSTEP_RUN_ID", "LOCKSTEP_RDZV_TOKEN"})
+  for (const char* name : {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_PROGRESS_FD",
+                           "LOCKSTEP_MASTER_LISTEN_FD", "LOCKSTEP_RUN_ID", "LOCKSTEP_RDZV_TOKEN"})
     variables.erase(name);
   return variables;
 }
@@ -58,8 +58,7 @@ std::vector<std::string> worker_environment(const LaunchOptions& options,
   variables["TORCHELASTIC_RUN_ID"] = run_id.empty() ? std::string("none") : run_id;
   variables["TORCHELASTIC_ERROR_FILE"] = std::filesystem::absolute(place.error_file).string();
   if (!run_id.empty()) variables["LOCKSTEP_RUN_ID"] = run_id;
-  if (place.progress_fd >= 0)
-    variables["LOCKSTEP_PROGRESS_FD"] = std::to_string(place.progress_fd);
+  if (place.progress_fd >= 0) variables["LOCKSTEP_PROGRESS_FD"] = std::to_string(place.progress_fd);
   if (place.listen_fd) variables["LOCKSTEP_MASTER_LISTEN_FD"] = std::to_string(*place.listen_fd);
   if (!environment("OMP_NUM_THREADS"))
     variables["OMP_NUM_THREADS"] =

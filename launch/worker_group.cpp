@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "core/durable_file.h"
+#include "core/error.h"
 #include "launch/console.h"
 #include "launch/error_file.h"
 #include "launch/log_directory.h"
@@ -24,6 +25,15 @@ constexpr std::chrono::milliseconds kPreemptTime{5000};
 constexpr std::chrono::milliseconds kUnkillable{
     10'000};  // one that survives SIGKILL hangs in the kernel
 
+// Without it (a limit on the size of files, ...) a hang is not told, and nothing else is lost.
+FileDescriptor try_to_share_memory() {
+  try {
+    return ProgressPage::make_shared_memory();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 struct WorkerGroup::Worker {
@@ -38,8 +48,10 @@ struct WorkerGroup::Worker {
   int rank, local_rank;
   std::filesystem::path directory;
   WorkerOutput out, err;
-  FileDescriptor progress_memory = ProgressPage::make_shared_memory();
-  ProgressPage progress{progress_memory.get()};
+  FileDescriptor progress_memory = try_to_share_memory();
+  std::unique_ptr<ProgressPage> progress =
+      progress_memory.is_open() ? std::make_unique<ProgressPage>(progress_memory.get())
+                                : std::make_unique<ProgressPage>();
   std::optional<WorkerProcess> process;
   std::optional<ProcessExit> exit;
   int64_t exit_time_us = 0;
@@ -71,7 +83,8 @@ void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
                     .progress_fd = worker.progress_memory.get(),
                     .error_file = worker.directory / "error.json"};
   if (worker.rank == 0 && master.fd.is_open()) place.listen_fd = master.fd.get();
-  std::vector<int> inherited = {place.progress_fd};
+  std::vector<int> inherited;
+  if (place.progress_fd >= 0) inherited.push_back(place.progress_fd);
   if (place.listen_fd) inherited.push_back(*place.listen_fd);
   const auto out = worker.out.take_write_end();
   const auto err = worker.err.take_write_end();
@@ -86,10 +99,9 @@ void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
 std::vector<WatchedWorker> WorkerGroup::watched() {
   std::vector<WatchedWorker> watched;
   for (auto& worker : workers_)
-    watched.push_back({worker->rank, worker->process->pid(), &worker->progress});
+    watched.push_back({worker->rank, worker->process->pid(), worker->progress.get()});
   return watched;
 }
-
 
 void WorkerGroup::watch(PollSet& polls) {
   const bool take_output = !consoles_.out.is_full() && !consoles_.err.is_full();
@@ -97,7 +109,8 @@ void WorkerGroup::watch(PollSet& polls) {
     for (auto* output : {&worker->out, &worker->err})
       if (take_output && output->is_open())
         polls.watch(output->poll_request(), [output](short) { output->read_some(); });
-  for (const auto& deadline : {preempt_deadline_, kill_deadline_, give_up_deadline_, drain_deadline_})
+  for (const auto& deadline :
+       {preempt_deadline_, kill_deadline_, give_up_deadline_, drain_deadline_})
     if (deadline) polls.wake_at(*deadline);
 }
 

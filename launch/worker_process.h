@@ -16,7 +16,7 @@ struct WorkerCommand {
   std::vector<std::string> arguments;    // without argv[0]
   std::vector<std::string> environment;  // all of it, as "NAME=value"
   int stdout_fd = -1, stderr_fd = -1;
-  int stdin_fd = -1;  // -1: /dev/null
+  int stdin_fd = -1;               // -1: /dev/null
   std::vector<int> inherited_fds;  // stay open in the worker, under the same numbers
 };
 

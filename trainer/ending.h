@@ -1,4 +1,5 @@
-// Why a training ended before its last step, if it did, and the flags of the step vote that carry it.
+// Why a training ended before its last step, if it did, and the flags of the step vote that carry
+// it.
 #pragma once
 
 #include <csignal>

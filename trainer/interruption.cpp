@@ -24,8 +24,8 @@ std::atomic<int> wake_descriptor{-1};
 std::atomic<int64_t> caught_at_ms{0};
 std::array<struct sigaction, kSignals.size()> previous_actions{};
 
-// A scheduler signals the launcher and its ranks, and the launcher passes on what it got: what comes
-// within a second is one signal.
+// A scheduler signals the launcher and its ranks, and the launcher passes on what it got: what
+// comes within a second is one signal.
 constexpr int64_t kSameSignalMs = 1000;
 
 int64_t monotonic_ms() {
@@ -49,8 +49,8 @@ void note_signal(int signal) {
   else if (monotonic_ms() - caught_at_ms > kSameSignalMs)
     take_usual_effect(signal);
   const uint64_t one = 1;
-  if (const int fd = wake_descriptor.load(); fd >= 0)
-    [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
+  if (const int fd = wake_descriptor.load(); fd >= 0) [[maybe_unused]]
+    const auto written = ::write(fd, &one, sizeof one);
   errno = saved_errno;
 }
 

@@ -1,5 +1,5 @@
-// Signals that ask a training to end in good order: SIGTERM and SIGUSR1 (schedulers send them before
-// they take a machine back) and SIGINT. The training looks at it once a step; a signal that
+// Signals that ask a training to end in good order: SIGTERM and SIGUSR1 (schedulers send them
+// before they take a machine back) and SIGINT. The training looks at it once a step; a signal that
 // comes more than a second later ends the process at once.
 #pragma once
 
@@ -14,9 +14,9 @@ namespace lockstep {
 
 // While it lives, the signals are caught. One at a time in a process.
 //
-// A rank that hangs never comes to the end of its step. So when a signal has come and the step makes
-// no progress for 10 s and twice the longest step so far, the signal takes its usual effect after
-// all.
+// A rank that hangs never comes to the end of its step. So when a signal has come and the step
+// makes no progress for 10 s and twice the longest step so far, the signal takes its usual effect
+// after all.
 class Interruption {
  public:
   // `progress`: of this rank; outlives this. Throws Environment.

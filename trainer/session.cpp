@@ -10,8 +10,8 @@
 #include "core/run_id.h"
 #include "data/sampling.h"
 #include "distributed/objects.h"
-#include "tracking/job_run.h"
 #include "launch/launch_report.h"
+#include "tracking/job_run.h"
 #include "tracking/run_directory.h"
 #include "tracking/run_end.h"
 #include "tracking/stop_request.h"
@@ -171,22 +171,22 @@ struct Job {
 
 Tracker open_tracker_of(const Job& job, const Trainer& trainer, int64_t resumed) {
   const auto& options = job.options;
-  return open_tracker({.run_dir = job.run_dir,
-                       .process = describe_process(options, job.config, job.run_dir.filename()),
-                       .config = job.config.tracking,
-                       .run_config = job.resolved,
-                       .resume_step = resumed,
-                       .console = options.console,
-                       .length = {trainer.total_steps(),
-                                  static_cast<double>(job.config.train.epochs)},
-                       .agent_program = options.agent_program,
-                       .local_world_size = options.ranks.local_world_size,
-                       .local_pids = job.local_pids});
+  return open_tracker(
+      {.run_dir = job.run_dir,
+       .process = describe_process(options, job.config, job.run_dir.filename()),
+       .config = job.config.tracking,
+       .run_config = job.resolved,
+       .resume_step = resumed,
+       .console = options.console,
+       .length = {trainer.total_steps(), static_cast<double>(job.config.train.epochs)},
+       .agent_program = options.agent_program,
+       .local_world_size = options.ranks.local_world_size,
+       .local_pids = job.local_pids});
 }
 
 RunEnd describe_end(const Trainer& trainer, const std::filesystem::path& run_dir) {
-  const auto where = fmt::format("after step {} of {}, with a checkpoint", trainer.step(),
-                                 trainer.total_steps());
+  const auto where =
+      fmt::format("after step {} of {}, with a checkpoint", trainer.step(), trainer.total_steps());
   switch (trainer.ending()) {
     case Ending::Completed: break;
     case Ending::EarlyStop:

@@ -74,8 +74,7 @@ std::vector<std::pair<std::string, double>> gather_step_times(World& world, cons
     std::sort(times.begin(), times.end());
     const auto name = std::string("time/") + kParts[part];
     values.emplace_back(name + "/min", times.front());
-    values.emplace_back(name + "/median",
-                        (times[(num_ranks - 1) / 2] + times[num_ranks / 2]) / 2);
+    values.emplace_back(name + "/median", (times[(num_ranks - 1) / 2] + times[num_ranks / 2]) / 2);
     values.emplace_back(name + "/max", times.back());
   }
   const auto own_times = column(kParts.size());

@@ -1,6 +1,6 @@
-// A rank that goes wrong on purpose, for the tests of the hang report: hang_driver MODE, started by
-// `lockstep launch --program`. MODE: sleep (in its "data loader"), skip (a collective) or shape (of
-// a tensor), always on rank 1.
+// A rank that goes wrong on purpose, for the tests of the hang report: hang_driver MODE BACKEND,
+// started by `lockstep launch --program`. MODE: sleep (in its "data loader"), skip (a collective)
+// or shape (of a tensor), always on rank 1.
 #include <ATen/ATen.h>
 #include <poll.h>
 
@@ -23,7 +23,7 @@ void sleep_in_loader() {
   while (std::chrono::steady_clock::now() < end) ::poll(nullptr, 0, 60'000);
 }
 
-void run(const std::string& mode) {
+void run(const std::string& mode, const std::string& backend) {
   const auto ranks = read_rank_env();
   ProgressPage page(std::stoi(environment("LOCKSTEP_PROGRESS_FD").value()));
   page.begin(ranks.rank);
@@ -37,6 +37,7 @@ void run(const std::string& mode) {
                                            .port = static_cast<uint16_t>(ranks.master_port),
                                            .listen_fd = ranks.listen_fd},
                .device = "cpu",
+               .backend = backend,
                .timeout = std::chrono::seconds(8),
                .progress = &page});
   const bool is_odd = ranks.rank == 1;
@@ -59,7 +60,7 @@ void run(const std::string& mode) {
 
 int main(int, char** argv) {
   try {
-    run(argv[1]);
+    run(argv[1], argv[2]);
     return 0;
   } catch (const std::exception& error) {
     if (const auto file = environment("TORCHELASTIC_ERROR_FILE")) write_error_file(*file, error);

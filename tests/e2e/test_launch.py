@@ -82,7 +82,7 @@ def test_a_signal_to_the_launcher_stops_all(job, number):
     assert ended.code == 128 + number
     assert f"stopped by {number.name}" in ended.err
     assert not find(job.directory)
-    assert [entry["state"] for entry in job.list()] == ["killed"]
+    assert [entry["state"] for entry in job.list()] == ["preempted"]
     assert_resumable(job)
 
 

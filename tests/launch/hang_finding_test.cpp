@@ -103,7 +103,9 @@ TEST_CASE("hang: ranks in different operations, stopped processes and silent net
   CHECK(finding->culprits == std::vector{1});
   CHECK_THAT(describe_hang(*finding, views), Contains("rank 1") && Contains("is stopped"));
   CHECK_FALSE(finding->is_overdue());
-  views[0].progress.idle_s = 599;
+  views[0].progress.idle_s = 569;
+  CHECK_FALSE(find_hang(views)->is_overdue());
+  views[0].progress.idle_s = 571;
   CHECK(find_hang(views)->is_overdue());
 }
 

@@ -174,7 +174,7 @@ TEST_CASE("runs: bad input is one Config error that says what is valid") {
   add_job(lab.path(), "mnist-1", kMain, 1, 1700000000);
   CHECK(lab.error_of({"lsit"}) ==
         "config: lockstep runs: unknown command 'lsit'; did you mean 'list'? valid: list, show, "
-        "compare, export, tag, delete, gc");
+        "compare, export, watch, tag, stop, delete, gc");
   CHECK(lab.error_of({"show", "mnist-2"}).ends_with("did you mean 'mnist-1'?"));
   CHECK(lab.error_of({"show"}) ==
         "config: lockstep runs show: which run? Give its ID, see lockstep runs list");

@@ -105,9 +105,11 @@ void print_result(const SessionResult& result, const RankEnv& ranks) {
   std::string values;
   for (const auto& [name, value] : result.evaluation)
     values += fmt::format("  eval/{} {:.4f}", name, value);
-  std::cout << fmt::format("done:{}\nrun:   {}\nlook:  lockstep runs show {} --dir {}\n", values,
-                           result.run_dir.string(), result.run_id,
-                           result.run_dir.parent_path().string())
+  const auto runs = result.run_dir.parent_path().string();
+  std::cout << fmt::format(
+                   "done:{}\nrun:   {}\nlook:  lockstep runs show {} --dir {}\n"
+                   "       lockstep ui --dir {}   (in a browser)\n",
+                   values, result.run_dir.string(), result.run_id, runs, runs)
             << std::flush;
 }
 

@@ -16,12 +16,17 @@ bool is_shown(const Curve& curve, size_t i, const HeatmapRange& range) {
 Heatmap make_heatmap(const std::vector<Curve>& curves, const HeatmapRange& range) {
   constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
   auto first = std::numeric_limits<double>::infinity(), last = -first;
-  for (const auto& curve : curves)
+  double most_points = 1;  // of one rank: more columns than that would leave gaps between them
+  for (const auto& curve : curves) {
+    double points = 0;
     for (size_t i = 0; i < curve.step.size(); ++i)
       if (is_shown(curve, i, range)) {
         first = std::min(first, curve.step[i]);
         last = std::max(last, curve.step[i]);
+        ++points;
       }
+    most_points = std::max(most_points, points);
+  }
   Heatmap map;
   map.mean.resize(curves.size());
   map.max.resize(curves.size());
@@ -30,7 +35,8 @@ Heatmap make_heatmap(const std::vector<Curve>& curves, const HeatmapRange& range
   map.to = last;
   const auto num_steps = last - first + 1;
   const auto columns = std::max<size_t>(
-      1, static_cast<size_t>(std::min(static_cast<double>(range.columns), num_steps)));
+      1,
+      static_cast<size_t>(std::min({static_cast<double>(range.columns), num_steps, most_points})));
   const auto width = num_steps / static_cast<double>(columns);
   for (size_t i = 0; i <= columns; ++i) map.edges.push_back(first + static_cast<double>(i) * width);
   map.smallest = std::numeric_limits<double>::infinity();

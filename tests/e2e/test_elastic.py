@@ -13,7 +13,7 @@ from network import Network
 from processes import wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 
-STEPS = 200
+STEPS = 1000
 # Some seconds of training, with a checkpoint every few steps.
 LONG = [f"train.max_steps={STEPS}", "train.epochs=1000", "checkpoint.every=10 steps"]
 LONG += ["train.eval_every=1000 epochs"]
@@ -167,9 +167,11 @@ def test_whoever_is_left_goes_on(job, cluster):
 def test_a_newcomer_is_taken_in_at_the_next_restart(job, cluster):
     alpha, beta = cluster.hosts
     options = ["--max-restarts", 1]
-    cluster.start(alpha, *LONG, nodes="1:2", options=options)
+    steps = 8 * STEPS  # alone it is quick, and must still run when beta has joined
+    longer = [*LONG, f"train.max_steps={steps}"]
+    cluster.start(alpha, *longer, nodes="1:2", options=options)
     cluster.wait_for_checkpoint()
-    cluster.start(beta, *LONG, nodes="1:2", options=options)
+    cluster.start(beta, *longer, nodes="1:2", options=options)
     wait_until(lambda: beta.pids(), GONE_S, "beta runs")
     time_to_join = time.monotonic() + 0.5
     wait_until(lambda: time.monotonic() > time_to_join, 5, "beta has joined")
@@ -178,7 +180,7 @@ def test_a_newcomer_is_taken_in_at_the_next_restart(job, cluster):
     first, second = cluster.finish(alpha), cluster.finish(beta)
     assert (first.code, second.code) == (0, 0), first.err + second.err
     assert f"beta ({beta.address}) came: it takes part from the next restart on" in first.err
-    assert checkpoints(cluster.run_dir())[-1] == STEPS
+    assert checkpoints(cluster.run_dir())[-1] == steps
     assert job.list()[0]["world_size"] == 2
 
 

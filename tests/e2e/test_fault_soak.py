@@ -20,11 +20,12 @@ from safetensors_file import assert_same_bits, checkpoints, last_weights
 
 FAULTS = int(os.environ.get("LOCKSTEP_SOAK_FAULTS", "6"))
 SEED = int(os.environ.get("LOCKSTEP_SOAK_SEED", "1"))
-STEPS = 300
+STEPS = 1500
 FAULTS_OF_A_RUN = 3
 RUN_S = 120  # in which a run with its faults must be over
 OVERRIDES = [f"train.max_steps={STEPS}", "train.epochs=1000", "checkpoint.every=10 steps"]
-OVERRIDES += ["train.eval_every=1000 epochs", "distributed.timeout=10 s"]
+OVERRIDES += ["train.eval_every=1000 epochs", "distributed.timeout=10 s",
+              "distributed.step_timeout=10 s"]
 OPTIONS = ["--max-restarts", 1000, "--stop-grace", "3s", "--run-id", "soak", "--tee", 0]
 
 
@@ -40,7 +41,7 @@ def worker_killed(cluster, host, rng):
 
 
 def worker_stopped(cluster, host, rng):
-    """It gets no further; its peers lose patience after distributed.timeout."""
+    """It gets no further; its peers lose patience after distributed.step_timeout."""
     pids = list(cluster.ranks_on(host).values())
     if pids:
         os.kill(rng.choice(pids), signal.SIGSTOP)

@@ -118,9 +118,8 @@ def test_scancel_ends_all_of_it(slurm, job, launched):
     ended = processes.finish(srun, 20)
     assert ended.code != 0
     wait_until(lambda: not find(job.file), 20, "every process is gone")
-    # Without a launcher nobody is left to tell: Slurm ends the tracking agent with the ranks.
     (entry,) = job.list()
-    assert entry["state"] in (["killed"] if launched else ["killed", "lost"])
+    assert entry["state"] == "preempted"
 
 
 def test_a_requeued_job_goes_on_with_its_run(slurm, job):

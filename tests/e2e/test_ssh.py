@@ -200,7 +200,7 @@ def test_a_signal_here_ends_all(hosts, job, number):
     assert ended.code == 128 + number
     assert f"stopped by {number.name}" in ended.err.splitlines()[-1]
     wait_until(lambda: not find(job.directory), GONE_S, "every process is gone")
-    assert [entry["state"] for entry in job.list()] == ["killed"]
+    assert [entry["state"] for entry in job.list()] == ["preempted"]
 
 
 @pytest.mark.parametrize("first", [HOSTS[0], "localhost"])

@@ -53,7 +53,7 @@ class CsvParser {
     table_.place = "line";
   }
 
-  Table parse() {
+  DataTable parse() {
     CsvRecords records(text_, format_.separator);
     read_names(records);
     choose_columns();
@@ -176,7 +176,7 @@ class CsvParser {
   const std::string& name_;
   std::vector<std::string> names_;
   std::vector<WantedColumn> wanted_;
-  Table table_;
+  DataTable table_;
   std::string memory_;
 };
 
@@ -194,13 +194,13 @@ std::string unpacked(const MappedFile& file) {
 
 }  // namespace
 
-Table parse_csv(std::string_view text, const CsvFormat& format, const std::string& name) {
+DataTable parse_csv(std::string_view text, const CsvFormat& format, const std::string& name) {
   return CsvParser(text, format, name).parse();
 }
 
-Table read_csv_file(const std::filesystem::path& path, const CsvFormat& format) {
+DataTable read_csv_file(const std::filesystem::path& path, const CsvFormat& format) {
   const MappedFile file(path);
-  Table table;
+  DataTable table;
   if (is_gzip(file.bytes())) {
     const auto text = unpacked(file);
     table = parse_csv(text, format, file.name());

@@ -30,10 +30,10 @@ struct CsvFormat {
 // Throws Config, naming the line: no records, a column that is not there or there twice, and, once
 // there are more than max_bad_rows of them, records of a wrong number of cells, with a quote that
 // is not closed or text behind it, with a text where a number was declared, or that are not UTF-8.
-Table parse_csv(std::string_view text, const CsvFormat& format, const std::string& name);
+DataTable parse_csv(std::string_view text, const CsvFormat& format, const std::string& name);
 
 // The same for a file, plain or gzip, told apart by content. Throws Environment when it cannot be
 // read or changes meanwhile.
-Table read_csv_file(const std::filesystem::path& path, const CsvFormat& format);
+DataTable read_csv_file(const std::filesystem::path& path, const CsvFormat& format);
 
 }  // namespace lockstep

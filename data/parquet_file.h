@@ -24,7 +24,7 @@ class ParquetFile {
   // The columns of a row group, in that order. Throws Config for a column of a type that is neither
   // number, truth value, date, time nor text, and for a damaged file; Environment when the file
   // cannot be read or has changed since it was opened.
-  virtual Table read(size_t row_group, const std::vector<std::string>& columns) const = 0;
+  virtual DataTable read(size_t row_group, const std::vector<std::string>& columns) const = 0;
 
   // False when the file's statistics say that no row of the group can pass the filter.
   virtual bool may_pass(size_t row_group, const RowFilter& filter) const = 0;

@@ -20,12 +20,12 @@ void keep_values(std::vector<T>& values, const std::vector<bool>& kept) {
 
 }  // namespace
 
-std::string Table::where(size_t row) const {
+std::string DataTable::where(size_t row) const {
   return fmt::format("{}: {} {}", name, place,
                      row < places.size() ? places[row] : static_cast<int64_t>(row) + 1);
 }
 
-const TableColumn& Table::column(const std::string& wanted) const {
+const TableColumn& DataTable::column(const std::string& wanted) const {
   std::vector<std::string> names;
   for (const auto& column : columns) {
     if (column.name == wanted) return column;
@@ -35,7 +35,7 @@ const TableColumn& Table::column(const std::string& wanted) const {
       fmt::format("{}: no column '{}'{}", name, printable(wanted), suggest(wanted, names)));
 }
 
-void keep_rows(Table& table, const std::vector<bool>& kept) {
+void keep_rows(DataTable& table, const std::vector<bool>& kept) {
   for (auto& column : table.columns) {
     keep_values(column.numbers, kept);
     keep_values(column.codes, kept);

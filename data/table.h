@@ -20,7 +20,7 @@ struct TableColumn {
   }
 };
 
-struct Table {
+struct DataTable {
   std::string name;  // of the file, for messages
   size_t rows = 0;
   std::vector<TableColumn> columns;
@@ -36,6 +36,6 @@ struct Table {
 };
 
 // Leaves out the rows for which `kept` is false.
-void keep_rows(Table& table, const std::vector<bool>& kept);
+void keep_rows(DataTable& table, const std::vector<bool>& kept);
 
 }  // namespace lockstep

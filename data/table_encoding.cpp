@@ -47,7 +47,7 @@ std::vector<std::string> used_columns(const TableConfig& config,
   return used;
 }
 
-std::vector<bool> rows_to_keep(const TableConfig& config, const Table& table) {
+std::vector<bool> rows_to_keep(const TableConfig& config, const DataTable& table) {
   std::vector<bool> kept(table.rows, true);
   for (const auto& column : table.columns) {
     const bool is_label = column.name == config.label;
@@ -65,7 +65,7 @@ std::vector<bool> rows_to_keep(const TableConfig& config, const Table& table) {
   return kept;
 }
 
-void TableEncoding::Statistics::add(const Table& table, std::span<const int64_t> training) {
+void TableEncoding::Statistics::add(const DataTable& table, std::span<const int64_t> training) {
   if (columns_.empty())
     for (const auto& column : table.columns)
       columns_.push_back({.name = column.name, .is_text = column.is_text});
@@ -125,7 +125,7 @@ int64_t TableEncoding::num_categories() const {
   return std::ranges::count_if(columns_, [](const auto& column) { return column.is_text; });
 }
 
-EncodedRows TableEncoding::encode(const Table& table) const {
+EncodedRows TableEncoding::encode(const DataTable& table) const {
   EncodedRows rows{.rows = table.rows};
   for (const auto& learned : columns_) {
     const auto& column = table.column(learned.name);
@@ -172,7 +172,7 @@ std::vector<int32_t> TableEncoding::encode_words(const Column& learned, const Ta
   return codes;
 }
 
-void TableEncoding::encode_label(const Table& table, EncodedRows& rows) const {
+void TableEncoding::encode_label(const DataTable& table, EncodedRows& rows) const {
   const auto& column = table.column(label_->name);
   const auto refused = [&](size_t row, const std::string& why) {
     return config_error(

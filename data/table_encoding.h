@@ -53,7 +53,7 @@ std::vector<std::string> used_columns(const TableConfig& config,
 
 // False for the rows that `missing` says to drop. Throws Config with `missing: error`, naming the
 // first missing value, and for a missing label that cannot be filled. `table`: the used columns.
-std::vector<bool> rows_to_keep(const TableConfig& config, const Table& table);
+std::vector<bool> rows_to_keep(const TableConfig& config, const DataTable& table);
 
 // Column by column: a batch is one pass over each.
 struct EncodedRows {
@@ -71,7 +71,7 @@ class TableEncoding {
    public:
     explicit Statistics(const TableConfig& config) : config_(config) {}
     // `training`: rows of `table`, which has the used columns. Pieces come in any order.
-    void add(const Table& table, std::span<const int64_t> training);
+    void add(const DataTable& table, std::span<const int64_t> training);
 
    private:
     friend class TableEncoding;
@@ -93,7 +93,7 @@ class TableEncoding {
 
   // Throws Config, naming the row: a label of no class that the training rows have, or one that is
   // no whole number.
-  EncodedRows encode(const Table& table) const;
+  EncodedRows encode(const DataTable& table) const;
 
   bool has_label() const { return label_.has_value(); }
   bool labels_are_classes() const { return label_is_class_; }
@@ -112,7 +112,7 @@ class TableEncoding {
 
  private:
   using Column = Statistics::Column;
-  void encode_label(const Table& table, EncodedRows& rows) const;
+  void encode_label(const DataTable& table, EncodedRows& rows) const;
   std::vector<float> encode_numbers(const Column& learned, const TableColumn& column) const;
   static std::vector<int32_t> encode_words(const Column& learned, const TableColumn& column);
 

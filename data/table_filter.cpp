@@ -57,7 +57,7 @@ ColumnTest parse_column_test(const std::string& text) {
       printable(text)));
 }
 
-void apply_filter(const RowFilter& filter, const Table& table, std::vector<bool>& kept) {
+void apply_filter(const RowFilter& filter, const DataTable& table, std::vector<bool>& kept) {
   for (const auto& test : filter) {
     const auto& column = table.column(test.column);
     if (column.is_text) {

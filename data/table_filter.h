@@ -52,6 +52,6 @@ ColumnTest parse_column_test(const std::string& text);
 
 // Clears `kept` where a row does not pass. `table` has the columns of the filter. Throws Config: a
 // column of numbers is compared with a text.
-void apply_filter(const RowFilter& filter, const Table& table, std::vector<bool>& kept);
+void apply_filter(const RowFilter& filter, const DataTable& table, std::vector<bool>& kept);
 
 }  // namespace lockstep

@@ -194,7 +194,7 @@ class ArrowParquetFile final : public ParquetFile {
     });
   }
 
-  Table read(size_t row_group, const std::vector<std::string>& columns) const override {
+  DataTable read(size_t row_group, const std::vector<std::string>& columns) const override {
     verify_unchanged();
     auto table = guarded(name_, [&] { return read_columns(row_group, columns); });
     verify_unchanged();
@@ -266,9 +266,9 @@ class ArrowParquetFile final : public ParquetFile {
     return statistics ? limits_of(*statistics, *schema_->Column(index_of(column))) : ColumnLimits{};
   }
 
-  Table read_columns(size_t row_group, const std::vector<std::string>& columns) const {
+  DataTable read_columns(size_t row_group, const std::vector<std::string>& columns) const {
     const auto group = static_cast<int>(row_group);
-    Table table{.name = fmt::format("{}: row group {}", name_, row_group)};
+    DataTable table{.name = fmt::format("{}: row group {}", name_, row_group)};
     table.rows = static_cast<size_t>(metadata_->RowGroup(group)->num_rows());
     parquet::ArrowReaderProperties properties(/*use_threads=*/false);
     for (const auto& column : columns) properties.set_read_dictionary(index_of(column), true);
@@ -286,7 +286,7 @@ class ArrowParquetFile final : public ParquetFile {
   }
 
   TableColumn converted(const arrow::ChunkedArray& chunks, const std::string& name,
-                        const Table& table) const {
+                        const DataTable& table) const {
     TableColumn column{.name = name};
     if (chunks.length() != static_cast<int64_t>(table.rows))
       throw config_error(fmt::format("{}: column '{}' has {} values for {} rows", table.name,

@@ -70,7 +70,7 @@ CsvFormat format_of(const CsvConfig& config) {
   return format;
 }
 
-Table used_table(const CsvConfig& config) {
+DataTable used_table(const CsvConfig& config) {
   auto table = read_csv_file(config.path, format_of(config));
   for (const auto& [column, type] : config.types) table.column(column);
   std::vector<std::string> names;
@@ -152,7 +152,7 @@ class CsvDataset final : public Dataset {
   }
 
   TableConfig config_;
-  std::optional<Table> table_;  // until learn()
+  std::optional<DataTable> table_;  // until learn()
   int64_t size_;
   std::optional<TableEncoding> encoding_;
   EncodedRows rows_;

@@ -74,7 +74,7 @@ class RowGroups {
   int64_t begin_of(size_t group) const { return group == 0 ? 0 : ends_[group - 1]; }
 
   // The rows in use of a group.
-  Table read(size_t group) const {
+  DataTable read(size_t group) const {
     const auto [file, number] = groups_[group];
     auto table = read_used(*files_[file], number);
     check(static_cast<int64_t>(table.rows) == ends_[group] - begin_of(group),
@@ -104,7 +104,7 @@ class RowGroups {
 
   std::string file_name(size_t number) const { return fmt::format("file {}", number + 1); }
 
-  Table read_used(const ParquetFile& file, size_t group) const {
+  DataTable read_used(const ParquetFile& file, size_t group) const {
     auto table = file.read(group, read_);
     std::vector<bool> kept(table.rows, true);
     apply_filter(filter_, table, kept);

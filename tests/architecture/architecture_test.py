@@ -1,4 +1,5 @@
 """The shape of the code: who includes whom, who may do what, how large things are (rules.py has the tables)."""
+import re
 import subprocess
 from pathlib import Path
 
@@ -29,6 +30,24 @@ def test_the_code_keeps_the_rules(checker):
 @pytest.mark.parametrize("checker", [rules.check_words, rules.check_sizes], ids=lambda checker: checker.__name__)
 def test_the_tests_keep_the_rules_that_hold_for_them(checker):
     assert not found(TESTS, checker), "\n" + "\n".join(found(TESTS, checker))
+
+
+def types_of(text):
+    """namespace::name of every class and struct that a header defines at namespace level."""
+    namespace = re.search(r"^namespace ([\w:]+) {", text, re.M)
+    names = re.findall(r"^(?:struct|class)\s+(\w+)\b(?!\s*<)[^;{]*{", rules.code_of(text), re.M)
+    return {f"{namespace.group(1)}::{name}" for name in names} if namespace else set()
+
+
+def test_no_two_headers_define_the_same_type():
+    """The linker would take one destructor for both, and say nothing."""
+    owners = {}
+    for path in SOURCES:
+        if path.endswith(".h") and not path.startswith("examples/"):
+            for name in types_of((ROOT / path).read_text()):
+                owners.setdefault(name, []).append(path)
+    assert len(owners) > 100
+    assert not {name: paths for name, paths in owners.items() if len(paths) > 1}
 
 
 def test_only_documented_folders():

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-void verify(const Table& table) {
+void verify(const DataTable& table) {
   if (table.rows == 0 || table.places.size() != table.rows) std::abort();
   for (const auto& column : table.columns) {
     if ((column.is_text ? column.codes.size() : column.numbers.size()) != table.rows) std::abort();

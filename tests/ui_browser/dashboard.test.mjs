@@ -252,7 +252,6 @@ test("a run is stopped from the page", async () => {
     await page.getByRole("button", { name: "Stop" }).click();
     await page.getByRole("textbox", { name: "Reason" }).fill("seen enough");
     await page.getByRole("dialog").getByRole("button", { name: "Stop" }).click();
-    await page.getByText("asked to stop").waitFor();
     await waitFor(() => live.process.exitCode !== null, "the trainer to stop", 15);
     await page.locator(".run-head .state:not(.running)").waitFor();
   });

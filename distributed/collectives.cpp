@@ -79,7 +79,13 @@ void barrier(World& world, const std::string& name,
   if (!world.is_distributed()) return;
   c10d::BarrierOptions options;
   options.timeout = timeout.value_or(world.timeout());
-  run(world, "barrier", name, [&] { return world.groups().control->barrier(options); }, {});
+  run(world, "barrier", name,
+      [&] {
+        // Not ProcessGroup::barrier: it keeps a static tensor, which ranks in one process would
+        // share.
+        return world.groups().control->getBackend(at::kCPU)->barrier(options);
+      },
+      {});
 }
 
 }  // namespace lockstep

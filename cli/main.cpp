@@ -29,7 +29,7 @@ constexpr std::array<Command, 11> kCommands = {{
     {"launch-node", "the part of 'launch --hostfile' on a host; ssh starts it",
      launch_node_command},
     {"train", "train as one process: the same as lockstep-trainer", train_command},
-    {"runs", "list, show, compare, tag and remove recorded runs", runs_command},
+    {"runs", "list, show, watch, compare, export, stop, tag and remove runs", runs_command},
     {"ui", "the dashboard: look at runs, groups and ranks in a browser", ui_command},
     {"artifacts", "keep and fetch versioned files of the runs", artifacts_command},
     {"sync", "send a recorded run to its sinks", sync_command},

@@ -1,9 +1,6 @@
 #include "distributed/world.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netdb.h>
-#include <sys/socket.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -11,7 +8,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/file_descriptor.h"
+#include "core/local_address.h"
 #include "distributed/backends.h"
 #include "distributed/collectives.h"
 #include "distributed/cuda.h"
@@ -76,37 +73,12 @@ c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options,
   return c10::make_intrusive<c10d::FileStore>(file.path.string(), options.world_size);
 }
 
-// The numeric address of the interface that reaches `host`: a UDP connect asks the routing table
-// and sends nothing.
-std::string local_address_towards(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), "9", &hints, &found) != 0 || !found)
-    throw environment_error(fmt::format("cannot resolve the rendezvous host '{}'", host));
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
-  FileDescriptor socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_storage address{};
-  socklen_t length = sizeof(address);
-  if (!socket.is_open() || ::connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0 ||
-      ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
-    throw errno_error(fmt::format("no route to the rendezvous host '{}'", host));
-  char text[NI_MAXHOST];
-  if (::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, text, sizeof(text), nullptr, 0,
-                    NI_NUMERICHOST) != 0)
-    throw environment_error(fmt::format("no numeric address towards '{}'", host));
-  return text;
-}
-
 std::string gloo_address(const WorldOptions& options) {
   if (options.local_world_size == options.world_size) return "127.0.0.1";
-  if (const auto* tcp = std::get_if<TcpRendezvous>(&options.rendezvous))
-    return local_address_towards(tcp->host);
-  char name[256] = {};
-  if (::gethostname(name, sizeof(name) - 1) != 0)
-    throw errno_error("cannot learn this host's name");
-  return local_address_towards(name);
+  const auto* tcp = std::get_if<TcpRendezvous>(&options.rendezvous);
+  const auto host = tcp ? tcp->host : own_host_name();
+  if (const auto address = local_address_towards(host)) return *address;
+  throw environment_error(fmt::format("cannot resolve or reach the rendezvous host '{}'", host));
 }
 
 struct NamedBackend {

@@ -34,9 +34,12 @@ bool has_stacks_of(const std::vector<RankView>& views, const std::vector<int>& r
 
 }  // namespace
 
-std::string HangWatch::Own::stacks() const {
-  if (!request || !worker.page->wait_for_stacks(*request, std::chrono::milliseconds(0))) return {};
-  return worker.page->stacks();
+std::optional<RankView> HangWatch::Own::view(const std::string& host) const {
+  auto view = view_rank(*worker.page, worker.rank, host, worker.pid);
+  const bool has_stacks =
+      request && worker.page->wait_for_stacks(*request, std::chrono::milliseconds(0));
+  if (view && has_stacks) view->stacks = worker.page->stacks();
+  return view;
 }
 
 StatusExchange HangWatch::exchange() {
@@ -65,10 +68,7 @@ nlohmann::json HangWatch::local() {
   told_local_ = now;
   last_local_ = nlohmann::json::array();
   for (const auto& own : own_) {
-    auto view = view_rank(*own.worker.page, own.worker.rank, host_, own.worker.pid);
-    view.stacks = own.stacks();
-    // A program that does not write to its page cannot be judged.
-    if (own.worker.page->snapshot().pid != 0) last_local_.push_back(to_json(view));
+    if (auto view = own.view(host_)) last_local_.push_back(to_json(*view));
   }
   return last_local_;
 }
@@ -86,9 +86,7 @@ void HangWatch::write_dump() {
   dump_at_.reset();
   std::string text;
   for (const auto& own : own_) {
-    auto view = view_rank(*own.worker.page, own.worker.rank, host_, own.worker.pid);
-    view.stacks = own.stacks();
-    text += describe_rank(view) + "\n";
+    if (auto view = own.view(host_)) text += describe_rank(*view) + "\n";
   }
   const auto path = directory_ / "hang.txt";
   try {

@@ -54,7 +54,7 @@ class HangWatch {
   struct Own {
     WatchedWorker worker;
     std::optional<uint32_t> request;  // of stacks
-    std::string stacks() const;
+    std::optional<RankView> view(const std::string& host) const;
   };
 
   nlohmann::json follow(const HangFinding& finding, const std::vector<RankView>& views);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/local_address.h"
 #include "launch/agent.h"
 
 namespace lockstep {
@@ -21,18 +22,13 @@ void open_standard_streams() {
   }
 }
 
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 && *name ? name : "this host";
-}
-
 }  // namespace
 
 LaunchReport run_workers(const LaunchOptions& options) {
   verify(options);
   open_standard_streams();
   auto named = options;
-  if (named.host.empty()) named.host = host_name();
+  if (named.host.empty()) named.host = own_host_name();
   HangWatch hang_watch(named.host);
   named.status = hang_watch.exchange();
   return Agent(named, hang_watch).run();

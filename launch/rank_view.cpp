@@ -33,8 +33,11 @@ std::string pending_bucket(const ProgressSnapshot& progress) {
 
 }  // namespace
 
-RankView view_rank(const ProgressPage& page, int rank, const std::string& host, int64_t pid) {
-  RankView view{.progress = page.snapshot(), .host = host, .process_state = process_state(pid)};
+std::optional<RankView> view_rank(const ProgressPage& page, int rank, const std::string& host,
+                                  int64_t pid) {
+  RankView view{.progress = page.snapshot(), .host = host};
+  if (view.progress.pid == 0) return std::nullopt;
+  view.process_state = process_state(pid);
   view.progress.rank = rank;
   view.progress.pid = pid;
   view.bucket = pending_bucket(view.progress);

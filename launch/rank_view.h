@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,9 @@ struct RankView {
 };
 
 // Reads page and process of a worker that was started as `rank` on `host` with process id `pid`.
-RankView view_rank(const ProgressPage& page, int rank, const std::string& host, int64_t pid);
+// nullopt: its program does not write to the page, and cannot be judged.
+std::optional<RankView> view_rank(const ProgressPage& page, int rank, const std::string& host,
+                                  int64_t pid);
 
 nlohmann::json to_json(const RankView& view);
 // nullopt: not the JSON of a view.

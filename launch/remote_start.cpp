@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "core/error.h"
+#include "core/local_address.h"
 #include "launch/launch_report.h"
-#include "launch/local_address.h"
 #include "launch/node_link.h"
 #include "launch/signal_watch.h"
 

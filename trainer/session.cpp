@@ -7,6 +7,7 @@
 
 #include "core/crc32c.h"
 #include "core/error.h"
+#include "core/local_address.h"
 #include "core/run_id.h"
 #include "data/sampling.h"
 #include "distributed/objects.h"
@@ -62,8 +63,6 @@ void verify_resumable(const std::filesystem::path& run_dir, const std::string& i
 
 RunInfo describe_process(const SessionOptions& options, const RunConfig& config,
                          const std::string& run_id) {
-  char host[256] = {};
-  ::gethostname(host, sizeof(host) - 1);
   const auto& ranks = options.ranks;
   return {.id = run_id,
           .name = config.run.name,
@@ -73,7 +72,7 @@ RunInfo describe_process(const SessionOptions& options, const RunConfig& config,
           .world_size = ranks.world_size,
           .node_rank = ranks.node_rank,
           .local_rank = ranks.local_rank,
-          .host = host,
+          .host = own_host_name(),
           .pid = ::getpid(),
           .created = static_cast<double>(std::time(nullptr)),
           .command = options.command};

@@ -37,7 +37,8 @@ constexpr const char* kUsage =
     "  --schema          print the JSON Schema of a run file (with the parts of PLUGINs)\n"
     "\n"
     "Exit codes: 0 done, 78 the input is wrong, 75 the environment failed (a restart may help), 70 "
-    "a bug.\n"
+    "a bug,\n"
+    "128+N ended by signal N after a step, with a checkpoint.\n"
     "\n"
     "Keys of a run file:\n";
 

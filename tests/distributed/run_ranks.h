@@ -5,15 +5,14 @@
 #include <stdlib.h>
 
 #include <chrono>
-#include <exception>
 #include <filesystem>
 #include <functional>
 #include <string>
-#include <thread>
 #include <type_traits>
 #include <vector>
 
 #include "distributed/world.h"
+#include "tests/distributed/run_threads.h"
 
 namespace lockstep {
 
@@ -42,24 +41,6 @@ inline WorldOptions rank_options(int rank, int world_size, const RendezvousDirec
           .rendezvous = FileRendezvous{directory.store()},
           .device = "cpu",
           .timeout = timeout};
-}
-
-// Runs `body` once per rank, at the same time. Returns one exception per rank (null: it returned).
-template <class Body>
-std::vector<std::exception_ptr> run_threads(int num_ranks, Body&& body) {
-  std::vector<std::exception_ptr> errors(static_cast<size_t>(num_ranks));
-  {
-    std::vector<std::jthread> threads;
-    for (int rank = 0; rank < num_ranks; ++rank)
-      threads.emplace_back([&, rank] {
-        try {
-          body(rank);
-        } catch (...) {
-          errors[static_cast<size_t>(rank)] = std::current_exception();
-        }
-      });
-  }
-  return errors;
 }
 
 // One World per rank; returns what `body(world)` returned, by rank, or rethrows the first

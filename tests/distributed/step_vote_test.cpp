@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "distributed/collectives.h"
-#include "run_ranks.h"
+#include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;
 

@@ -7,20 +7,12 @@ import time
 import pytest
 
 import processes
-from processes import LOCKSTEP
+from processes import LOCKSTEP, ranks_of, wait_until
 from safetensors_file import checkpoints
 from test_resume import assert_same_checkpoint, assert_steps_once, only, resume, whole  # noqa: F401
 
 LONG = ["train.epochs=2000", "train.log_every=1 step", "checkpoint.every=1000 epochs",
         "train.eval_every=1000 epochs"]
-
-
-def wait_until(condition, what, timeout=30):
-    latest = time.monotonic() + timeout
-    while not (value := condition()):
-        assert time.monotonic() < latest, f"{what} did not come within {timeout} s"
-        time.sleep(0.02)
-    return value
 
 
 def steps_of(job):
@@ -32,23 +24,9 @@ def steps_of(job):
 
 def start_stepping(job, *overrides, ranks):
     started = job.start(*LONG, *overrides, ranks=ranks)
-    wait_until(lambda: started.poll() is not None or steps_of(job), "the first step")
+    wait_until(lambda: started.poll() is not None or steps_of(job), 30, "the first step")
     assert started.poll() is None, started.communicate()
     return started
-
-
-def ranks_of(launcher):
-    """Process ids of the trainer processes below the launcher."""
-    children = {}
-    for status in os.listdir("/proc"):
-        if status.isdigit():
-            try:
-                with open(f"/proc/{status}/stat") as file:
-                    text = file.read()
-                children.setdefault(int(text.rsplit(")", 1)[1].split()[1]), []).append(int(status))
-            except (FileNotFoundError, ProcessLookupError):
-                pass
-    return children.get(launcher.pid, [])
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
@@ -76,8 +54,7 @@ def test_preempted_with_a_checkpoint_of_the_very_step(job, whole, name, ranks): 
 
 def test_a_signal_to_one_rank_ends_all_at_the_same_step(job):
     started = start_stepping(job, "tracking.ranks=all", ranks=2)
-    rank = wait_until(lambda: ranks_of(started), "the ranks")[1]
-    os.kill(rank, signal.SIGUSR1)
+    os.kill(ranks_of(job.directory)[1], signal.SIGUSR1)
     ended = processes.finish(started, 30)
     assert ended.code == 128 + signal.SIGUSR1, ended.err
     assert "error" not in ended.err
@@ -92,7 +69,7 @@ def test_a_signal_to_one_rank_ends_all_at_the_same_step(job):
 def test_signals_at_once_are_one(job):
     """A scheduler signals launcher and ranks together."""
     started = start_stepping(job, ranks=2)
-    for pid in [*ranks_of(started), started.pid, started.pid]:
+    for pid in [*ranks_of(job.directory).values(), started.pid, started.pid]:
         os.kill(pid, signal.SIGTERM)
     ended = processes.finish(started, 30)
     assert ended.code == 143, ended.err
@@ -125,7 +102,7 @@ def test_a_signal_in_a_long_evaluation(job):
     evaluation = ["train.eval_every=1 step", "data.eval_batch_size=1", "data.eval.limit=10000",
                   "train.epochs=3", "train.log_every=1 step"]
     started = job.start(*evaluation, ranks=2)
-    wait_until(lambda: steps_of(job), "the first step")
+    wait_until(lambda: steps_of(job), 30, "the first step")
     started.send_signal(signal.SIGTERM)
     ended = processes.finish(started, 30)
     assert ended.code == 143, ended.err

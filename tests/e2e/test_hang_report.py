@@ -9,9 +9,9 @@ import time
 import pytest
 
 import processes
-from processes import BIN, LOCKSTEP
+from processes import BIN, LOCKSTEP, ranks_of
 from safetensors_file import checkpoints
-from test_ending import LONG, ranks_of, start_stepping
+from test_ending import start_stepping
 
 DRIVER = BIN.parent / "tests" / "bin" / "hang_driver"
 
@@ -83,7 +83,7 @@ def test_a_rank_with_a_tensor_of_another_shape(tmp_path):
 def test_a_stopped_trainer(job):
     """Nothing in it can answer; the kernel says that it is stopped. It goes on when it may."""
     started = start_stepping(job, ranks=2)
-    rank = ranks_of(started)[1]
+    rank = ranks_of(job.directory)[1]
     os.kill(rank, signal.SIGSTOP)
     begin = time.monotonic()
     _, text = read_until(started, started.stderr, "is stopped", 20)
@@ -98,7 +98,7 @@ def test_a_stopped_trainer(job):
 
 def test_a_step_that_takes_too_long_ends_the_job(job):
     started = start_stepping(job, "distributed.step_timeout=6 s", "distributed.hang_warning=1 s", ranks=2)
-    os.kill(ranks_of(started)[0], signal.SIGSTOP)
+    os.kill(ranks_of(job.directory)[0], signal.SIGSTOP)
     ended = processes.finish(started, 60)
     assert ended.code == 75, ended.err
     assert "rank 0 (" in ended.err and "is stopped" in ended.err

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "core/local_address.h"
 #include "tracking/agent/log_tail.h"
 #include "tracking/run_directory.h"
 #include "tracking/unix_time.h"
@@ -13,15 +14,13 @@ namespace {
 constexpr uint64_t kMostConsoleBytes = 256u << 20;
 
 RunInfo describe_node(const std::filesystem::path& run_dir, int node_rank) {
-  char host[256] = {};
-  ::gethostname(host, sizeof(host) - 1);
   const auto job = run_dir.filename().string();
   return {.id = fmt::format("{}-node-{}", job, node_rank),
           .name = fmt::format("node {}", node_rank),
           .job_type = "agent",
           .job_id = job,
           .node_rank = node_rank,
-          .host = host,
+          .host = own_host_name(),
           .pid = ::getpid(),
           .created = unix_now()};
 }

@@ -2,16 +2,15 @@
 #pragma once
 
 #include <condition_variable>
-#include <exception>
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/error.h"
 #include "distributed/shm/group.h"
 #include "distributed/shm/meeting.h"
+#include "tests/distributed/run_threads.h"
 
 namespace lockstep::shm {
 
@@ -38,23 +37,6 @@ class LocalBoard final : public Board {
 
 inline Clock::time_point within(std::chrono::milliseconds time) { return Clock::now() + time; }
 inline Clock::time_point soon() { return within(std::chrono::seconds(20)); }
-
-// Runs `body(rank)` in one thread per rank. Returns one exception per rank (null: none).
-template <class Body>
-std::vector<std::exception_ptr> run_threads(int num_ranks, const Body& body) {
-  std::vector<std::exception_ptr> errors(static_cast<size_t>(num_ranks));
-  std::vector<std::jthread> threads;
-  for (int rank = 0; rank < num_ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      try {
-        body(rank);
-      } catch (...) {
-        errors[static_cast<size_t>(rank)] = std::current_exception();
-      }
-    });
-  threads.clear();
-  return errors;
-}
 
 // Runs `body(group)` on the ranks of a new group and rethrows the first exception.
 template <class Body>

@@ -1,6 +1,6 @@
 // What the keyboard does, in one place: views say what their keys do, and "?" shows them all.
 import { signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { Icon } from "./parts/icons";
 import { Dialog } from "./parts/overlay";
 import { go } from "./router";
@@ -28,9 +28,9 @@ addEventListener("keydown", (event) => {
   }
 });
 
-/** The keys hold while the component is there. `keys` may change with every render. */
+/** The keys hold while the component is there. `keys` may change with every render, and do what is on the screen from then on. */
 export function useKeys(title: string, keys: Key[]) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const entry = { title, keys };
     active.value = [...active.value, entry];
     return () => void (active.value = active.value.filter((other) => other !== entry));

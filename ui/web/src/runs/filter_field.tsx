@@ -1,6 +1,6 @@
 // The filter expression, with the fields that occur as suggestions.
 import type { RefObject } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Field, Refusal } from "../data/source";
 import { Icon } from "../parts/icons";
 import { OWN_FIELDS } from "./columns";
@@ -11,7 +11,12 @@ export function FilterField(props: { field: RefObject<HTMLInputElement | null>; 
   const [open, setOpen] = useState(false);
   const [at, setAt] = useState(-1);
   const [text, setText] = useState(props.value);
-  useEffect(() => setText(props.value), [props.value]);
+  // The address follows what is typed with a delay: until it has caught up, the field is right.
+  const sent = useRef<string | null>(null);
+  useEffect(() => {
+    if (sent.current === null) setText(props.value);
+    else if (sent.current === props.value) sent.current = null;
+  }, [props.value]);
   const caret = props.field.current?.selectionStart ?? text.length;
   const word = /[\w./]*$/.exec(text.slice(0, caret))![0];
   const names = useMemo(() => [...OWN_FIELDS, ...props.fields.map((f) => f.field.replace(/^metric\.(?=.*\/)/, ""))], [props.fields]);
@@ -22,6 +27,7 @@ export function FilterField(props: { field: RefObject<HTMLInputElement | null>; 
   const change = (next: string) => {
     setText(next);
     setAt(-1);
+    sent.current = next === props.value ? null : next;
     props.onChange(next);
   };
   const take = (offer: string) => {

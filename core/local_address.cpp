@@ -1,4 +1,4 @@
-#include "launch/local_address.h"
+#include "core/local_address.h"
 
 #include <netdb.h>
 #include <sys/socket.h>

@@ -159,7 +159,6 @@ void ArrayDataset::fill(const SampleRequest& request, std::span<const at::Tensor
     check(index >= 0 && index < size_, "sample index outside the dataset");
   for (size_t f = 0; f < fields_.size(); ++f) {
     const auto& field = fields_[f];
-    if (field.array.mapped) field.array.mapped->verify_unchanged();
     const auto row_bytes = field.row_elements * bytes_of(field.array.type);
     const auto* base = field.array.bytes.data();
     if (field.is_copy) {
@@ -183,6 +182,16 @@ void ArrayDataset::fill(const SampleRequest& request, std::span<const at::Tensor
       });
     });
   }
+  verify_unchanged();
+}
+
+void ArrayDataset::verify_unchanged() const {
+  const MappedFile* verified = nullptr;  // all tensors of a safetensors file lie in one
+  for (const auto& field : fields_) {
+    if (field.array.mapped && field.array.mapped.get() != verified)
+      field.array.mapped->verify_unchanged();
+    verified = field.array.mapped.get();
+  }
 }
 
 Batch ArrayDataset::get_batch(std::span<const int64_t> indices) const {
@@ -192,11 +201,11 @@ Batch ArrayDataset::get_batch(std::span<const int64_t> indices) const {
 std::vector<double> ArrayDataset::values(const std::string& what) const {
   const auto field = std::ranges::find(fields_, what, &Field::name);
   if (field == fields_.end() || !field->shape.empty()) return {};
-  if (field->array.mapped) field->array.mapped->verify_unchanged();
   std::vector<double> all(static_cast<size_t>(size_));
   with_stored_type(field->array.type, [&](auto from) {
     convert_row<decltype(from)>(field->array.bytes.data(), all.size(), field->change, all.data());
   });
+  verify_unchanged();
   return all;
 }
 

@@ -67,6 +67,8 @@ class ArrayDataset : public Dataset {
   Field make_field(const std::string& name, const ArrayFieldConfig& change,
                    const std::vector<StoredArray>& arrays) const;
   Error refused(const std::string& why) const;
+  // Of the files that are mapped, after something was read.
+  void verify_unchanged() const;
 
   std::string name_, path_;
   std::vector<Field> fields_;

@@ -200,17 +200,11 @@ DataTable parse_csv(std::string_view text, const CsvFormat& format, const std::s
 
 DataTable read_csv_file(const std::filesystem::path& path, const CsvFormat& format) {
   const MappedFile file(path);
-  DataTable table;
-  if (is_gzip(file.bytes())) {
-    const auto text = unpacked(file);
-    table = parse_csv(text, format, file.name());
-  } else {
-    const auto bytes = file.bytes();
-    table =
-        parse_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, format, file.name());
-  }
-  file.verify_unchanged();
-  return table;
+  return file.read([&](std::span<const uint8_t> bytes) {
+    if (is_gzip(bytes)) return parse_csv(unpacked(file), format, file.name());
+    return parse_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, format,
+                     file.name());
+  });
 }
 
 }  // namespace lockstep

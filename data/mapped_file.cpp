@@ -27,9 +27,11 @@ MappedFile::MappedFile(const std::filesystem::path& path)
   auto* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file_.get(), 0);
   if (address == MAP_FAILED) throw errno_error(name_ + ": cannot be mapped");
   bytes_ = static_cast<const uint8_t*>(address);
+  guard_.emplace(bytes_, size_);
 }
 
 MappedFile::~MappedFile() {
+  guard_.reset();
   if (bytes_) ::munmap(const_cast<uint8_t*>(bytes_), size_);
 }
 
@@ -41,6 +43,8 @@ MappedFile::Identity MappedFile::identity() const {
 
 void MappedFile::verify_unchanged() const {
   const auto now = identity();
+  if (now == mapped_ && guard_ && guard_->has_failed())
+    throw environment_error(name_ + ": could not be read: its storage fails, or it was cut");
   if (now == mapped_) return;
   const auto what = now.size < mapped_.size ? "was cut to " + std::to_string(now.size) + " bytes"
                                             : std::string("was changed");

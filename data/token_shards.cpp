@@ -74,7 +74,9 @@ std::string token_file_header(ElementType type, size_t tokens) {
 
 TokenShard::TokenShard(const std::filesystem::path& path, ElementType headerless)
     : file_(std::make_shared<const MappedFile>(path)),
-      layout_(parse_token_file(file_->bytes(), headerless, file_->name())) {}
+      layout_(file_->read([&](std::span<const uint8_t> bytes) {
+        return parse_token_file(bytes, headerless, file_->name());
+      })) {}
 
 void TokenShard::copy(size_t begin, std::span<int64_t> out) const {
   check(begin <= size() && out.size() <= size() - begin, "tokens outside their shard");

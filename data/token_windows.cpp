@@ -43,6 +43,7 @@ void TokenWindows::add_documents(const TokenShard& shard, size_t number, int64_t
       if (tokens[i] == separator) add(at + i + 1);
   }
   add(shard.size());
+  shard.verify_unchanged();
 }
 
 }  // namespace lockstep

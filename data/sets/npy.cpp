@@ -41,8 +41,7 @@ bool is_wanted(const NpyConfig& config, const std::string& array) {
          });
 }
 
-std::vector<StoredArray> read_npz(const NpyConfig& config) {
-  const MappedFile file(config.path);
+std::vector<StoredArray> unpack_npz(const NpyConfig& config, const MappedFile& file) {
   const ZipFile zip(file.bytes(), file.name());
   std::vector<StoredArray> arrays;
   const auto members = zip.members();
@@ -58,8 +57,12 @@ std::vector<StoredArray> read_npz(const NpyConfig& config) {
     array.memory = std::move(content);
     arrays.push_back(std::move(array));
   }
-  file.verify_unchanged();
   return arrays;
+}
+
+std::vector<StoredArray> read_npz(const NpyConfig& config) {
+  const MappedFile file(config.path);
+  return file.read([&](std::span<const uint8_t>) { return unpack_npz(config, file); });
 }
 
 std::vector<fs::path> npy_files(const std::string& folder) {
@@ -83,7 +86,8 @@ std::vector<StoredArray> map_npy_files(const NpyConfig& config) {
       continue;
     }
     auto file = std::make_shared<const MappedFile>(path);
-    auto array = parse_npy(file->bytes(), file->name());
+    auto array =
+        file->read([&](std::span<const uint8_t> bytes) { return parse_npy(bytes, file->name()); });
     array.name = name;
     array.mapped = std::move(file);
     arrays.push_back(std::move(array));

@@ -36,7 +36,10 @@ constexpr std::array<std::pair<const char*, ElementType>, 10> kSafetensorsTypes 
 std::vector<StoredArray> map_tensors(const std::string& path) {
   const auto file = std::make_shared<const MappedFile>(path);
   std::vector<StoredArray> arrays;
-  for (const auto& entry : parse_safetensors(file->bytes(), file->name(), ErrorKind::Config)) {
+  const auto entries = file->read([&](std::span<const uint8_t> bytes) {
+    return parse_safetensors(bytes, file->name(), ErrorKind::Config);
+  });
+  for (const auto& entry : entries) {
     StoredArray array{.name = entry.name, .shape = entry.shape, .mapped = file};
     array.bytes = file->bytes().subspan(entry.begin, entry.end - entry.begin);
     for (const auto& [dtype, type] : kSafetensorsTypes)

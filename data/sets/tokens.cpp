@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "core/error.h"
 #include "core/printable.h"
@@ -75,13 +76,12 @@ class TokensDataset final : public Dataset {
     const auto length = static_cast<size_t>(config_.length);
     auto* tokens = fields[0].data_ptr<int64_t>();
     auto* targets = fields[1].data_ptr<int64_t>();
-    const TokenShard* verified = nullptr;
+    std::set<size_t> used;  // shards
     for (const auto index : request.indices) {
       check(index >= 0 && index < size_, "sample index outside the dataset");
       const auto window = windows_.at(static_cast<size_t>(index));
       const auto& shard = shards_[window.shard];
-      if (&shard != verified) shard.verify_unchanged();
-      verified = &shard;
+      used.insert(window.shard);
       const auto count = window.tokens - 1;
       shard.copy(window.begin, {tokens, count});
       std::copy_n(tokens + 1, count - 1, targets);
@@ -92,6 +92,7 @@ class TokensDataset final : public Dataset {
       tokens += length;
       targets += length;
     }
+    for (const auto shard : used) shards_[shard].verify_unchanged();
   }
 
   std::vector<double> values(const std::string& what) const override {
@@ -107,12 +108,13 @@ class TokensDataset final : public Dataset {
                          std::span<const int64_t> tokens, int64_t last) const {
     if (!config_.vocab_size) return;
     const auto greatest = std::max(std::ranges::max(tokens), last);
-    if (greatest >= *config_.vocab_size)
-      throw config_error(fmt::format(
-          "{}: token {} among the tokens {} to {} is outside the vocabulary of {}; was it "
-          "made with another tokenizer?",
-          shard.name(), greatest, window.begin, window.begin + window.tokens - 1,
-          *config_.vocab_size));
+    if (greatest < *config_.vocab_size) return;
+    shard.verify_unchanged();
+    throw config_error(fmt::format(
+        "{}: token {} among the tokens {} to {} is outside the vocabulary of {}; was it "
+        "made with another tokenizer?",
+        shard.name(), greatest, window.begin, window.begin + window.tokens - 1,
+        *config_.vocab_size));
   }
 
   TokensConfig config_;

@@ -115,11 +115,13 @@ class CsvParser {
 
   void read_row(const CsvRecords& records) {
     if (const auto problem = problem_of(records); !problem.empty()) {
-      if (++table_.bad_rows <= format_.max_bad_rows) return;
+      if (++table_.bad_rows == 1)
+        table_.first_bad_row = fmt::format("line {}: {}", records.line(), problem);
+      if (table_.bad_rows <= format_.max_bad_rows) return;
       const auto counted = format_.max_bad_rows == 0
                                ? std::string()
-                               : fmt::format(" (bad row {}, max_bad_rows is {})", table_.bad_rows,
-                                             format_.max_bad_rows);
+                               : fmt::format(" (bad sample {}, max_bad_samples is {})",
+                                             table_.bad_rows, format_.max_bad_rows);
       throw bad(records.line(), problem + counted);
     }
     for (auto& wanted : wanted_) append(wanted, records.cells()[wanted.cell]);

@@ -50,12 +50,16 @@ class MappedFile {
 
   const std::string& name() const { return name_; }
 
- private:
+  // Size and time of the last change.
   struct Identity {
     int64_t size = 0, seconds = 0, nanoseconds = 0;
     bool operator==(const Identity&) const = default;
   };
-  Identity identity() const;
+  // When it was mapped.
+  const Identity& identity() const { return mapped_; }
+
+ private:
+  Identity identity_now() const;
 
   std::string name_;
   FileDescriptor file_;

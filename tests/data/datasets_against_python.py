@@ -142,6 +142,47 @@ def test_arrays_converted(tmp_path, arrays, world):
     assert_equals_torch(tmp_path, {"train": train}, expected_fields(arrays), world)
 
 
+def cut(arrays, ends=(30, 31, 90, N)):
+    return [{name: array[begin:end] for name, array in arrays.items()} for begin, end in zip((0, *ends), ends)]
+
+
+@ON_RANKS
+def test_csv_files_are_one_table(tmp_path, world):
+    rows = [f"{i},{'xyz'[i % 3]},{i % 4}" for i in range(N)]
+    (tmp_path / "shards").mkdir()
+    for name, part in (("a.csv", rows[:40]), ("b.csv.gz", rows[40:41]), ("c.csv", rows[41:])):
+        text = "\n".join(["n,word,label", *part]).encode()
+        (tmp_path / "shards" / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    (tmp_path / "whole.csv").write_text("\n".join(["n,word,label", *rows]))
+    config = {"name": "csv", "label": "label", "standardize": True}
+    split = {"eval": 0.2, "seed": 1}
+    parts = [
+        load(tmp_path, {"train": {**config, "path": str(tmp_path / path)}, "split": split}, world)
+        for path in ("whole.csv", "shards")
+    ]
+    assert parts[0].keys() == parts[1].keys()
+    for whole, shards in zip(parts[0].values(), parts[1].values()):
+        assert [list(batch) for batch in whole] == [list(batch) for batch in shards]
+        for one, other in zip(whole, shards):
+            assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@ON_RANKS
+@pytest.mark.parametrize("kind", ["npy", "safetensors"])
+def test_shards_are_one_dataset(tmp_path, arrays, kind, world):
+    (tmp_path / "shards").mkdir()
+    for number, shard in enumerate(cut({name: arrays[name] for name in ("image", "label", "wave")})):
+        if kind == "npy":
+            np.savez(tmp_path / "shards" / f"{number}.npz", **shard)
+        else:
+            save_file(shard, tmp_path / "shards" / f"{number}.safetensors")
+    train = {"name": kind, "path": str(tmp_path / "shards"), "fields": {"wave": {}, "label": {}, "image": {}}}
+    expected = {name: arrays[name] for name in ("wave", "label", "image")}
+    assert_equals_torch(tmp_path, {"train": train}, expected, world)
+    limited = load(tmp_path, {"train": {**train, "limit": 50}})["train", 0]
+    assert np.array_equal(np.concatenate([batch["wave"] for batch in limited]), arrays["wave"][:50])
+
+
 @pytest.mark.parametrize("fraction, seed", [(0.2, 0), (0.5, 7), (0.013, 3)])
 def test_a_split_has_the_members_of_random_split(tmp_path, arrays, fraction, seed):
     train = {**write_npz(tmp_path, arrays), "fields": {"label": {}}}

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <unordered_map>
@@ -40,7 +41,8 @@ void accept(const arrow::Status& status, const std::string& name) {
   // Arrow calls damaged bytes an I/O error too; one of the system carries its errno.
   const auto& detail = status.detail();
   if (detail && std::string_view(detail->type_id()) == "arrow::ErrnoDetail")
-    throw environment_error(fmt::format("{}: cannot be read: {}", name, text));
+    throw environment_error(
+        fmt::format("{}: cannot be read: {}", name, first_line(detail->ToString())));
   throw config_error(fmt::format("{}: not a usable Parquet file: {}", name, text));
 }
 
@@ -169,8 +171,9 @@ class ArrowParquetFile final : public ParquetFile {
       : path_(path), name_(name) {
     struct stat status {};
     if (::stat(path_.c_str(), &status) != 0)
-      throw errno == ENOENT || errno == ENOTDIR ? config_error(name_ + ": no such file")
-                                                : environment_error(name_ + ": cannot be read");
+      throw errno == ENOENT || errno == ENOTDIR
+          ? config_error(name_ + ": no such file")
+          : environment_error(name_ + ": cannot be read: " + std::strerror(errno));
     if (!S_ISREG(status.st_mode)) throw config_error(name_ + ": is no regular file");
     guarded(name_, [&] {
       auto file = arrow::io::ReadableFile::Open(path_.string());

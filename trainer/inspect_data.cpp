@@ -97,9 +97,10 @@ std::string inspect_training(const RunConfig& config, const Dataset& dataset,
                              const InspectOptions& options) {
   const auto plan = plan_batches(config.data.loader, dataset.size(), options.ranks);
   const auto seed = static_cast<uint64_t>(config.run.seed);
-  const DistributedSampler sampler(
+  DistributedSampler sampler(
       dataset.size(), {0, options.ranks.world},
       sampler_options(config.data.loader, dataset, seed, plan.global_batch_size));
+  sampler.set_epoch(0, config.data.loader.shuffle_lanes);
   const auto indices = sampler.sequence();
   LoaderOptions loading = {
       .batch_size = plan.per_rank_batch_size, .seed = seed, .name = "data.train"};

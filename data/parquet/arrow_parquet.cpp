@@ -176,10 +176,7 @@ class ArrowParquetFile final : public ParquetFile {
           : environment_error(name_ + ": cannot be read: " + std::strerror(errno));
     if (!S_ISREG(status.st_mode)) throw config_error(name_ + ": is no regular file");
     guarded(name_, [&] {
-      auto file = arrow::io::ReadableFile::Open(path_.string());
-      accept(file.status(), name_);
-      file_ = *file;
-      metadata_ = parquet::ReadMetaData(file_);
+      metadata_ = parquet::ReadMetaData(open());
       schema_ = metadata_->schema();
       verify_rows(status.st_size);
     });
@@ -237,6 +234,13 @@ class ArrowParquetFile final : public ParquetFile {
   }
 
  private:
+  // Open while it is read, so that there may be more files than a process may have open.
+  std::shared_ptr<arrow::io::ReadableFile> open() const {
+    auto file = arrow::io::ReadableFile::Open(path_.string());
+    accept(file.status(), name_);
+    return *file;
+  }
+
   struct Identity {
     int64_t size = 0, seconds = 0, nanoseconds = 0;
     uint64_t inode = 0;
@@ -323,7 +327,7 @@ class ArrowParquetFile final : public ParquetFile {
     parquet::ReaderProperties checked;
     checked.set_page_checksum_verification(true);  // of pages that have one
     auto reader = parquet::arrow::FileReader::Make(
-        arrow::default_memory_pool(), parquet::ParquetFileReader::Open(file_, checked, metadata_),
+        arrow::default_memory_pool(), parquet::ParquetFileReader::Open(open(), checked, metadata_),
         properties);
     accept(reader.status(), name_);
     for (const auto& column : columns) {
@@ -359,7 +363,6 @@ class ArrowParquetFile final : public ParquetFile {
 
   std::filesystem::path path_;
   std::string name_;  // of the file, for messages
-  std::shared_ptr<arrow::io::ReadableFile> file_;
   std::shared_ptr<parquet::FileMetaData> metadata_;
   const parquet::SchemaDescriptor* schema_ = nullptr;
   Identity opened_;

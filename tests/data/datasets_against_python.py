@@ -34,7 +34,11 @@ def load(directory, data, world=1, batch=16, workers=1):
     """{(part, rank): [batch as {name: array}]}"""
     ended = start(directory, data, world, batch, workers)
     assert ended.returncode == 0, ended.stderr.decode()
-    parts, out = {}, ended.stdout
+    return batches_in(ended.stdout)
+
+
+def batches_in(out):
+    parts = {}
     while out:
         line, _, out = out.partition(b"\n")
         header, fields = json.loads(line), {}
@@ -144,6 +148,29 @@ def test_arrays_converted(tmp_path, arrays, world):
 
 def cut(arrays, ends=(30, 31, 90, N)):
     return [{name: array[begin:end] for name, array in arrays.items()} for begin, end in zip((0, *ends), ends)]
+
+
+@pytest.mark.parametrize("kind", ["tokens", "safetensors", "parquet"])
+def test_more_files_than_a_process_may_have_open(tmp_path, kind):
+    (tmp_path / "shards").mkdir()
+    values = np.arange(400 * 9)
+    for number, part in enumerate(values.reshape(400, 9)):
+        file = str(tmp_path / "shards" / f"{number:03}")
+        if kind == "tokens":
+            part.astype(np.uint16).tofile(file + ".bin")
+        elif kind == "safetensors":
+            save_file({"x": part}, file + ".safetensors")
+        else:
+            pq.write_table(pa.table({"x": part}), file + ".parquet")
+    train = {"name": kind, "path": str(tmp_path / "shards"), **({"length": 8} if kind == "tokens" else {})}
+    file = tmp_path / "data.yaml"
+    file.write_text(json.dumps({"train": train}))
+    command = ["prlimit", "--nofile=320", PROGRAM, file, "1", "40", "2"]
+    ended = subprocess.run(command, capture_output=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr.decode()
+    read = np.concatenate([[*batch.values()][0].ravel() for batch in batches_in(ended.stdout)["train", 0]])
+    expected = values.reshape(400, 9)[:, :8] if kind == "tokens" else values
+    assert np.array_equal(read, expected.ravel())
 
 
 @ON_RANKS

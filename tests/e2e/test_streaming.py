@@ -1,11 +1,14 @@
 """Training on shards with a shuffle buffer: stopped and resumed anywhere, on other ranks and workers."""
 
+import os
 import random
 
 import numpy as np
 import pytest
 
 from conftest import MNIST
+from processes import finish
+from test_ending import start_stepping
 
 SHARDS, SAMPLES = 20, 1008  # 21 steps of 48, so that no number of ranks repeats a sample
 STILL = ["optimizer={name: sgd, lr: 1.0e-30}"]  # weights stay, so that the losses of steps compare
@@ -61,6 +64,25 @@ def test_the_same_order_on_any_number_of_ranks(shards):
 def test_it_learns_as_from_memory(shards):
     run = shards.train("train.epochs=8", "train.log_every=10 steps", ranks=2)
     assert shards.series(run.name, "eval/accuracy")[-1][1] > 0.8
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_a_file_that_is_cut_while_it_is_read_ends_the_run_with_its_name(shards, ranks):
+    """Its pages are gone from memory: without an answer of ours that is a SIGBUS."""
+    image, label = first_of_mnist()
+    folder = shards.directory / "mapped"
+    folder.mkdir()
+    np.save(folder / "image.npy", image)
+    np.save(folder / "label.npy", label)
+    shards.config["data"]["train"]["path"] = str(folder)
+    del shards.config["data"]["shuffle_buffer"]
+    shards.write()
+    started = start_stepping(shards, ranks=ranks)
+    os.truncate(folder / "image.npy", 5000)
+    ended = finish(started, 60)
+    assert ended.code == 75, ended.err
+    assert "image.npy: was cut to 5000 bytes while it was being read" in ended.err
+    assert shards.list()[0]["state"] == "failed"
 
 
 def test_what_cannot_take_effect_is_refused(shards):

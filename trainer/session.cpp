@@ -17,6 +17,7 @@
 #include "tracking/run_end.h"
 #include "tracking/stop_request.h"
 #include "trainer/checkpoint.h"
+#include "trainer/log_forwarding.h"
 
 namespace lockstep {
 namespace {
@@ -168,11 +169,25 @@ struct Job {
   std::vector<int64_t> local_pids;
 };
 
+Forwarding forwarding_of(const Job& job, const RunInfo& process) {
+  const auto& tracking = job.config.tracking;
+  if (!tracking.agent || job.options.agent_program.empty()) return {};
+  const bool logs =
+      decide(tracking.ranks, process, {.run_name = tracking.run_name, .group = tracking.group})
+          .has_value();
+  return arrange_forwarding(
+      job.world,
+      {.ranks = job.options.ranks, .run_dir = job.run_dir, .logs = logs, .make_run_dir = [&] {
+         create_run_directory(job.run_dir, process, job.resolved);
+       }});
+}
+
 Tracker open_tracker_of(const Job& job, const Trainer& trainer, int64_t resumed) {
   const auto& options = job.options;
+  const auto process = describe_process(options, job.config, job.run_dir.filename());
   return open_tracker(
       {.run_dir = job.run_dir,
-       .process = describe_process(options, job.config, job.run_dir.filename()),
+       .process = process,
        .config = job.config.tracking,
        .run_config = job.resolved,
        .resume_step = resumed,
@@ -180,7 +195,8 @@ Tracker open_tracker_of(const Job& job, const Trainer& trainer, int64_t resumed)
        .length = {trainer.total_steps(), static_cast<double>(job.config.train.epochs)},
        .agent_program = options.agent_program,
        .local_world_size = options.ranks.local_world_size,
-       .local_pids = job.local_pids});
+       .local_pids = job.local_pids,
+       .forwarding = forwarding_of(job, process)});
 }
 
 RunEnd describe_end(const Trainer& trainer, const std::filesystem::path& run_dir) {

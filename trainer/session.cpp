@@ -46,6 +46,7 @@ WorldOptions world_options(const RankEnv& ranks, const DistributedSection& confi
 // Which run this job is: named by the user, by the launcher, by the scheduler's job, by an earlier
 // attempt of the same job, or new.
 std::string choose_run_id(World& world, const SessionOptions& options, const RunConfig& config) {
+  if (options.own_run) return options.own_run->run_dir.filename();
   if (options.resume_id) return *options.resume_id;
   if (options.ranks.run_id) return *options.ranks.run_id;
   if (!options.ranks.job.empty())
@@ -100,7 +101,8 @@ std::string agree_on_run(World& world, const SessionOptions& options, const RunC
   return act_on_main(world, "run id", [&] {
     const auto id = choose_run_id(world, options, config);
     if (!is_run_id(id)) throw config_error(fmt::format("'{}' is no run id", id));
-    if (options.resume_id) verify_resumable(std::filesystem::path(config.run.dir) / id, id);
+    if (options.resume_id && !options.own_run)
+      verify_resumable(std::filesystem::path(config.run.dir) / id, id);
     return id;
   });
 }
@@ -236,7 +238,9 @@ void record_early_end(const World& world, const std::filesystem::path& run_dir, 
 // can be wrong any more.
 SessionResult train(const Job& job) {
   const auto& [world, options, config, resolved, train_set, eval_set, run_dir, local_pids] = job;
-  Tracker tracker;
+  const bool is_own = options.own_run.has_value();
+  Tracker made;
+  auto& tracker = is_own ? options.own_run->tracker : made;
   try {
     world.progress().enter(Phase::Building);
     std::optional<Interruption> interruption;
@@ -245,8 +249,10 @@ SessionResult train(const Job& job) {
                      interruption ? &*interruption : nullptr});
     const bool continues = options.resume_id || config.checkpoint.resume == "auto";
     const auto resumed = continues ? trainer.resume() : 0;
-    open_run(world, describe_process(options, config, run_dir.filename()), resolved, run_dir);
-    tracker = open_tracker_of(job, trainer, resumed);
+    if (!is_own) {
+      open_run(world, describe_process(options, config, run_dir.filename()), resolved, run_dir);
+      made = open_tracker_of(job, trainer, resumed);
+    }
     SessionResult result{.run_id = run_dir.filename(), .run_dir = run_dir};
     result.evaluation = trainer.run();
     world.progress().enter(Phase::Finishing);
@@ -254,11 +260,12 @@ SessionResult train(const Job& job) {
     result.ending = trainer.ending();
     result.signal = trainer.ending_signal();
     result.reason = end.reason;
-    report_tracking(tracker.finish(end), options.console.out);
+    if (is_own) return result;
+    report_tracking(made.finish(end), options.console.out);
     record_early_end(world, run_dir, end);
     return result;
   } catch (const std::exception& error) {
-    record_failure(world, tracker, run_dir, error);
+    if (!is_own) record_failure(world, made, run_dir, error);
     throw;
   }
 }
@@ -279,8 +286,10 @@ SessionResult run_session(const SessionOptions& options) {
   World world(world_options(options.ranks, config.distributed, options.progress));
   const auto local_pids = compare_notes(world, options.ranks, resolved);
   const auto run_id = agree_on_run(world, options, config);
-  const auto result = train({world, options, config, resolved, *train_set, eval_set.get(),
-                             std::filesystem::path(config.run.dir) / run_id, local_pids});
+  const auto run_dir =
+      options.own_run ? options.own_run->run_dir : std::filesystem::path(config.run.dir) / run_id;
+  const auto result =
+      train({world, options, config, resolved, *train_set, eval_set.get(), run_dir, local_pids});
   world.finish();
   return result;
 }

@@ -85,6 +85,18 @@ def test_in_the_middle_of_an_epoch_with_accumulation(job, whole):
     assert_same_checkpoint(stopped, never_stopped)
 
 
+# Several buckets, so that their order matters to the sums of three ranks and more.
+@pytest.mark.parametrize("ranks, backend", [(3, "shm"), (3, "gloo"), (4, "shm")])
+def test_on_three_ranks_and_more(job, whole, ranks, backend):
+    distributed = ["distributed.bucket_cap_mb=0.002", f"distributed.backend={backend}"]
+    settings = [*distributed, "train.max_steps=6", *EVERY_EPOCH]
+    never_stopped = whole.train(*settings, ranks=ranks)
+    stopped = job.train(*settings, "train.max_steps=1", ranks=ranks)
+    resume(job, stopped, *settings, "train.max_steps=4", ranks=ranks)
+    resume(job, stopped, *settings, ranks=ranks)
+    assert_same_checkpoint(stopped, never_stopped)
+
+
 def test_a_restart_under_the_same_run_id_continues(job, whole):
     """What a scheduler does: the same command again, with the run's name in the environment."""
     env = processes.environment(LOCKSTEP_RUN_ID="my-run")

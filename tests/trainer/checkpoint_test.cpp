@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "core/error.h"
-#include "trainer/safetensors.h"
 #include "data/safetensors_header.h"
+#include "trainer/safetensors.h"
 
 using namespace lockstep;
 namespace fs = std::filesystem;
@@ -31,8 +31,11 @@ class Directory {
 };
 
 Checkpoint sample(int64_t step) {
-  return {.position = {step, 1, 7, 2},
-          .world_size = 2,
+  return {.head = {.position = {step, 1, 7, 2},
+                   .world_size = 2,
+                   .early_stop = {"loss", "min", 0.1 + 0.2, 3},
+                   .evaluation_is_due = true,
+                   .gradient_order = {"b", "a"}},
           .model = {{"b", at::arange(6, at::kFloat).view({2, 3}) + step},
                     {"a", at::scalar_tensor(step, at::kLong)}},
           .optimizer = {{"momentum_buffer.b", at::full({2, 3}, 0.25)}},
@@ -62,8 +65,7 @@ TEST_CASE("checkpoint: what was written is read, in the order of the module") {
   write_checkpoint(directory / "checkpoints", sample(40));
   const auto read = read_checkpoint(directory / "checkpoints", 40);
   const auto written = sample(40);
-  CHECK(read.position == written.position);
-  CHECK(read.world_size == 2);
+  CHECK(read.head == written.head);
   for (const auto& [mine, theirs] : {std::pair{read.model, written.model},
                                      {read.optimizer, written.optimizer},
                                      {read.rng, written.rng}}) {
@@ -81,9 +83,9 @@ TEST_CASE("checkpoint: one of the same step is replaced, leftovers of a kill are
   fs::create_directories(directory / "checkpoints/.tmp-40-123");
   write_checkpoint(directory / "checkpoints", sample(40));
   auto other = sample(40);
-  other.position.samples = 9;
+  other.head.position.samples = 9;
   write_checkpoint(directory / "checkpoints", other);
-  CHECK(read_checkpoint(directory / "checkpoints", 40).position.samples == 9);
+  CHECK(read_checkpoint(directory / "checkpoints", 40).head.position.samples == 9);
   size_t entries = 0;
   for (const auto& entry : fs::directory_iterator(directory / "checkpoints"))
     entries += !entry.path().empty();
@@ -99,7 +101,7 @@ TEST_CASE("checkpoint: the latest that verifies is used, and damage is named") {
   std::vector<std::string> rejected;
   const auto found = read_last_good_checkpoint(checkpoints, rejected);
   REQUIRE(found);
-  CHECK(found->position.step == 10);
+  CHECK(found->head.position.step == 10);
   REQUIRE(rejected.size() == 2);
   CHECK_THAT(rejected[0], Catch::Contains("checkpoint 30 cannot be used") &&
                               Catch::Contains("tensor 'a' is damaged"));

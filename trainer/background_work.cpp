@@ -13,15 +13,16 @@
 namespace lockstep {
 namespace {
 
-// A tenth of the processor beside a busy thread, all of it beside idle ones.
-constexpr int kNice = 10;
+// A tenth of a processor beside a busy thread of the training, all of it beside an idle one.
+constexpr int kNicer = 10;
 // linux/ioprio.h: the last of "best effort".
 constexpr int kIoPriorityOfProcess = 1;
 constexpr int kLowestBestEffort = (2 << 13) | 7;
 
 // Of the calling thread alone. Best effort: without it the work is done all the same.
 void lower_own_priority() {
-  [[maybe_unused]] const auto nice = ::setpriority(PRIO_PROCESS, 0, kNice);
+  const int nice = ::getpriority(PRIO_PROCESS, 0) + kNicer;
+  [[maybe_unused]] const auto set = ::setpriority(PRIO_PROCESS, 0, nice);
   [[maybe_unused]] const auto io =
       ::syscall(SYS_ioprio_set, kIoPriorityOfProcess, 0, kLowestBestEffort);
 }

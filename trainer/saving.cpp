@@ -46,7 +46,7 @@ void Saving::write(const Checkpoint& checkpoint,
 }
 
 void Saving::look() {
-  if (is_under_way_ && !background_->is_busy()) wait();
+  if (is_under_way_ && !is_busy()) wait();
 }
 
 void Saving::wait() {

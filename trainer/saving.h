@@ -41,6 +41,9 @@ class Saving {
   // and tells the tracker what was published.
   void look();
 
+  // Whether this rank is writing a checkpoint in the background.
+  bool is_busy() const { return background_ && background_->is_busy(); }
+
   // Collective: returns when all is on the disk. Throws as save() does.
   void finish();
 

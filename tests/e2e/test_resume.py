@@ -1,6 +1,8 @@
 """A run that was stopped and continued is the run that was never stopped."""
 
 import json
+import os
+import signal
 
 import pytest
 
@@ -134,9 +136,35 @@ def test_on_another_number_of_ranks(job):
     assert checkpoints(stopped)[-1] == 21
 
 
-def test_keep_last(job):
-    run_dir = job.train("checkpoint.every=4 steps", "checkpoint.keep_last=3")
+@pytest.mark.parametrize("background", ["true", "false"])
+def test_keep_last(job, background):
+    run_dir = job.train("checkpoint.every=4 steps", "checkpoint.keep_last=3", f"checkpoint.async={background}")
     assert checkpoints(run_dir) == [16, 20, 21]
+
+
+# Writing it takes a good part of a second.
+LARGE = ["model.hidden=[4096,4096]", "data.train.limit=96", "data.eval.limit=10", "train.epochs=100",
+         "train.log_every=1 step"]
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_killed_while_a_checkpoint_is_written(job, ranks):
+    started = job.start(*LARGE, "checkpoint.every=2 steps", ranks=ranks)
+
+    def is_writing_another():
+        written = [*job.runs.glob("*/checkpoints/[0-9]*")]
+        return written and [*job.runs.glob("*/checkpoints/.tmp-[0-9]*")]
+
+    processes.wait_until(is_writing_another, 60, "half a checkpoint")
+    for pid in processes.ranks_of(job.directory).values() if ranks else [started.pid]:
+        os.kill(pid, signal.SIGKILL)
+    processes.finish(started, 30)
+    run_dir = only(job.runs.iterdir())
+    kept = checkpoints(run_dir)
+    ended = resume(job, run_dir, *LARGE, f"train.max_steps={kept[-1] + 1}", ranks=ranks)
+    assert "cannot be used" not in ended.out
+    assert checkpoints(run_dir) == [*kept, kept[-1] + 1][-2:]
+    assert not list((run_dir / "checkpoints").glob(".tmp-*"))
 
 
 def flip_a_byte(path):

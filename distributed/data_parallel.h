@@ -11,6 +11,8 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "core/config_fields.h"
 #include "distributed/world.h"
@@ -69,8 +71,20 @@ class DataParallel {
   // Clears all gradients, in the way that fits where they live.
   void zero_gradients();
 
+  // The order in which rank 0's gradients became ready in the first step, as names of parameters.
+  // Buckets are made of it (distributed/gradient_buckets.h), and the bits of sums of three ranks
+  // and more depend on those. On rank 0, after a synchronised step (two with static_graph); empty
+  // with one rank, and where unused parameters are looked for.
+  std::vector<std::string> gradient_order() const;
+
+  // From the first step on, averages as a run does that had this order in its first step. Before
+  // that step, on every rank with the same order. An order of other parameters, an empty one, and
+  // one where buckets do not depend on it are ignored.
+  void restore_gradient_order(const std::vector<std::string>& names);
+
  private:
   struct Synchroniser;
+  void make_reducer(const std::vector<int64_t>& order);
   void publish_buckets();
   World& world_;
   DataParallelConfig config_;

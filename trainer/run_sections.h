@@ -52,6 +52,7 @@ struct DistributedSection {
 struct CheckpointSection {
   Period every{1, Period::Unit::Epochs};
   int64_t keep_last = 2;
+  bool async = true;
   std::string resume = "auto";
 };
 
@@ -108,6 +109,10 @@ template <class V>
 void fields(V& v, CheckpointSection& c) {
   v("every", c.every, "how often to save; always also at the end");
   v("keep_last", c.keep_last, "how many of the latest checkpoints to keep", at_least(1));
+  v("async", c.async,
+    "write while training goes on, from a copy of model and optimizer in the memory of the rank "
+    "that "
+    "writes; false: training waits for the disk");
   v("resume", c.resume,
     "auto: a restart of a run continues from its last good checkpoint; never: it begins anew",
     one_of({"auto", "never"}));

@@ -14,7 +14,6 @@
 #include "tracking/stop_request.h"
 #include "trainer/evaluation.h"
 #include "trainer/gradients.h"
-#include "trainer/publishing.h"
 #include "trainer/training_state.h"
 
 namespace lockstep {
@@ -57,6 +56,12 @@ int64_t count_steps(const RunConfig& config, int64_t steps_per_epoch) {
   return std::min(steps, config.train.max_steps.value_or(steps));
 }
 
+SavingOptions saving_options(const TrainerParts& parts) {
+  return {.checkpoints = checkpoints_path(parts.run_dir),
+          .keep_last = parts.config.checkpoint.keep_last,
+          .in_background = parts.config.checkpoint.async};
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainerParts& parts)
@@ -76,11 +81,16 @@ Trainer::Trainer(const TrainerParts& parts)
       save_due_(parts.world, parts.config.checkpoint.every),
       clock_(parts.world.progress()),
       vote_(parts.world),
-      early_stop_(parts.config.train.early_stop) {}
+      early_stop_(parts.config.train.early_stop),
+      saving_(parts.world, parts.tracker, saving_options(parts)) {}
 
 int64_t Trainer::resume() {
-  const TrainingState state{*model_, *optimizer_, position_};
-  warnings_ = restore_state(parts_.world, state, checkpoints_path(parts_.run_dir));
+  CheckpointHead head;
+  warnings_ = restore_state(parts_.world, {*model_, *optimizer_, parallel_, head},
+                            checkpoints_path(parts_.run_dir));
+  position_ = head.position;
+  early_stop_.restore(head.early_stop);
+  evaluation_is_due_ = head.evaluation_is_due;
   saved_step_ = position_.step;
   return position_.step;
 }
@@ -89,10 +99,15 @@ EvaluationResult Trainer::run() {
   for (const auto& line : warnings_) parts_.tracker.text(TextLevel::Warning, line);
   logged_at_ = std::chrono::steady_clock::now();
   parts_.world.progress().set_step(position_.step, total_steps_);
+  if (evaluation_is_due_ && parts_.eval_set) evaluate_now();
+  if (early_stop_.is_due() && !is_finished())
+    votes_ |= kEarlyStop;           // as the run that stopped there
   use_timeout_of(Phase::Building);  // the first step is a part of it
   while (!is_finished() && !votes_) train_epoch();
   if (parts_.eval_set && evaluated_step_ != position_.step && !votes_) evaluate_now();
   if (saved_step_ != position_.step) save_now();
+  use_timeout_of(Phase::Saving);
+  saving_.finish();
   return evaluation_;
 }
 
@@ -199,11 +214,15 @@ void Trainer::optimize() {
 
 void Trainer::after_step(bool epoch_ended) {
   if (is_finished()) votes_ = 0;  // it ends anyway
-  if (!has_stepped_) use_timeout_of(Phase::Logging);
+  if (!has_stepped_) {
+    use_timeout_of(Phase::Logging);
+    saving_.prepare(*model_, *optimizer_);  // which has all of its state now
+  }
   has_stepped_ = true;
+  saving_.look();
   if (log_due_.due(position_, epoch_ended) || is_finished() || votes_) log_training();
-  const bool eval_is_due = parts_.eval_set && eval_due_.due(position_, epoch_ended);
-  if (!votes_ && (eval_is_due || (parts_.eval_set && is_finished()))) evaluate_now();
+  evaluation_is_due_ = parts_.eval_set && eval_due_.due(position_, epoch_ended);
+  if (!votes_ && (evaluation_is_due_ || (parts_.eval_set && is_finished()))) evaluate_now();
   if (save_due_.due(position_, epoch_ended) || is_finished() || votes_) save_now();
 }
 
@@ -253,6 +272,7 @@ void Trainer::evaluate_now() {
   if (result.empty()) return;
   evaluation_ = result;
   evaluated_step_ = position_.step;
+  evaluation_is_due_ = false;
   early_stop_.add(evaluation_);
   if (early_stop_.is_due() && !is_finished()) votes_ |= kEarlyStop;  // the same on every rank
   NamedValues values;
@@ -266,23 +286,22 @@ void Trainer::evaluate_now() {
 void Trainer::save_now() {
   const auto begin = std::chrono::steady_clock::now();
   use_timeout_of(Phase::Saving);
-  save_state(parts_.world, {*model_, *optimizer_, position_}, checkpoints_path(parts_.run_dir),
-             parts_.config.checkpoint.keep_last);
+  CheckpointHead head{.position = position_,
+                      .early_stop = early_stop_.state(),
+                      .evaluation_is_due = evaluation_is_due_};
+  saving_.save({*model_, *optimizer_, parallel_, head}, checkpoint_to_publish());
   saved_step_ = position_.step;
-  publish_saved();
   use_timeout_of(Phase::Logging);
   logged_at_ += std::chrono::steady_clock::now() - begin;
 }
 
-// The save ended with a barrier: the checkpoint is whole.
-void Trainer::publish_saved() {
+std::optional<CheckpointToPublish> Trainer::checkpoint_to_publish() const {
   const auto& which = parts_.config.tracking.checkpoints;
-  const bool wanted = which == "all" || (which == "last" && is_finished());
-  if (!wanted || !is_main(parts_.world.rank())) return;
+  if (which != "all" && (which != "last" || !is_finished())) return std::nullopt;
   CheckpointToPublish checkpoint{
       .run_dir = parts_.run_dir, .run_name = parts_.config.run.name, .position = position_};
   if (evaluated_step_ == position_.step) checkpoint.evaluation = evaluation_;
-  publish_checkpoint(checkpoint, parts_.tracker);
+  return checkpoint;
 }
 
 }  // namespace lockstep

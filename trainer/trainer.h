@@ -22,6 +22,7 @@
 #include "trainer/meter.h"
 #include "trainer/position.h"
 #include "trainer/run_config.h"
+#include "trainer/saving.h"
 #include "trainer/step_times.h"
 #include "trainer/trigger.h"
 
@@ -75,7 +76,7 @@ class Trainer {
   void record(const NamedValues& values);
   void evaluate_now();
   void save_now();
-  void publish_saved();
+  std::optional<CheckpointToPublish> checkpoint_to_publish() const;
   uint32_t own_flags();
   void use_timeout_of(Phase phase);
   bool is_finished() const;
@@ -106,7 +107,9 @@ class Trainer {
   EarlyStop early_stop_;
   std::vector<std::string> warnings_;  // of resume(), which comes before there is a tracker to tell
   EvaluationResult evaluation_;
+  bool evaluation_is_due_ = false;  // at this step, and not made yet
   int64_t evaluated_step_ = -1, saved_step_ = -1;
+  Saving saving_;  // last: it may be busy with what the others hold
 };
 
 }  // namespace lockstep

@@ -14,6 +14,7 @@
 #include "tracking/stop_request.h"
 #include "trainer/evaluation.h"
 #include "trainer/gradients.h"
+#include "trainer/initial_weights.h"
 #include "trainer/publishing.h"
 #include "trainer/training_state.h"
 
@@ -24,6 +25,27 @@ namespace {
 constexpr auto kAskEvery = std::chrono::seconds(1);
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+constexpr const char* kSamples = "samples";  // a counter that is no mean
+
+Counters with_samples(const Meter::Measured& measured) {
+  auto counters = measured.counters;
+  counters[kSamples] = {measured.samples, 1};
+  return counters;
+}
+
+Batch next_of(Loader& loader) {
+  auto batch = loader.next();
+  check(batch.has_value(), "the loader ended before the plan did");
+  return std::move(*batch);
+}
+
+void verify_outputs(const Outputs& outputs, const Batch& batch, bool counted) {
+  check(outputs.loss.defined() && outputs.count == batch.size(),
+        "a model in training must return the mean loss and the samples of its batch");
+  check(outputs.targets.defined() == counted,
+        "a model returns its number of targets if, and only if, it has a name for them");
+}
 
 std::shared_ptr<Model> build_model(const TrainerParts& parts) {
   at::manual_seed(static_cast<uint64_t>(parts.config.run.seed));
@@ -83,6 +105,11 @@ int64_t Trainer::resume() {
   warnings_ = restore_state(parts_.world, state, checkpoints_path(parts_.run_dir));
   saved_step_ = position_.step;
   return position_.step;
+}
+
+void Trainer::load_initial_weights() {
+  if (const auto& path = parts_.config.train.init_from)
+    lockstep::load_initial_weights(parts_.world, *model_, *path);
 }
 
 EvaluationResult Trainer::run() {
@@ -164,18 +191,21 @@ void Trainer::train_step(Loader& loader) {
   vote_.begin(own_flags());
   clock_.enter(Phase::Optimizer);
   parallel_.zero_gradients();
+  const bool counted = !model_->target_name().empty();
+  const auto [batches, divisors] = counted ? load_counted(loader, num_batches) : CountedBatches{};
   for (int64_t i = 0; i < num_batches; ++i) {
     clock_.enter(Phase::DataWait);
-    const auto batch = loader.next();
-    check(batch.has_value(), "the loader ended before the plan did");
+    const auto at = static_cast<size_t>(i);
+    const auto batch = counted ? batches[at] : next_of(loader);
     const bool synchronize = i + 1 == num_batches;
     clock_.enter(Phase::Forward);
     parallel_.before_forward(synchronize);
-    const auto outputs = model_->forward(*batch);
-    check(outputs.loss.defined() && outputs.count == batch->size(),
-          "a model in training must return the mean loss over the samples of its batch");
+    const auto outputs = model_->forward(batch);
+    verify_outputs(outputs, batch, counted);
     clock_.enter(Phase::Backward);
-    parallel_.backward(weighted_loss(outputs.loss, counts, i), synchronize);
+    const auto loss = counted ? outputs.loss / divisors[at].to(outputs.loss.scalar_type())
+                              : weighted_loss(outputs.loss, counts, i);
+    parallel_.backward(loss, synchronize);
     if (synchronize) clock_.add_communication(parallel_.exposed_wait());
     meter_.add(outputs);
     position_.samples =
@@ -187,6 +217,19 @@ void Trainer::train_step(Loader& loader) {
   clock_.enter(Phase::Voting);
   votes_ = vote_.finish();
   clock_.end_step(position_.step, total_steps_);
+}
+
+Trainer::CountedBatches Trainer::load_counted(Loader& loader, int64_t num_batches) {
+  clock_.enter(Phase::DataWait);
+  CountedBatches counted;
+  std::vector<at::Tensor> targets;
+  for (int64_t i = 0; i < num_batches; ++i) {
+    counted.batches.push_back(next_of(loader));
+    targets.push_back(model_->count_targets(counted.batches.back()));
+  }
+  clock_.enter(Phase::Voting);
+  counted.divisors = target_divisors(parts_.world, targets);
+  return counted;
 }
 
 void Trainer::optimize() {
@@ -209,8 +252,10 @@ void Trainer::after_step(bool epoch_ended) {
 
 void Trainer::log_training() {
   const auto times = clock_.take();
-  const auto local = meter_.take();
-  const auto global = merge_counters(parts_.world, local);
+  const auto measured = meter_.take();
+  const auto& local = measured.counters;
+  auto global = merge_counters(parts_.world, with_samples(measured));
+  const auto samples = global.extract(kSamples).mapped().sum;
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::duration<double> elapsed = now - logged_at_;
   logged_at_ = now;
@@ -224,8 +269,12 @@ void Trainer::log_training() {
   values.insert(values.end(), step_times.begin(), step_times.end());
   values.emplace_back("train/lr", last_lr_);
   if (last_grad_norm_) values.emplace_back("train/grad_norm", *last_grad_norm_);
-  if (elapsed.count() > 0)
-    values.emplace_back("train/samples_per_s", global.at("loss").count / elapsed.count());
+  if (elapsed.count() > 0) {
+    values.emplace_back("train/samples_per_s", samples / elapsed.count());
+    if (const auto name = model_->target_name(); !name.empty())
+      values.emplace_back(fmt::format("train/{}_per_s", name),
+                          global.at("loss").count / elapsed.count());
+  }
   const auto data = std::exchange(data_stats_, {});
   values.emplace_back("data/wait_s", data.wait_s);
   values.emplace_back("data/ready",

@@ -51,6 +51,10 @@ class Trainer {
   // continues after.
   int64_t resume();
 
+  // Collective: begins with the weights of train.init_from, if it is given. For a run that does not
+  // continue an earlier one. Throws Config when they do not fit.
+  void load_initial_weights();
+
   // Collective: trains to the end, evaluates and saves; or, when a rank was asked to end earlier,
   // saves at the end of a step that is the same on all ranks. Throws what its parts throw.
   EvaluationResult run();
@@ -68,6 +72,13 @@ class Trainer {
  private:
   void train_epoch();
   void train_step(Loader& loader);
+  // Batches of a step that are loaded before its first forward pass, because their targets are
+  // counted over all ranks, and what their losses are divided by.
+  struct CountedBatches {
+    std::vector<Batch> batches;
+    std::vector<at::Tensor> divisors;
+  };
+  CountedBatches load_counted(Loader& loader, int64_t num_batches);
   void optimize();
   void after_step(bool epoch_ended);
   void log_training();

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "core/error.h"
-#include "trainer/safetensors.h"
 #include "data/safetensors_header.h"
+#include "trainer/safetensors.h"
 
 using namespace lockstep;
 namespace fs = std::filesystem;

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "core/error.h"
-#include "data/safetensors_header.h"
 #include "trainer/safetensors.h"
+#include "data/safetensors_header.h"
 
 using namespace lockstep;
 namespace fs = std::filesystem;

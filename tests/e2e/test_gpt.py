@@ -109,6 +109,23 @@ def test_the_loss_is_the_mean_over_all_tokens_of_a_step(job, ranks, accumulate):
     assert values(job, "eval/accuracy") == pytest.approx([accuracy], rel=1e-6)
 
 
+def test_documents_in_batches_of_similar_length(job):
+    """Shorter batches, the same numbers; a run that is stopped between them goes on as if it had not."""
+    make_documents(job.directory / "text.bin", 72)
+    configure(job, job.directory / "text.bin")
+    buckets = ["data.bucket_batches=3", "data.shuffle=true"]
+    longest = [*buckets, "data.train.pad_to=longest", "data.eval.pad_to=longest"]
+    runs = [job.train(*buckets), job.train(*longest), job.train(*longest, ranks=2)]
+    whole = [load_file(last_weights(run_dir)) for run_dir in runs]
+    assert distance(whole[1], whole[0]) < 1e-5
+    assert distance(whole[2], whole[0]) < 1e-5
+    half = job.train(*longest, "train.max_steps=3", ranks=2)
+    ended = job.run(*longest, ranks=2, options=["--resume", half.name])
+    assert ended.code == 0, ended.err
+    resumed = load_file(last_weights(half))
+    assert all(torch.equal(whole[2][name], resumed[name]) for name in resumed)
+
+
 def test_evaluation_counts_tokens_alike_on_any_number_of_ranks(job):
     make_documents(job.directory / "text.bin", 72)
     configure(job, job.directory / "text.bin", max_steps=1)

@@ -192,20 +192,22 @@ void Trainer::train_step(Loader& loader) {
   clock_.enter(Phase::Optimizer);
   parallel_.zero_gradients();
   const bool counted = !model_->target_name().empty();
-  const auto [batches, divisors] = counted ? load_counted(loader, num_batches) : CountedBatches{};
+  const auto early = counted ? load_counted(loader, num_batches) : CountedBatches{};
   for (int64_t i = 0; i < num_batches; ++i) {
     clock_.enter(Phase::DataWait);
     const auto at = static_cast<size_t>(i);
-    const auto batch = counted ? batches[at] : next_of(loader);
+    const auto batch = counted ? early.batches[at] : next_of(loader);
+    const auto weighted = [&](const at::Tensor& loss) {
+      return counted ? loss / early.divisors[at].to(loss.scalar_type())
+                     : weighted_loss(loss, counts, i);
+    };
     const bool synchronize = i + 1 == num_batches;
     clock_.enter(Phase::Forward);
     parallel_.before_forward(synchronize);
     const auto outputs = model_->forward(batch);
     verify_outputs(outputs, batch, counted);
     clock_.enter(Phase::Backward);
-    const auto loss = counted ? outputs.loss / divisors[at].to(outputs.loss.scalar_type())
-                              : weighted_loss(outputs.loss, counts, i);
-    parallel_.backward(loss, synchronize);
+    parallel_.backward(weighted(outputs.loss), synchronize);
     if (synchronize) clock_.add_communication(parallel_.exposed_wait());
     meter_.add(outputs);
     position_.samples =

@@ -27,10 +27,10 @@ std::vector<int64_t> indices_of_batches(const std::vector<int64_t>& batches, int
 constexpr int64_t kBatchesPerQuestion = 50;
 
 // nullopt: broken off. `most_batches`: of any rank; all ranks ask equally often.
-std::optional<std::vector<Meter::Measured>> run_batches(World& world, Model& model, Loader& loader,
-                                                        int64_t most_batches,
-                                                        const std::function<bool()>& should_stop) {
-  std::vector<Meter::Measured> results;
+std::optional<std::vector<Measured>> run_batches(World& world, Model& model, Loader& loader,
+                                                 int64_t most_batches,
+                                                 const std::function<bool()>& should_stop) {
+  std::vector<Measured> results;
   Meter meter;
   for (int64_t i = 0; i < most_batches; ++i) {
     if (should_stop && i % kBatchesPerQuestion == kBatchesPerQuestion - 1 && should_stop())

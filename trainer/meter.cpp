@@ -7,6 +7,18 @@
 
 namespace lockstep {
 
+Measured merge_measured(World& world, const Measured& local) {
+  constexpr const char* kTotals = " totals";  // samples over targets; no metric has this name
+  auto counters = local.counters;
+  counters[kTotals] = {local.samples, local.targets};
+  Measured global;
+  global.counters = merge_counters(world, counters);
+  const auto totals = global.counters.extract(kTotals).mapped();
+  global.samples = totals.sum;
+  global.targets = totals.count;
+  return global;
+}
+
 void Meter::add(const Outputs& outputs) {
   const at::NoGradGuard no_grad;
   if (outputs.targets.defined()) {
@@ -37,7 +49,7 @@ double Meter::take_from(Sum& sum) {
   return std::exchange(sum.here, 0);
 }
 
-Meter::Measured Meter::take() {
+Measured Meter::take() {
   Measured measured;
   measured.targets = take_from(targets_);
   measured.samples = static_cast<double>(std::exchange(samples_, 0));

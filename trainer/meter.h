@@ -10,16 +10,19 @@
 
 namespace lockstep {
 
+struct Measured {
+  Counters counters;   // e.g. {"loss": 12.5 over 32, "accuracy": 30 over 32}
+  double samples = 0;  // the same as the counts where the loss is a mean over samples
+  double targets = 0;  // what the counters are over
+};
+
+// Collective: added up over all ranks. Throws Config when they do not bring the same names.
+Measured merge_measured(World& world, const Measured& local);
+
 class Meter {
  public:
   // Adds loss (a mean over outputs.targets, or else over outputs.count) and outputs.sums.
   void add(const Outputs& outputs);
-
-  struct Measured {
-    Counters counters;   // e.g. {"loss": 12.5 over 32, "accuracy": 30 over 32}
-    double samples = 0;  // the same as the counts where the loss is a mean over samples
-    double targets = 0;  // what the counters are over
-  };
 
   // What this rank collected; begins anew. Waits for the device.
   Measured take();

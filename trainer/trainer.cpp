@@ -9,13 +9,13 @@
 
 #include "core/error.h"
 #include "data/sampling.h"
-#include "distributed/counters.h"
 #include "tracking/run_directory.h"
 #include "tracking/stop_request.h"
 #include "trainer/evaluation.h"
 #include "trainer/gradients.h"
 #include "trainer/initial_weights.h"
 #include "trainer/publishing.h"
+#include "trainer/step_batches.h"
 #include "trainer/training_state.h"
 
 namespace lockstep {
@@ -25,27 +25,6 @@ namespace {
 constexpr auto kAskEvery = std::chrono::seconds(1);
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-constexpr const char* kSamples = "samples";  // a counter that is no mean
-
-Counters with_samples(const Meter::Measured& measured) {
-  auto counters = measured.counters;
-  counters[kSamples] = {measured.samples, 1};
-  return counters;
-}
-
-Batch next_of(Loader& loader) {
-  auto batch = loader.next();
-  check(batch.has_value(), "the loader ended before the plan did");
-  return std::move(*batch);
-}
-
-void verify_outputs(const Outputs& outputs, const Batch& batch, bool counted) {
-  check(outputs.loss.defined() && outputs.count == batch.size(),
-        "a model in training must return the mean loss and the samples of its batch");
-  check(outputs.targets.defined() == counted,
-        "a model returns its number of targets if, and only if, it has a name for them");
-}
 
 std::shared_ptr<Model> build_model(const TrainerParts& parts) {
   at::manual_seed(static_cast<uint64_t>(parts.config.run.seed));
@@ -183,31 +162,23 @@ void Trainer::train_epoch() {
 }
 
 void Trainer::train_step(Loader& loader) {
-  const auto num_batches =
-      std::min(parts_.config.train.accumulate, loader.num_batches() - loader.position());
-  const auto counts =
-      batch_counts(loader.num_samples(), plan_.per_rank_batch_size, loader.position(), num_batches);
   clock_.enter(Phase::Voting);
   vote_.begin(own_flags());
   clock_.enter(Phase::Optimizer);
   parallel_.zero_gradients();
-  const bool counted = !model_->target_name().empty();
-  const auto early = counted ? load_counted(loader, num_batches) : CountedBatches{};
-  for (int64_t i = 0; i < num_batches; ++i) {
+  clock_.enter(Phase::DataWait);
+  StepBatches batches(parts_.world, *model_, loader,
+                      {parts_.config.train.accumulate, plan_.per_rank_batch_size});
+  while (!batches.is_last()) {
     clock_.enter(Phase::DataWait);
-    const auto at = static_cast<size_t>(i);
-    const auto batch = counted ? early.batches[at] : next_of(loader);
-    const auto weighted = [&](const at::Tensor& loss) {
-      return counted ? loss / early.divisors[at].to(loss.scalar_type())
-                     : weighted_loss(loss, counts, i);
-    };
-    const bool synchronize = i + 1 == num_batches;
+    const auto batch = batches.next();
+    const bool synchronize = batches.is_last();
     clock_.enter(Phase::Forward);
     parallel_.before_forward(synchronize);
     const auto outputs = model_->forward(batch);
-    verify_outputs(outputs, batch, counted);
+    batches.verify(outputs);
     clock_.enter(Phase::Backward);
-    parallel_.backward(weighted(outputs.loss), synchronize);
+    parallel_.backward(batches.weighted(outputs.loss), synchronize);
     if (synchronize) clock_.add_communication(parallel_.exposed_wait());
     meter_.add(outputs);
     position_.samples =
@@ -219,19 +190,6 @@ void Trainer::train_step(Loader& loader) {
   clock_.enter(Phase::Voting);
   votes_ = vote_.finish();
   clock_.end_step(position_.step, total_steps_);
-}
-
-Trainer::CountedBatches Trainer::load_counted(Loader& loader, int64_t num_batches) {
-  clock_.enter(Phase::DataWait);
-  CountedBatches counted;
-  std::vector<at::Tensor> targets;
-  for (int64_t i = 0; i < num_batches; ++i) {
-    counted.batches.push_back(next_of(loader));
-    targets.push_back(model_->count_targets(counted.batches.back()));
-  }
-  clock_.enter(Phase::Voting);
-  counted.divisors = target_divisors(parts_.world, targets);
-  return counted;
 }
 
 void Trainer::optimize() {
@@ -254,17 +212,17 @@ void Trainer::after_step(bool epoch_ended) {
 
 void Trainer::log_training() {
   const auto times = clock_.take();
-  const auto measured = meter_.take();
-  const auto& local = measured.counters;
-  auto global = merge_counters(parts_.world, with_samples(measured));
-  const auto samples = global.extract(kSamples).mapped().sum;
+  const auto local = meter_.take();
+  const auto global = merge_measured(parts_.world, local);
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::duration<double> elapsed = now - logged_at_;
   logged_at_ = now;
   NamedValues values;
-  for (const auto& [name, counter] : global) values.emplace_back("train/" + name, counter.mean());
+  for (const auto& [name, counter] : global.counters)
+    values.emplace_back("train/" + name, counter.mean());
   if (parts_.config.tracking.ranks.kind != RankSelection::Kind::Main) {
-    for (const auto& [name, counter] : local) values.emplace_back("rank/" + name, counter.mean());
+    for (const auto& [name, counter] : local.counters)
+      values.emplace_back("rank/" + name, counter.mean());
     values.emplace_back("rank/step_time_s", times.own());
   }
   const auto step_times = gather_step_times(parts_.world, times);
@@ -272,10 +230,9 @@ void Trainer::log_training() {
   values.emplace_back("train/lr", last_lr_);
   if (last_grad_norm_) values.emplace_back("train/grad_norm", *last_grad_norm_);
   if (elapsed.count() > 0) {
-    values.emplace_back("train/samples_per_s", samples / elapsed.count());
+    values.emplace_back("train/samples_per_s", global.samples / elapsed.count());
     if (const auto name = model_->target_name(); !name.empty())
-      values.emplace_back(fmt::format("train/{}_per_s", name),
-                          global.at("loss").count / elapsed.count());
+      values.emplace_back(fmt::format("train/{}_per_s", name), global.targets / elapsed.count());
   }
   const auto data = std::exchange(data_stats_, {});
   values.emplace_back("data/wait_s", data.wait_s);

@@ -72,13 +72,6 @@ class Trainer {
  private:
   void train_epoch();
   void train_step(Loader& loader);
-  // Batches of a step that are loaded before its first forward pass, because their targets are
-  // counted over all ranks, and what their losses are divided by.
-  struct CountedBatches {
-    std::vector<Batch> batches;
-    std::vector<at::Tensor> divisors;
-  };
-  CountedBatches load_counted(Loader& loader, int64_t num_batches);
   void optimize();
   void after_step(bool epoch_ended);
   void log_training();

@@ -26,6 +26,14 @@ constexpr auto kAskEvery = std::chrono::seconds(1);
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// Nothing where there was no target: a mean over nothing is no number.
+void add_means(std::vector<std::pair<std::string, double>>& values, const std::string& prefix,
+               const Measured& measured) {
+  if (measured.targets == 0) return;
+  for (const auto& [name, counter] : measured.counters)
+    values.emplace_back(prefix + name, counter.mean());
+}
+
 std::shared_ptr<Model> build_model(const TrainerParts& parts) {
   at::manual_seed(static_cast<uint64_t>(parts.config.run.seed));
   auto model = parts.config.model.build();
@@ -218,11 +226,9 @@ void Trainer::log_training() {
   const std::chrono::duration<double> elapsed = now - logged_at_;
   logged_at_ = now;
   NamedValues values;
-  for (const auto& [name, counter] : global.counters)
-    values.emplace_back("train/" + name, counter.mean());
+  add_means(values, "train/", global);
   if (parts_.config.tracking.ranks.kind != RankSelection::Kind::Main) {
-    for (const auto& [name, counter] : local.counters)
-      values.emplace_back("rank/" + name, counter.mean());
+    add_means(values, "rank/", local);
     values.emplace_back("rank/step_time_s", times.own());
   }
   const auto step_times = gather_step_times(parts_.world, times);

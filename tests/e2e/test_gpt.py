@@ -1,5 +1,6 @@
 """A GPT on text: the recipe from start to end, means over tokens, and weights of Hugging Face's GPT-2."""
 
+import json
 import math
 import sys
 
@@ -83,12 +84,15 @@ def distance(ours, theirs):
     return max((ours[name] - theirs[name]).abs().max().item() for name in theirs)
 
 
-@pytest.mark.parametrize("ranks, accumulate", [(None, 1), (1, 3), (2, 1), (3, 1), (2, 3)])
-def test_the_loss_is_the_mean_over_all_tokens_of_a_step(job, ranks, accumulate):
+@pytest.mark.parametrize(
+    "ranks, accumulate, backend",
+    [(None, 1, "auto"), (1, 3, "auto"), (2, 1, "auto"), (3, 1, "gloo"), (2, 3, "gloo")],
+)
+def test_the_loss_is_the_mean_over_all_tokens_of_a_step(job, ranks, accumulate, backend):
     """Documents differ in length, so do the tokens of ranks and batches; each token counts the same."""
     batch = make_documents(job.directory / "text.bin", 72)
     configure(job, job.directory / "text.bin", accumulate=accumulate, log_every="1 epoch")
-    run_dir = job.train(ranks=ranks)
+    run_dir = job.train(f"distributed.backend={backend}", ranks=ranks)
     ours = load_file(last_weights(run_dir))
     steps = 12 * accumulate
     expected = train_in_python(batch, steps, lambda loss, counts: loss.sum() / counts.sum())
@@ -132,6 +136,25 @@ def test_evaluation_counts_tokens_alike_on_any_number_of_ranks(job):
     results = [job.train("optimizer.lr=1e-30", ranks=ranks) for ranks in (1, 2, 3)]
     losses = [job.series(run_dir.name, "eval/loss") for run_dir in results]
     assert losses[0] == losses[1] == losses[2]
+
+
+def test_text_without_a_target_teaches_nothing_and_cannot_be_judged(job):
+    """Not a number nowhere: no mean is recorded, and no weight changes."""
+    shape = (24, SIZES["context"])
+    nothing = {"tokens": torch.zeros(shape, dtype=torch.int64), "targets": torch.full(shape, -100)}
+    save_file(nothing, job.directory / "nothing.safetensors")
+    configure(job, job.directory / "text.bin")
+    job.config["data"]["train"] = {"name": "safetensors", "path": str(job.directory / "nothing.safetensors")}
+    del job.config["data"]["eval"], job.config["data"]["eval_batch_size"]
+    job.write()
+    run_dir = job.train(ranks=2)
+    untouched = models.build_gpt(7, **SIZES).state_dict()
+    assert all(torch.equal(tensor, untouched[name]) for name, tensor in load_file(last_weights(run_dir)).items())
+    assert values(job, "train/loss") == []
+    assert values(job, "train/tokens_per_s") == [0]
+    ended = job.run("data.eval=" + json.dumps(job.config["data"]["train"]))
+    assert ended.code == 78
+    assert "data.eval: there is no target that counts" in ended.err
 
 
 def hugging_face_gpt():

@@ -20,7 +20,7 @@ JOBS = {
                                "goal": 1.5, "goal_default": 3},
     # nanoGPT's sizes for a CPU, over bytes.
     "small GPT": {"gpt": {"vocab_size": 257, "context": 64, "layers": 4, "heads": 4, "width": 128}, "batch": 12,
-                  "optimizer": "adamw", "lr": 1e-3, "steps": 160, "goal": 1.3},
+                  "optimizer": "adamw", "lr": 1e-3, "steps": 80, "goal": 1.3},
 }
 
 

@@ -181,6 +181,20 @@ class Gpt final : public Model {
   }
 
   Outputs forward(const Batch& batch) override {
+    verify_text(batch);
+    const auto& tokens_BT = batch.at("tokens");
+    const auto x_NC = transformer_->forward(tokens_BT);
+    const auto logits_NV =
+        at::linear(x_NC, lm_head_ ? lm_head_->weight : transformer_->wte->weight);
+    return language_outputs(logits_NV.view({-1, tokens_BT.size(1), vocab_size_}), batch,
+                            /*with_accuracy=*/!is_training());
+  }
+
+  std::string target_name() const override { return "tokens"; }
+  at::Tensor count_targets(const Batch& batch) const override { return count_token_targets(batch); }
+
+ private:
+  void verify_text(const Batch& batch) const {
     const auto& tokens_BT = batch.at("tokens");
     verify_tokens("tokens", tokens_BT, {vocab_size_, std::nullopt});
     const auto length = tokens_BT.size(1);
@@ -189,17 +203,8 @@ class Gpt final : public Model {
           fmt::format("model gpt takes up to {} tokens, but 'tokens' is {}; set model.context or "
                       "the length of the samples",
                       context_, shape_text(tokens_BT)));
-    const auto x_NC = transformer_->forward(tokens_BT);
-    const auto logits_NV =
-        at::linear(x_NC, lm_head_ ? lm_head_->weight : transformer_->wte->weight);
-    return language_outputs(logits_NV.view({-1, length, vocab_size_}), batch,
-                            /*with_accuracy=*/!is_training());
   }
 
-  std::string target_name() const override { return "tokens"; }
-  at::Tensor count_targets(const Batch& batch) const override { return count_token_targets(batch); }
-
- private:
   void initialise(int64_t layers) {
     const at::NoGradGuard no_grad;
     const auto residual = kInitDeviation / std::sqrt(2.0 * static_cast<double>(layers));

@@ -14,11 +14,13 @@ namespace lockstep {
 
 // What one forward pass of a batch gives.
 struct Outputs {
-  at::Tensor loss;         // scalar: the mean over `count`; defined when the batch carries targets
-  int64_t count = 0;       // samples the mean is over: all of the batch
+  at::Tensor loss;    // scalar: a mean; defined when the batch carries targets
+  int64_t count = 0;  // samples the mean is over: all of the batch
+  at::Tensor
+      targets;  // only with Model::target_name(): count_targets(), which loss and sums are over
   at::Tensor predictions;  // raw outputs, e.g. logits [B, K]
-  // Further sums over `count`, as scalars on the model's device; accuracy is {"accuracy", number
-  // correct}.
+  // Further sums over what the loss is a mean over, as scalars on the model's device; accuracy is
+  // {"accuracy", number correct}.
   std::map<std::string, at::Tensor> sums;
 };
 
@@ -27,6 +29,15 @@ class Model : public torch::nn::Module {
   // Uses train()/eval() mode as any module does. Throws Config when the batch does not fit the
   // model.
   virtual Outputs forward(const Batch& batch) = 0;
+
+  // What the loss is a mean over where that is not the samples, in plural, e.g. "tokens"; batches
+  // may then have different numbers of them. Empty: samples.
+  virtual std::string target_name() const { return {}; }
+
+  // How many of those `batch` has, int64 scalar on its device; 0 is possible, the loss is then 0.
+  // Asked before the forward passes of a step, so that each batch can be weighted by its share of
+  // all ranks' targets. Called only where target_name() is not empty.
+  virtual at::Tensor count_targets(const Batch& /*batch*/) const { return {}; }
 };
 
 using ModelRegistry = Registry<Model>;

@@ -32,6 +32,7 @@ struct DataSection {
 struct TrainSection {
   int64_t epochs = 1;
   std::optional<int64_t> max_steps;
+  std::optional<std::string> init_from;
   int64_t accumulate = 1;
   std::string precision = "fp32";
   std::optional<double> clip_grad_norm;
@@ -79,6 +80,8 @@ void fields(V& v, TrainSection& c) {
   v("epochs", c.epochs, "passes over the training set", at_least(1));
   v("max_steps", c.max_steps, "stop after this many optimizer steps, if that is earlier",
     at_least(1));
+  v("init_from", c.init_from,
+    "a safetensors file with the weights that a new run begins with, e.g. for fine-tuning");
   v("accumulate", c.accumulate, "batches per optimizer step", at_least(1));
   v("precision", c.precision, "of the forward and backward pass", one_of({"fp32"}));
   v("clip_grad_norm", c.clip_grad_norm, "scale gradients down to this norm when they are longer",

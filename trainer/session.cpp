@@ -249,6 +249,7 @@ SessionResult train(const Job& job) {
                      interruption ? &*interruption : nullptr});
     const bool continues = options.resume_id || config.checkpoint.resume == "auto";
     const auto resumed = continues ? trainer.resume() : 0;
+    if (resumed == 0) trainer.load_initial_weights();
     if (!is_own) {
       open_run(world, describe_process(options, config, run_dir.filename()), resolved, run_dir);
       made = open_tracker_of(job, trainer, resumed);

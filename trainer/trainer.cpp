@@ -9,11 +9,12 @@
 
 #include "core/error.h"
 #include "data/sampling.h"
-#include "distributed/counters.h"
 #include "tracking/run_directory.h"
 #include "tracking/stop_request.h"
 #include "trainer/evaluation.h"
 #include "trainer/gradients.h"
+#include "trainer/initial_weights.h"
+#include "trainer/step_batches.h"
 #include "trainer/training_state.h"
 
 namespace lockstep {
@@ -23,6 +24,14 @@ namespace {
 constexpr auto kAskEvery = std::chrono::seconds(1);
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Nothing where there was no target: a mean over nothing is no number.
+void add_means(std::vector<std::pair<std::string, double>>& values, const std::string& prefix,
+               const Measured& measured) {
+  if (measured.targets == 0) return;
+  for (const auto& [name, counter] : measured.counters)
+    values.emplace_back(prefix + name, counter.mean());
+}
 
 std::shared_ptr<Model> build_model(const TrainerParts& parts) {
   at::manual_seed(static_cast<uint64_t>(parts.config.run.seed));
@@ -93,6 +102,11 @@ int64_t Trainer::resume() {
   evaluation_is_due_ = head.evaluation_is_due;
   saved_step_ = position_.step;
   return position_.step;
+}
+
+void Trainer::load_initial_weights() {
+  if (const auto& path = parts_.config.train.init_from)
+    lockstep::load_initial_weights(parts_.world, *model_, *path);
 }
 
 EvaluationResult Trainer::run() {
@@ -171,26 +185,23 @@ void Trainer::train_epoch() {
 }
 
 void Trainer::train_step(Loader& loader) {
-  const auto num_batches =
-      std::min(parts_.config.train.accumulate, loader.num_batches() - loader.position());
-  const auto counts =
-      batch_counts(loader.num_samples(), plan_.per_rank_batch_size, loader.position(), num_batches);
   clock_.enter(Phase::Voting);
   vote_.begin(own_flags());
   clock_.enter(Phase::Optimizer);
   parallel_.zero_gradients();
-  for (int64_t i = 0; i < num_batches; ++i) {
+  clock_.enter(Phase::DataWait);
+  StepBatches batches(parts_.world, *model_, loader,
+                      {parts_.config.train.accumulate, plan_.per_rank_batch_size});
+  while (!batches.is_last()) {
     clock_.enter(Phase::DataWait);
-    const auto batch = loader.next();
-    check(batch.has_value(), "the loader ended before the plan did");
-    const bool synchronize = i + 1 == num_batches;
+    const auto batch = batches.next();
+    const bool synchronize = batches.is_last();
     clock_.enter(Phase::Forward);
     parallel_.before_forward(synchronize);
-    const auto outputs = model_->forward(*batch);
-    check(outputs.loss.defined() && outputs.count == batch->size(),
-          "a model in training must return the mean loss over the samples of its batch");
+    const auto outputs = model_->forward(batch);
+    batches.verify(outputs);
     clock_.enter(Phase::Backward);
-    parallel_.backward(weighted_loss(outputs.loss, counts, i), synchronize);
+    parallel_.backward(batches.weighted(outputs.loss), synchronize);
     if (synchronize) clock_.add_communication(parallel_.exposed_wait());
     meter_.add(outputs);
     position_.samples =
@@ -229,22 +240,25 @@ void Trainer::after_step(bool epoch_ended) {
 void Trainer::log_training() {
   const auto times = clock_.take();
   const auto local = meter_.take();
-  const auto global = merge_counters(parts_.world, local);
+  const auto global = merge_measured(parts_.world, local);
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::duration<double> elapsed = now - logged_at_;
   logged_at_ = now;
   NamedValues values;
-  for (const auto& [name, counter] : global) values.emplace_back("train/" + name, counter.mean());
+  add_means(values, "train/", global);
   if (parts_.config.tracking.ranks.kind != RankSelection::Kind::Main) {
-    for (const auto& [name, counter] : local) values.emplace_back("rank/" + name, counter.mean());
+    add_means(values, "rank/", local);
     values.emplace_back("rank/step_time_s", times.own());
   }
   const auto step_times = gather_step_times(parts_.world, times);
   values.insert(values.end(), step_times.begin(), step_times.end());
   values.emplace_back("train/lr", last_lr_);
   if (last_grad_norm_) values.emplace_back("train/grad_norm", *last_grad_norm_);
-  if (elapsed.count() > 0)
-    values.emplace_back("train/samples_per_s", global.at("loss").count / elapsed.count());
+  if (elapsed.count() > 0) {
+    values.emplace_back("train/samples_per_s", global.samples / elapsed.count());
+    if (const auto name = model_->target_name(); !name.empty())
+      values.emplace_back(fmt::format("train/{}_per_s", name), global.targets / elapsed.count());
+  }
   const auto data = std::exchange(data_stats_, {});
   values.emplace_back("data/wait_s", data.wait_s);
   values.emplace_back("data/ready",

@@ -52,6 +52,10 @@ class Trainer {
   // continues after.
   int64_t resume();
 
+  // Collective: begins with the weights of train.init_from, if it is given. For a run that does not
+  // continue an earlier one. Throws Config when they do not fit.
+  void load_initial_weights();
+
   // Collective: trains to the end, evaluates and saves; or, when a rank was asked to end earlier,
   // saves at the end of a step that is the same on all ranks. Throws what its parts throw.
   EvaluationResult run();

@@ -46,7 +46,7 @@ Amount run_epoch(const Dataset& dataset, LoaderOptions options, Clock::time_poin
   DistributedSampler sampler(dataset.size(), {},
                              sampler_options({}, dataset, 0, options.batch_size));
   sampler.set_epoch(options.epoch);
-  Loader loader(dataset, sampler.indices(), std::move(options));
+  Loader loader(dataset, sampler.sequence(), std::move(options));
   Amount amount;
   while (Clock::now() < end) {
     const auto batch = loader.next();

@@ -9,9 +9,13 @@
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
+#include "data/sample_runs.h"
 
 namespace lockstep {
 namespace {
+
+// Mapped files that are kept open: less than a process may have.
+constexpr int64_t kMostOpen = 256;
 
 at::ScalarType scalar_type_of(ElementType type) {
   switch (type) {
@@ -86,117 +90,204 @@ void with_given_type(at::ScalarType type, const Use& use) {
 
 }  // namespace
 
-ArrayDataset::ArrayDataset(std::string name, const ArrayDatasetConfig& config,
-                           std::vector<StoredArray> arrays)
-    : name_(std::move(name)), path_(printable(config.path, 400)) {
-  if (config.fields.empty())
-    for (const auto& array : arrays) fields_.push_back(make_field(array.name, {}, arrays));
-  for (const auto& [field, change] : config.fields)
-    fields_.push_back(make_field(field, change, arrays));
-  if (fields_.empty()) throw refused("it holds no arrays");
-  size_ = fields_.front().array.shape.front();
-  for (const auto& field : fields_)
-    if (field.array.shape.front() != size_)
-      throw refused(fmt::format("'{}' has {} samples, but '{}' has {}", fields_.front().name, size_,
-                                field.name, field.array.shape.front()));
-  if (config.limit && *config.limit > size_)
-    throw refused(
-        fmt::format("limit {} is more than the {} samples there are", *config.limit, size_));
-  size_ = config.limit.value_or(size_);
+std::vector<std::filesystem::path> files_with_ending(const std::string& folder,
+                                                     const std::string& ending) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (at->path().extension() == ending) files.push_back(at->path());
+  if (error)
+    throw environment_error(
+        fmt::format("{}: cannot be listed: {}", printable(folder, 400), error.message()));
+  std::ranges::sort(files);
+  return files;
 }
 
-Error ArrayDataset::refused(const std::string& why) const {
-  return config_error(fmt::format("dataset {}: {}: {}", name_, path_, why));
+ArrayDataset::ArrayDataset(std::string name, const ArrayDatasetConfig& config, ArrayShards shards)
+    : name_(std::move(name)),
+      config_(config),
+      path_(printable(config.path, 400)),
+      files_(std::move(shards)),
+      open_([this](size_t number) { return reopen(number); }) {
+  check(!files_.files.empty(), "a dataset of arrays needs a file");
+  for (size_t number = 0; number < files_.files.size(); ++number) {
+    const auto shard = open(number);
+    std::vector<FieldLayout> layout;
+    for (const auto& field : shard.fields) layout.push_back({field.name, field.given, field.shape});
+    if (number == 0) layout_ = layout;
+    if (layout != layout_)
+      throw refused(number, "its arrays have other names, types or shapes than those of " +
+                                printable(files_.files.front().string(), 400));
+    ends_.push_back((ends_.empty() ? 0 : ends_.back()) + shard.size);
+  }
+  if (!config.limit) return;
+  if (*config.limit > size())
+    throw refused(
+        {}, fmt::format("limit {} is more than the {} samples there are", *config.limit, size()));
+  for (auto& end : ends_) end = std::min(end, *config.limit);
+}
+
+// `number`: of the shard that is to blame.
+Error ArrayDataset::refused(std::optional<size_t> number, const std::string& why) const {
+  const bool names_file = number && files_.files.size() > 1;
+  return config_error(
+      fmt::format("dataset {}: {}: {}", name_,
+                  names_file ? printable(files_.files[*number].string(), 400) : path_, why));
+}
+
+std::vector<int64_t> ArrayDataset::shards() const {
+  return ends_.size() > 1 ? ends_ : std::vector<int64_t>{};
+}
+
+std::vector<int64_t> ArrayDataset::groups() const {
+  return files_.mapped ? std::vector<int64_t>{} : shards();
+}
+
+ArrayDataset::OpenShard ArrayDataset::open(size_t number) const {
+  const auto arrays = files_.open(number);
+  OpenShard shard;
+  if (config_.fields.empty())
+    for (const auto& array : arrays)
+      shard.fields.push_back(make_field(array.name, {}, arrays, number));
+  for (const auto& [field, change] : config_.fields)
+    shard.fields.push_back(make_field(field, change, arrays, number));
+  if (shard.fields.empty()) throw refused(number, "it holds no arrays");
+  const auto& first = shard.fields.front();
+  shard.size = first.array.shape.front();
+  for (const auto& field : shard.fields)
+    if (field.array.shape.front() != shard.size)
+      throw refused(number, fmt::format("'{}' has {} samples, but '{}' has {}", first.name,
+                                        shard.size, field.name, field.array.shape.front()));
+  return shard;
+}
+
+// A shard that was closed since it was first looked at.
+ArrayDataset::OpenShard ArrayDataset::reopen(size_t number) const {
+  auto shard = open(number);
+  const auto before = number == 0 ? 0 : ends_[number - 1];
+  bool same = shard.size >= ends_[number] - before && shard.fields.size() == layout_.size();
+  for (size_t f = 0; same && f < layout_.size(); ++f)
+    same = FieldLayout{shard.fields[f].name, shard.fields[f].given, shard.fields[f].shape} ==
+           layout_[f];
+  if (same) return shard;
+  throw environment_error(fmt::format("{}: was changed while it was being read",
+                                      printable(files_.files[number].string(), 400)));
 }
 
 ArrayDataset::Field ArrayDataset::make_field(const std::string& name,
                                              const ArrayFieldConfig& change,
-                                             const std::vector<StoredArray>& arrays) const {
+                                             const std::vector<StoredArray>& arrays,
+                                             size_t shard) const {
   const auto wanted = change.from.value_or(name);
   const auto found = std::ranges::find(arrays, wanted, &StoredArray::name);
   if (found == arrays.end()) {
     std::vector<std::string> names;
     for (const auto& array : arrays) names.push_back(array.name);
-    throw refused(fmt::format("no array '{}'{}", printable(wanted), suggest(wanted, names)));
+    throw refused(shard, fmt::format("no array '{}'{}", printable(wanted), suggest(wanted, names)));
   }
   Field field{.name = name, .array = *found, .change = change, .given = at::kByte};
   const auto& array = field.array;
   if (array.shape.empty())
-    throw refused(fmt::format("array '{}' is a single number: samples need a first dimension",
+    throw refused(shard,
+                  fmt::format("array '{}' is a single number: samples need a first dimension",
                               printable(wanted)));
   field.shape.assign(array.shape.begin() + 1, array.shape.end());
   field.row_elements = *num_elements(field.shape);
   if (change.mean.has_value() != change.std.has_value())
-    throw refused(fmt::format("field '{}': mean and std belong together", printable(name)));
+    throw refused(shard, fmt::format("field '{}': mean and std belong together", printable(name)));
   const bool computes = change.divide_by || change.mean;
   field.given = change.dtype ? scalar_type_of(*change.dtype)
                 : computes   ? at::kFloat
                              : scalar_type_of(array.type);
   const bool to_integers = c10::isIntegralType(field.given, true);
   if (computes && to_integers)
-    throw refused(
-        fmt::format("field '{}': divide_by, mean and std need a dtype of float32 or "
-                    "float64",
-                    printable(name)));
+    throw refused(shard,
+                  fmt::format("field '{}': divide_by, mean and std need a dtype of float32 or "
+                              "float64",
+                              printable(name)));
   const bool narrows =
       field.given == at::kInt && (array.type == ElementType::I64 || array.type == ElementType::U32);
   if (change.dtype && to_integers && (is_floating(array.type) || narrows))
-    throw refused(fmt::format("field '{}': {} would lose digits as {}", printable(name),
-                              name_of(array.type), *change.dtype));
+    throw refused(shard, fmt::format("field '{}': {} would lose digits as {}", printable(name),
+                                     name_of(array.type), *change.dtype));
   const bool widens = array.type == ElementType::U16 || array.type == ElementType::U32;
   field.is_copy = !computes && !widens && field.given == scalar_type_of(array.type);
   return field;
 }
 
-std::vector<FieldLayout> ArrayDataset::layout() const {
-  std::vector<FieldLayout> layout;
-  for (const auto& field : fields_) layout.push_back({field.name, field.given, field.shape});
-  return layout;
+std::vector<FieldLayout> ArrayDataset::layout() const { return layout_; }
+
+void ArrayDataset::verify_unchanged(const OpenShard& shard) {
+  const MappedFile* verified = nullptr;  // all tensors of a safetensors file lie in one
+  for (const auto& field : shard.fields) {
+    if (field.array.mapped && field.array.mapped.get() != verified)
+      field.array.mapped->verify_unchanged();
+    verified = field.array.mapped.get();
+  }
+}
+
+// Row rows[i] of the field becomes sample places[i] of the tensor.
+void ArrayDataset::gather(const Field& field, std::span<const int64_t> rows,
+                          std::span<const int64_t> places, const at::Tensor& tensor) {
+  const auto row_bytes = field.row_elements * bytes_of(field.array.type);
+  const auto* base = field.array.bytes.data();
+  if (field.is_copy) {
+    auto* all = static_cast<uint8_t*>(tensor.data_ptr());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      auto* out = all + static_cast<size_t>(places[i]) * row_bytes;
+      std::memcpy(out, base + static_cast<size_t>(rows[i]) * row_bytes, row_bytes);
+      if (field.array.type == ElementType::Bool)
+        std::transform(out, out + row_bytes, out, [](uint8_t byte) { return byte != 0; });
+    }
+    return;
+  }
+  with_given_type(field.given, [&](auto to) {
+    auto* all = tensor.data_ptr<decltype(to)>();
+    with_stored_type(field.array.type, [&](auto from) {
+      for (size_t i = 0; i < rows.size(); ++i)
+        convert_row<decltype(from)>(base + static_cast<size_t>(rows[i]) * row_bytes,
+                                    field.row_elements, field.change,
+                                    all + static_cast<size_t>(places[i]) * field.row_elements);
+    });
+  });
 }
 
 void ArrayDataset::fill(const SampleRequest& request, std::span<const at::Tensor> tensors) const {
   for (const auto index : request.indices)
-    check(index >= 0 && index < size_, "sample index outside the dataset");
-  for (size_t f = 0; f < fields_.size(); ++f) {
-    const auto& field = fields_[f];
-    if (field.array.mapped) field.array.mapped->verify_unchanged();
-    const auto row_bytes = field.row_elements * bytes_of(field.array.type);
-    const auto* base = field.array.bytes.data();
-    if (field.is_copy) {
-      auto* out = static_cast<uint8_t*>(tensors[f].data_ptr());
-      for (const auto index : request.indices) {
-        std::memcpy(out, base + static_cast<size_t>(index) * row_bytes, row_bytes);
-        if (field.array.type == ElementType::Bool)
-          std::transform(out, out + row_bytes, out, [](uint8_t byte) { return byte != 0; });
-        out += row_bytes;
-      }
-      continue;
-    }
-    with_given_type(field.given, [&](auto to) {
-      auto* out = tensors[f].data_ptr<decltype(to)>();
-      with_stored_type(field.array.type, [&](auto from) {
-        for (const auto index : request.indices) {
-          convert_row<decltype(from)>(base + static_cast<size_t>(index) * row_bytes,
-                                      field.row_elements, field.change, out);
-          out += field.row_elements;
-        }
-      });
-    });
-  }
+    check(index >= 0 && index < size(), "sample index outside the dataset");
+  for_each_shard(ends_, request.indices, [&](size_t number, auto rows, auto places) {
+    open_.use(number,
+              files_.mapped ? std::max(request.nearby_groups, kMostOpen) : request.nearby_groups,
+              [&](const OpenShard& shard) {
+                for (size_t f = 0; f < shard.fields.size(); ++f)
+                  gather(shard.fields[f], rows, places, tensors[f]);
+                verify_unchanged(shard);
+              });
+  });
 }
 
 Batch ArrayDataset::get_batch(std::span<const int64_t> indices) const {
-  return gather(*this, {.indices = indices});
+  return lockstep::gather(*this, {.indices = indices});
 }
 
 std::vector<double> ArrayDataset::values(const std::string& what) const {
-  const auto field = std::ranges::find(fields_, what, &Field::name);
-  if (field == fields_.end() || !field->shape.empty()) return {};
-  if (field->array.mapped) field->array.mapped->verify_unchanged();
-  std::vector<double> all(static_cast<size_t>(size_));
-  with_stored_type(field->array.type, [&](auto from) {
-    convert_row<decltype(from)>(field->array.bytes.data(), all.size(), field->change, all.data());
-  });
+  const auto field = std::ranges::find(layout_, what, &FieldLayout::name);
+  if (field == layout_.end() || !field->shape.empty()) return {};
+  const auto f = static_cast<size_t>(field - layout_.begin());
+  std::vector<double> all(static_cast<size_t>(size()));
+  for (size_t number = 0; number < ends_.size(); ++number) {
+    const auto begin = number == 0 ? 0 : ends_[number - 1];
+    open_.use(number, 1, [&](const OpenShard& shard) {
+      const auto& stored = shard.fields[f];
+      with_stored_type(stored.array.type, [&](auto from) {
+        convert_row<decltype(from)>(stored.array.bytes.data(),
+                                    static_cast<size_t>(ends_[number] - begin), stored.change,
+                                    all.data() + begin);
+      });
+      verify_unchanged(shard);
+    });
+  }
   return all;
 }
 

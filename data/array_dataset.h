@@ -1,7 +1,10 @@
 // What datasets of stored arrays have in common: each field is an array whose first dimension is
-// the sample, and a batch is one gather of rows per field.
+// the sample, and a batch is one gather of rows per field. The arrays may be cut into shards, files
+// that each hold some of the samples.
 #pragma once
 
+#include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,6 +12,7 @@
 
 #include "core/config_map.h"
 #include "data/array_file.h"
+#include "data/block_cache.h"
 #include "data/dataset.h"
 
 namespace lockstep {
@@ -39,15 +43,31 @@ struct ArrayDatasetConfig {
   std::optional<int64_t> limit;
 };
 
-// The arrays of `path`, however they are stored.
+// Where a dataset's arrays come from.
+struct ArrayShards {
+  std::vector<std::filesystem::path> files;
+  // The arrays of files[number].
+  std::function<std::vector<StoredArray>(size_t number)> open;
+  // They are mapped, so that a shard costs no memory; otherwise it is read as a whole.
+  bool mapped = true;
+};
+
+// The files with this ending in a folder, by name. Throws Environment when it cannot be listed.
+std::vector<std::filesystem::path> files_with_ending(const std::string& folder,
+                                                     const std::string& ending);
+
+// The arrays of `path`, however they are stored. Of many shards a bounded number is open at a time.
 class ArrayDataset : public Dataset {
  public:
-  // `arrays`: what `config.path` holds; those that config.fields names are used, all where it names
-  // none. `name`: of the dataset, for messages. Throws Config: an array that is not there, arrays
-  // of different first dimensions or without one, a conversion that would lose digits.
-  ArrayDataset(std::string name, const ArrayDatasetConfig& config, std::vector<StoredArray> arrays);
+  // `shards`: what `config.path` holds; the arrays that config.fields names are used, all where it
+  // names none. `name`: of the dataset, for messages. Throws Config: an array that is not there,
+  // arrays of different first dimensions or without one, a conversion that would lose digits,
+  // shards whose arrays differ.
+  ArrayDataset(std::string name, const ArrayDatasetConfig& config, ArrayShards shards);
 
-  int64_t size() const override { return size_; }
+  int64_t size() const override { return ends_.back(); }
+  std::vector<int64_t> groups() const override;
+  std::vector<int64_t> shards() const override;
   std::vector<FieldLayout> layout() const override;
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override;
   Batch get_batch(std::span<const int64_t> indices) const override;
@@ -64,13 +84,28 @@ class ArrayDataset : public Dataset {
     bool is_copy = false;  // rows are given as they are stored
   };
 
-  Field make_field(const std::string& name, const ArrayFieldConfig& change,
-                   const std::vector<StoredArray>& arrays) const;
-  Error refused(const std::string& why) const;
+  struct OpenShard {
+    std::vector<Field> fields;
+    int64_t size = 0;
+  };
 
-  std::string name_, path_;
-  std::vector<Field> fields_;
-  int64_t size_ = 0;
+  OpenShard open(size_t number) const;
+  OpenShard reopen(size_t number) const;
+  Field make_field(const std::string& name, const ArrayFieldConfig& change,
+                   const std::vector<StoredArray>& arrays, size_t shard) const;
+  Error refused(std::optional<size_t> number, const std::string& why) const;
+  // Of the files that are mapped, after something was read.
+  static void verify_unchanged(const OpenShard& shard);
+  static void gather(const Field& field, std::span<const int64_t> rows,
+                     std::span<const int64_t> places, const at::Tensor& tensor);
+
+  std::string name_;
+  ArrayDatasetConfig config_;
+  std::string path_;  // for messages
+  ArrayShards files_;
+  std::vector<FieldLayout> layout_;
+  std::vector<int64_t> ends_;  // of the shards, in the order of their samples
+  mutable BlockCache<OpenShard> open_;
 };
 
 }  // namespace lockstep

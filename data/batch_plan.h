@@ -21,10 +21,12 @@ struct LoaderConfig {
   int64_t prefetch = 4;  // batches loaded ahead on each rank
   bool shuffle = true;
   bool drop_last = false;
-  std::string sampling = "uniform";   // or weighted, class_balanced: drawn with replacement
-  std::vector<double> class_weights;  // of weighted
-  int64_t bucket_batches = 0;         // window of LengthBuckets (data/sampler.h); 0: none
-  int64_t mix_groups = 1;             // of SampleGroups
+  std::string sampling = "uniform";       // or weighted, class_balanced: drawn with replacement
+  std::vector<double> class_weights;      // of weighted
+  int64_t bucket_batches = 0;             // window of LengthBuckets (data/sampler.h); 0: none
+  std::optional<int64_t> shuffle_buffer;  // of SampleGroups, over the dataset's shards
+  std::optional<int64_t> shuffle_lanes;   // of a grouped order; none: the ranks that begin the run
+  int64_t max_bad_samples = 0;            // of each rank
 };
 
 template <class V>
@@ -55,10 +57,17 @@ void fields(V& v, LoaderConfig& c) {
     "sort the samples of this many batches by length, so that batches need little padding; 0: do "
     "not",
     at_least(0), at_most(1 << 20));
-  v("mix_groups", c.mix_groups,
-    "for data that are shuffled group by group, such as the row groups of Parquet: how many groups "
-    "are shuffled together",
+  v("shuffle_buffer", c.shuffle_buffer,
+    "read shard by shard (files, row groups) in a random order, shuffling at least this many "
+    "samples together; for data that are larger than memory",
+    at_least(1), at_most(int64_t{1} << 40));
+  v("shuffle_lanes", c.shuffle_lanes,
+    "read so many sequences of shards side by side: ranks that divide it read shards of their own, "
+    "in the same order for any number of them (default: the ranks that begin the run)",
     at_least(1), at_most(1 << 20));
+  v("max_bad_samples", c.max_bad_samples,
+    "leave out so many samples that cannot be loaded, on each rank; one more is an error",
+    at_least(0));
 }
 
 // Who shares the work. Plain numbers; the same on every rank but for nodes of different size.

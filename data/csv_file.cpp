@@ -115,11 +115,13 @@ class CsvParser {
 
   void read_row(const CsvRecords& records) {
     if (const auto problem = problem_of(records); !problem.empty()) {
-      if (++table_.bad_rows <= format_.max_bad_rows) return;
+      if (++table_.bad_rows == 1)
+        table_.first_bad_row = fmt::format("line {}: {}", records.line(), problem);
+      if (table_.bad_rows <= format_.max_bad_rows) return;
       const auto counted = format_.max_bad_rows == 0
                                ? std::string()
-                               : fmt::format(" (bad row {}, max_bad_rows is {})", table_.bad_rows,
-                                             format_.max_bad_rows);
+                               : fmt::format(" (bad sample {}, max_bad_samples is {})",
+                                             table_.bad_rows, format_.max_bad_rows);
       throw bad(records.line(), problem + counted);
     }
     for (auto& wanted : wanted_) append(wanted, records.cells()[wanted.cell]);
@@ -200,17 +202,11 @@ DataTable parse_csv(std::string_view text, const CsvFormat& format, const std::s
 
 DataTable read_csv_file(const std::filesystem::path& path, const CsvFormat& format) {
   const MappedFile file(path);
-  DataTable table;
-  if (is_gzip(file.bytes())) {
-    const auto text = unpacked(file);
-    table = parse_csv(text, format, file.name());
-  } else {
-    const auto bytes = file.bytes();
-    table =
-        parse_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, format, file.name());
-  }
-  file.verify_unchanged();
-  return table;
+  return file.read([&](std::span<const uint8_t> bytes) {
+    if (is_gzip(bytes)) return parse_csv(unpacked(file), format, file.name());
+    return parse_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, format,
+                     file.name());
+  });
 }
 
 }  // namespace lockstep

@@ -16,6 +16,7 @@ struct FieldLayout {
   std::string name;
   at::ScalarType type;
   std::vector<int64_t> shape;  // of one sample; empty: a number
+  bool operator==(const FieldLayout&) const = default;
 };
 
 // Which samples, and the key of their augmentation: SampleRandom(seed, epoch, index) in
@@ -24,6 +25,9 @@ struct SampleRequest {
   std::span<const int64_t> indices;  // each in [0, size())
   uint64_t seed = 0;
   int64_t epoch = 0;
+  // Of how many groups (Dataset::groups()) the samples of this and the next requests are: whoever
+  // keeps so many loads each once.
+  int64_t nearby_groups = 1;
 };
 
 // size() and get_batch() make a dataset. One whose samples all have the same shape can offer more:
@@ -39,15 +43,20 @@ class Dataset {
   virtual int64_t size() const = 0;
 
   // Called once, before anything but size(): what a dataset must know of the training samples, such
-  // as means and vocabularies, and nothing of others. `training`: of `train_set`, which is this
-  // dataset or the one that a model that is evaluated on this one was trained on; that has learned
-  // before.
+  // as means and vocabularies, and nothing of others. `training`: of `train_set`; empty: all of
+  // them. `train_set` is this dataset, or the one that a model that is evaluated on this one was
+  // trained on, which has learned before.
   virtual void learn(const Dataset& /*train_set*/, std::span<const int64_t> /*training*/) {}
 
   // Where samples lie together, and reading one is as dear as reading all of them: the end of each
   // such group, ascending, the last one size(). Training then goes from group to group. Empty: any
   // order costs the same.
   virtual std::vector<int64_t> groups() const { return {}; }
+
+  // Where samples are stored together, such as the files of a set of them, whether or not one alone
+  // is dear: as groups() says. For orders that read one shard after the other
+  // (data.shuffle_buffer).
+  virtual std::vector<int64_t> shards() const { return groups(); }
 
   // The samples `indices` (each in [0, size())), in that order. Throws Environment when their
   // storage fails, naming file and sample.
@@ -63,6 +72,13 @@ class Dataset {
   // A number of every sample that is known without loading it: "label" (its class), "length" (for
   // batches of similar length), "weight" (for weighted sampling). Empty when it is not known.
   virtual std::vector<double> values(const std::string& what) const;
+
+  // What the numbers it gives mean, for whoever uses the model later: {"classes": [...],
+  // "columns": {...}}. Null when there is nothing to say. After learn().
+  virtual Json meaning() const { return {}; }
+
+  // What the user should know, a line each, such as how many records were left out.
+  virtual std::vector<std::string> remarks() const { return {}; }
 };
 
 // A batch of fresh memory, filled by dataset.fill(): what get_batch() returns where that is

@@ -9,7 +9,8 @@
 namespace lockstep {
 namespace {
 
-void shuffle(std::span<int64_t> items, SampleRandom& random) {
+template <class T>
+void shuffle(std::span<T> items, SampleRandom random) {
   for (auto left = items.size(); left > 1; --left) {
     const auto chosen = static_cast<size_t>(random.uniform() * static_cast<double>(left));
     std::swap(items[left - 1], items[chosen]);
@@ -18,34 +19,59 @@ void shuffle(std::span<int64_t> items, SampleRandom& random) {
 
 }  // namespace
 
-std::vector<int64_t> grouped_order(std::span<const int64_t> ends, int64_t lanes, int64_t mixed,
-                                   uint64_t seed) {
-  check(!ends.empty() && lanes >= 1 && mixed >= 1, "an order of groups needs some of each");
-  // The places of epoch and sample in the key are taken by what is shuffled.
-  SampleRandom of_groups(seed, 0, 0), of_samples(seed, 1, 0);
-  std::vector<int64_t> groups(ends.size());
-  std::iota(groups.begin(), groups.end(), 0);
-  shuffle(groups, of_groups);
-  std::vector<int64_t> sequence;
-  sequence.reserve(static_cast<size_t>(ends.back()));
-  for (size_t i = 0, begin = 0; i < groups.size(); ++i) {
-    const auto group = static_cast<size_t>(groups[i]);
-    for (auto sample = group == 0 ? 0 : ends[group - 1]; sample < ends[group]; ++sample)
-      sequence.push_back(sample);
-    const bool is_full = (i + 1) % static_cast<size_t>(mixed) == 0 || i + 1 == groups.size();
-    if (!is_full) continue;
-    shuffle(std::span(sequence).subspan(begin), of_samples);
-    begin = sequence.size();
+GroupedOrder::GroupedOrder(std::span<const int64_t> ends, GroupedOrderOptions options)
+    : options_(options) {
+  check(!ends.empty() && options.lanes >= 1 && options.buffer >= 1 && options.kept >= 1,
+        "an order of groups needs some of each");
+  size_ = ends.back();
+  for (size_t i = 0; i < ends.size(); ++i) {
+    const auto begin = i == 0 ? 0 : ends[i - 1];
+    if (begin < ends[i]) groups_.push_back({begin, ends[i]});
   }
-  const auto share = sequence.size() / static_cast<size_t>(lanes);
-  std::vector<int64_t> order;
-  order.reserve(sequence.size());
-  for (size_t i = 0; i < share; ++i)
-    for (size_t lane = 0; lane < static_cast<size_t>(lanes); ++lane)
-      order.push_back(sequence[lane * share + i]);
-  order.insert(order.end(), sequence.begin() + static_cast<std::ptrdiff_t>(order.size()),
-               sequence.end());
-  return order;
+  // The places of epoch and sample in the key are taken by what is shuffled.
+  shuffle(std::span(groups_), SampleRandom(options.seed, 0, 0));
+  int64_t place = 0, begin = 0;
+  for (size_t i = 0, first = 0; i < groups_.size(); ++i) {
+    if (i == first) windows_.push_back({begin = place, first});
+    place += groups_[i].end - groups_[i].begin;
+    most_groups_ = std::max(most_groups_, static_cast<int64_t>(i - first + 1));
+    if (place - begin >= options.buffer) first = i + 1;
+  }
+  windows_.push_back({size_, groups_.size()});
+}
+
+int64_t GroupedOrder::place_before_lanes(int64_t place) const {
+  const auto share = size_ / options_.lanes;
+  if (place >= share * options_.lanes) return place;
+  return place % options_.lanes * share + place / options_.lanes;
+}
+
+// Requires the lock; good until the next call.
+const std::vector<int64_t>& GroupedOrder::shuffled(size_t window) const {
+  if (!shuffled_.contains(window)) {
+    if (shuffled_.size() >= options_.kept)
+      shuffled_.erase(std::ranges::min_element(
+          shuffled_, {}, [](const auto& known) { return known.second.used_at; }));
+    auto& samples = shuffled_[window].samples;
+    samples.reserve(static_cast<size_t>(windows_[window + 1].begin - windows_[window].begin));
+    for (auto i = windows_[window].first_group; i < windows_[window + 1].first_group; ++i)
+      for (auto sample = groups_[i].begin; sample < groups_[i].end; ++sample)
+        samples.push_back(sample);
+    shuffle(std::span(samples), SampleRandom(options_.seed, 1, static_cast<int64_t>(window)));
+  }
+  auto& found = shuffled_[window];
+  found.used_at = ++uses_;
+  return found.samples;
+}
+
+void GroupedOrder::copy(int64_t first, int64_t stride, std::span<int64_t> out) const {
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const auto place = place_before_lanes((first + static_cast<int64_t>(i) * stride) % size_);
+    const auto after = std::ranges::upper_bound(windows_, place, {}, &Window::begin);
+    const auto window = static_cast<size_t>(after - windows_.begin()) - 1;
+    out[i] = shuffled(window)[static_cast<size_t>(place - windows_[window].begin)];
+  }
 }
 
 }  // namespace lockstep

@@ -21,11 +21,10 @@ constexpr size_t kSamplesNamed = 4;
 // being copied.
 constexpr int64_t kBatchesOutside = 3;
 
-int64_t count_batches(size_t samples, const LoaderOptions& options) {
+int64_t count_batches(int64_t total, const LoaderOptions& options) {
   check(options.batch_size >= 1, "batch_size must be at least 1");
   check(options.workers >= 0, "workers must be at least 0");
   check(options.prefetch >= 1, "prefetch must be at least 1");
-  const auto total = static_cast<int64_t>(samples);
   return options.drop_last ? total / options.batch_size
                            : (total + options.batch_size - 1) / options.batch_size;
 }
@@ -38,9 +37,9 @@ int64_t count_rows_per_piece(const LoaderOptions& options, bool divisible) {
   return std::max<int64_t>(1, (options.batch_size + pieces - 1) / pieces);
 }
 
-BatchMemoryOptions memory_options(const LoaderOptions& options, size_t samples) {
+BatchMemoryOptions memory_options(const LoaderOptions& options, int64_t samples) {
   const auto ahead = options.workers > 0 ? options.prefetch : 0;
-  return {.rows = std::min(options.batch_size, static_cast<int64_t>(samples)),
+  return {.rows = std::min(options.batch_size, samples),
           .kept = static_cast<size_t>(ahead + kBatchesOutside),
           .page_locked = !options.device.is_cpu()};
 }
@@ -56,7 +55,7 @@ std::string list_samples(std::span<const int64_t> indices) {
 
 }  // namespace
 
-Loader::Loader(const Dataset& dataset, std::vector<int64_t> indices, LoaderOptions options)
+Loader::Loader(const Dataset& dataset, IndexSequence indices, LoaderOptions options)
     : dataset_(dataset),
       indices_(std::move(indices)),
       options_(std::move(options)),
@@ -134,7 +133,11 @@ bool Loader::next_is_ready() {
 }
 
 Loader::Slot Loader::take() {
-  if (workers_.empty()) return load_here(taken_++);
+  if (workers_.empty()) {
+    auto slot = load_here(taken_++);
+    leave_out(slot);
+    return slot;
+  }
   std::unique_lock lock(mutex_);
   auto& slot = slot_of(taken_);
   if (!ready_.wait_for(lock, options_.timeout, [&] { return slot.pieces_left == 0; }))
@@ -146,23 +149,25 @@ Loader::Slot Loader::take() {
   ++taken_;
   lock.unlock();
   room_.notify_all();
+  leave_out(result);
   return result;
 }
 
-std::span<const int64_t> Loader::indices_of(int64_t batch) const {
-  const auto begin = static_cast<size_t>(batch * options_.batch_size);
-  const auto size = std::min(static_cast<size_t>(options_.batch_size), indices_.size() - begin);
-  return std::span(indices_).subspan(begin, size);
+int64_t Loader::rows_of(int64_t batch) const {
+  return std::min(options_.batch_size, indices_.size() - batch * options_.batch_size);
+}
+
+std::vector<int64_t> Loader::indices_of(const Piece& piece) const {
+  return indices_.slice(piece.batch * options_.batch_size + piece.begin, piece.end - piece.begin);
 }
 
 Loader::Slot Loader::load_here(int64_t batch) {
-  const auto indices = indices_of(batch);
-  const Piece whole{batch, 0, static_cast<int64_t>(indices.size())};
+  const Piece whole{batch, 0, rows_of(batch)};
   Slot slot;
   allocate(slot, batch);
   if (slot.error) return slot;
   try {
-    load(whole, slot.batch);
+    slot.bad_rows = load(whole, slot.batch);
   } catch (...) {
     slot.error = described(whole);
   }
@@ -170,10 +175,22 @@ Loader::Slot Loader::load_here(int64_t batch) {
 }
 
 // `batch` has its memory already where the dataset has a layout; otherwise it becomes the
-// dataset's.
-void Loader::load(const Piece& piece, Batch& batch) const {
-  if (!layout_.empty()) return fill(piece, batch);
-  batch = dataset_.get_batch(indices_of(piece.batch));
+// dataset's. Returns the rows that could not be loaded.
+std::set<int64_t> Loader::load(const Piece& piece, Batch& batch) const {
+  try {
+    if (layout_.empty())
+      load_batch(indices_of(piece), batch);
+    else
+      fill(piece, batch);
+    return {};
+  } catch (const Error&) {
+    if (!options_.bad_samples) throw;
+  }
+  return load_one_by_one(piece, batch);
+}
+
+void Loader::load_batch(const std::vector<int64_t>& indices, Batch& batch) const {
+  batch = dataset_.get_batch(indices);
   if (options_.device.is_cpu()) return;
   for (auto& [name, tensor] : batch.fields) tensor = tensor.pin_memory();
 }
@@ -184,18 +201,58 @@ void Loader::fill(const Piece& piece, const Batch& batch) const {
   fields.reserve(batch.fields.size());
   for (const auto& [name, tensor] : batch.fields)
     fields.push_back(count == tensor.size(0) ? tensor : tensor.narrow(0, piece.begin, count));
-  const auto indices =
-      indices_of(piece.batch).subspan(static_cast<size_t>(piece.begin), static_cast<size_t>(count));
-  dataset_.fill({.indices = indices, .seed = options_.seed, .epoch = options_.epoch}, fields);
+  const std::span indices(batch.indices.const_data_ptr<int64_t>() + piece.begin,
+                          static_cast<size_t>(count));
+  dataset_.fill({.indices = indices,
+                 .seed = options_.seed,
+                 .epoch = options_.epoch,
+                 .nearby_groups = indices_.nearby_groups()},
+                fields);
+}
+
+std::set<int64_t> Loader::load_one_by_one(const Piece& piece, Batch& batch) const {
+  const auto indices = indices_of(piece);
+  std::set<int64_t> bad_rows;
+  std::vector<int64_t> good;
+  for (auto row = piece.begin; row < piece.end; ++row) {
+    const auto index = indices[static_cast<size_t>(row - piece.begin)];
+    try {
+      if (layout_.empty())
+        dataset_.get_batch(std::span(&index, 1));
+      else
+        fill({piece.batch, row, row + 1}, batch);
+      good.push_back(index);
+    } catch (const Error& error) {
+      options_.bad_samples->add(index, error);
+      bad_rows.insert(row);
+    }
+  }
+  if (!layout_.empty()) return bad_rows;
+  if (good.empty()) throw environment_error("none of its samples could be loaded");
+  load_batch(good, batch);
+  return {};  // it is already without them
+}
+
+// What is left of a batch some of whose rows could not be loaded, in memory of its own.
+void Loader::leave_out(Slot& slot) const {
+  if (slot.error || slot.bad_rows.empty()) return;
+  std::vector<int64_t> good;
+  for (int64_t row = 0; row < slot.batch.size(); ++row)
+    if (!slot.bad_rows.contains(row)) good.push_back(row);
+  if (good.empty()) {
+    slot.error = std::make_exception_ptr(environment_error(
+        fmt::format("{}: none of the samples of a batch could be loaded", options_.name)));
+    return;
+  }
+  const auto rows = at::tensor(good);
+  slot.batch.indices = slot.batch.indices.index_select(0, rows);
+  for (auto& [name, tensor] : slot.batch.fields) tensor = tensor.index_select(0, rows);
 }
 
 // The exception that is being handled, with what was loaded in front of its message.
 std::exception_ptr Loader::described(const Piece& piece) const {
-  const auto indices =
-      indices_of(piece.batch)
-          .subspan(static_cast<size_t>(piece.begin), static_cast<size_t>(piece.end - piece.begin));
-  const auto where =
-      fmt::format("{}: batch {}, {}: ", options_.name, piece.batch, list_samples(indices));
+  const auto where = fmt::format("{}: batch {}, {}: ", options_.name, piece.batch,
+                                 list_samples(indices_of(piece)));
   try {
     throw;
   } catch (const Error& error) {
@@ -214,7 +271,7 @@ std::optional<Loader::Piece> Loader::claim(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   const auto capacity = static_cast<int64_t>(slots_.size());
   const auto is_begun = [&] { return claimed_.end > 0; };
-  const auto rows = [&] { return static_cast<int64_t>(indices_of(claimed_.batch).size()); };
+  const auto rows = [&] { return rows_of(claimed_.batch); };
   const auto may_go_on = [&] {
     if (is_begun() && claimed_.end == rows()) claimed_ = {claimed_.batch + 1, 0, 0};
     return claimed_.batch == num_batches_ || is_begun() || claimed_.batch < taken_ + capacity;
@@ -235,21 +292,22 @@ std::optional<Loader::Piece> Loader::claim(const std::stop_token& stop) {
 // A failure is that of the batch, as one of loading it would be.
 void Loader::allocate(Slot& slot, int64_t batch) {
   if (layout_.empty()) return;
-  const auto indices = indices_of(batch);
+  const Piece whole{batch, 0, rows_of(batch)};
   try {
-    slot.batch = memory_.take(indices);
+    slot.batch = memory_.take(indices_of(whole));
   } catch (...) {
-    slot.error = described({batch, 0, static_cast<int64_t>(indices.size())});
+    slot.error = described(whole);
   }
 }
 
-void Loader::finish(const Piece& piece, Batch batch, std::exception_ptr error) {
+void Loader::finish(const Piece& piece, Slot loaded) {
   bool wanted = false;
   {
     const std::lock_guard lock(mutex_);
     auto& slot = slot_of(piece.batch);
-    slot.batch = std::move(batch);
-    if (error && !slot.error) slot.error = std::move(error);
+    slot.batch = std::move(loaded.batch);
+    slot.bad_rows.merge(loaded.bad_rows);
+    if (loaded.error && !slot.error) slot.error = std::move(loaded.error);
     wanted = --slot.pieces_left == 0 && piece.batch == taken_;
   }
   if (wanted) ready_.notify_one();
@@ -257,21 +315,20 @@ void Loader::finish(const Piece& piece, Batch batch, std::exception_ptr error) {
 
 void Loader::work(const std::stop_token& stop) {
   while (const auto piece = claim(stop)) {
-    Batch batch;
-    std::exception_ptr error;
+    Slot loaded;
     bool failed = false;
     if (!layout_.empty()) {
       const std::lock_guard lock(mutex_);
       const auto& slot = slot_of(piece->batch);
-      batch = slot.batch;
+      loaded.batch = slot.batch;
       failed = slot.error != nullptr;
     }
     try {
-      if (!failed) load(*piece, batch);
+      if (!failed) loaded.bad_rows = load(*piece, loaded.batch);
     } catch (...) {
-      error = described(*piece);
+      loaded.error = described(*piece);
     }
-    finish(*piece, std::move(batch), std::move(error));
+    finish(*piece, std::move(loaded));
   }
 }
 

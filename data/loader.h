@@ -1,5 +1,6 @@
 // Turns a rank's list of indices into batches, loaded ahead by threads.
 // In: a Dataset, the indices of this rank in this epoch. Out: the batches, in that order.
+// Samples that cannot be loaded may be left out: their batch is then smaller.
 //
 // Invariant: the batches and their order depend on neither the number of threads nor their timing.
 #pragma once
@@ -11,16 +12,19 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "data/bad_samples.h"
 #include "data/batch.h"
 #include "data/batch_memory.h"
 #include "data/dataset.h"
 #include "data/device_transfer.h"
+#include "data/index_sequence.h"
 
 namespace lockstep {
 
@@ -33,6 +37,9 @@ struct LoaderOptions {
   int64_t epoch = 0;
   at::Device device = at::kCPU;  // where next() gives the batches; indices stay on the CPU
   std::string name = "data";     // of the data in errors
+  // What cannot be loaded goes here, as far as it allows; none: it is an error. Outlives the
+  // loader.
+  BadSamples* bad_samples = nullptr;
   // How long next() waits for one batch before it gives up.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
@@ -63,7 +70,7 @@ struct LoaderStats {
 class Loader {
  public:
   // `dataset` must outlive the loader. Throws Bug for options outside their range.
-  Loader(const Dataset& dataset, std::vector<int64_t> indices, LoaderOptions options);
+  Loader(const Dataset& dataset, IndexSequence indices, LoaderOptions options);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -75,7 +82,7 @@ class Loader {
 
   // Of the whole pass.
   int64_t num_batches() const { return num_batches_; }
-  int64_t num_samples() const { return static_cast<int64_t>(indices_.size()); }
+  int64_t num_samples() const { return indices_.size(); }
 
   // The batch that next() gives next.
   int64_t position() const { return position_; }
@@ -89,29 +96,34 @@ class Loader {
     Batch batch;
     int64_t pieces_left = -1;  // -1: nobody has begun; 0: ready
     std::exception_ptr error;
+    std::set<int64_t> bad_rows = {};  // could not be loaded, and are left out
   };
   // Rows [begin, end) of a batch, loaded by one worker.
   struct Piece {
     int64_t batch, begin, end;
   };
 
-  std::span<const int64_t> indices_of(int64_t batch) const;
+  int64_t rows_of(int64_t batch) const;
+  std::vector<int64_t> indices_of(const Piece& piece) const;
   std::optional<Batch> next_loaded();
   Slot take();
   Slot load_here(int64_t batch);
   void allocate(Slot& slot, int64_t batch);
-  void load(const Piece& piece, Batch& batch) const;
+  std::set<int64_t> load(const Piece& piece, Batch& batch) const;
+  void load_batch(const std::vector<int64_t>& indices, Batch& batch) const;
   void fill(const Piece& piece, const Batch& batch) const;
+  std::set<int64_t> load_one_by_one(const Piece& piece, Batch& batch) const;
+  void leave_out(Slot& slot) const;
   std::exception_ptr described(const Piece& piece) const;
   void work(const std::stop_token& stop);
   std::optional<Piece> claim(const std::stop_token& stop);
-  void finish(const Piece& piece, Batch batch, std::exception_ptr error);
+  void finish(const Piece& piece, Slot loaded);
   int64_t count_ready();
   bool next_is_ready();
   Slot& slot_of(int64_t batch) { return slots_[static_cast<size_t>(batch) % slots_.size()]; }
 
   const Dataset& dataset_;
-  const std::vector<int64_t> indices_;
+  const IndexSequence indices_;
   const LoaderOptions options_;
   const std::vector<FieldLayout> layout_;
   const int64_t num_batches_;

@@ -21,26 +21,30 @@ MappedFile::MappedFile(const std::filesystem::path& path)
   struct stat status {};
   if (::fstat(file_.get(), &status) != 0) throw errno_error(name_ + ": cannot be read");
   if (!S_ISREG(status.st_mode)) throw config_error(name_ + ": is no regular file");
-  mapped_ = identity();
+  mapped_ = identity_now();
   size_ = static_cast<size_t>(mapped_.size);
   if (size_ == 0) return;
   auto* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file_.get(), 0);
   if (address == MAP_FAILED) throw errno_error(name_ + ": cannot be mapped");
   bytes_ = static_cast<const uint8_t*>(address);
+  guard_.emplace(bytes_, size_);
 }
 
 MappedFile::~MappedFile() {
+  guard_.reset();
   if (bytes_) ::munmap(const_cast<uint8_t*>(bytes_), size_);
 }
 
-MappedFile::Identity MappedFile::identity() const {
+MappedFile::Identity MappedFile::identity_now() const {
   struct stat status {};
   if (::fstat(file_.get(), &status) != 0) throw errno_error(name_ + ": cannot be read");
   return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
 }
 
 void MappedFile::verify_unchanged() const {
-  const auto now = identity();
+  const auto now = identity_now();
+  if (now == mapped_ && guard_ && guard_->has_failed())
+    throw environment_error(name_ + ": could not be read: its storage fails, or it was cut");
   if (now == mapped_) return;
   const auto what = now.size < mapped_.size ? "was cut to " + std::to_string(now.size) + " bytes"
                                             : std::string("was changed");

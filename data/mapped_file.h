@@ -5,10 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "core/error.h"
 #include "core/file_descriptor.h"
+#include "data/mapping_guard.h"
 
 namespace lockstep {
 
@@ -22,29 +25,48 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  // The whole content. A page of a file that has become shorter cannot be read: the process gets a
-  // SIGBUS. Call verify_unchanged() before a piece is used.
+  // The whole content. What a file that has become shorter no longer holds reads as zeros: call
+  // verify_unchanged() after a piece was read, before it is used.
   std::span<const uint8_t> bytes() const { return {bytes_, size_}; }
 
-  // Throws Environment when the file was written to, cut or replaced in place since it was mapped:
-  // what is read would be neither the old nor the new content. One that was only removed or renamed
-  // keeps its content here.
+  // Throws Environment when the file was written to, cut or replaced in place since it was mapped,
+  // or could not be read: what was read is neither the old nor the new content. One that was only
+  // removed or renamed keeps its content here.
   void verify_unchanged() const;
+
+  // What `use` makes of the content. Throws as verify_unchanged(), also in the place of an error
+  // that `use` throws because the content changed under it.
+  template <class Use>
+  auto read(const Use& use) const {
+    try {
+      auto result = use(bytes());
+      verify_unchanged();
+      return result;
+    } catch (const Error&) {
+      verify_unchanged();
+      throw;
+    }
+  }
 
   const std::string& name() const { return name_; }
 
- private:
+  // Size and time of the last change.
   struct Identity {
     int64_t size = 0, seconds = 0, nanoseconds = 0;
     bool operator==(const Identity&) const = default;
   };
-  Identity identity() const;
+  // When it was mapped.
+  const Identity& identity() const { return mapped_; }
+
+ private:
+  Identity identity_now() const;
 
   std::string name_;
   FileDescriptor file_;
   Identity mapped_;
   const uint8_t* bytes_ = nullptr;
   size_t size_ = 0;
+  std::optional<MappingGuard> guard_;
 };
 
 }  // namespace lockstep

@@ -11,6 +11,9 @@
 
 namespace lockstep {
 
+// The bytes may be hostile: metadata are checked before they are used, decoded columns before they
+// are read, pages against their checksums where they have them.
+//
 // Thread: const and safe to use from several threads at once.
 class ParquetFile {
  public:

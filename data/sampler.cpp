@@ -97,9 +97,14 @@ std::vector<int64_t> DistributedSampler::order() const {
   if (!options_.weights.empty()) {
     order = to_vector(at::multinomial(at::tensor(options_.weights, at::kDouble), dataset_size_,
                                       /*replacement=*/true, generator));
-  } else if (options_.shuffle && !options_.groups.ends.empty()) {
-    order = grouped_order(options_.groups.ends, lanes_, options_.groups.mixed,
-                          options_.seed + static_cast<uint64_t>(epoch_));
+  } else if (is_grouped()) {
+    const GroupedOrder groups(options_.groups.ends,
+                              {.lanes = lanes_,
+                               .buffer = options_.groups.buffer,
+                               .seed = options_.seed + static_cast<uint64_t>(epoch_),
+                               .kept = static_cast<size_t>(lanes_)});
+    order.resize(static_cast<size_t>(dataset_size_));
+    groups.copy(0, 1, order);
   } else if (options_.shuffle) {
     order = to_vector(at::randperm(dataset_size_, generator, at::kLong));
   } else {
@@ -110,8 +115,30 @@ std::vector<int64_t> DistributedSampler::order() const {
   return bucketed(std::move(order), options_.buckets, generator);
 }
 
-std::vector<int64_t> DistributedSampler::indices(int64_t done) const {
+bool DistributedSampler::is_grouped() const {
+  return options_.weights.empty() && options_.shuffle && !options_.groups.ends.empty();
+}
+
+IndexSequence DistributedSampler::grouped(int64_t done) const {
+  const auto lanes_read = lanes_ / std::gcd(lanes_, shard_.world);  // by this rank, in turns
+  auto order = std::make_shared<const GroupedOrder>(
+      options_.groups.ends,
+      GroupedOrderOptions{.lanes = lanes_,
+                          .buffer = options_.groups.buffer,
+                          .seed = options_.seed + static_cast<uint64_t>(epoch_),
+                          .kept = static_cast<size_t>(2 * lanes_read)});
+  // Where one window ends, workers are ahead in the next.
+  const auto nearby = lanes_read * order->most_groups();
+  return {order,
+          {.first = done + shard_.rank,
+           .stride = shard_.world,
+           .size = share_of(dataset_size_ - done),
+           .nearby = nearby == 1 ? 1 : 2 * nearby}};
+}
+
+IndexSequence DistributedSampler::sequence(int64_t done) const {
   check(done >= 0 && done <= dataset_size_, "more samples done than there are");
+  if (is_grouped() && options_.buckets.window == 0) return grouped(done);
   const auto all = order();
   std::vector<int64_t> mine(static_cast<size_t>(share_of(dataset_size_ - done)));
   auto position = done + shard_.rank;

@@ -9,6 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "data/index_sequence.h"
+
 namespace lockstep {
 
 // Which part of the samples belongs to this process. Plain numbers, so that no process group is
@@ -27,10 +29,10 @@ struct LengthBuckets {
   int64_t window = 0;           // in global batches; 0: none of this
 };
 
-// Shuffling where samples are dear to read one by one (data/grouped_order.h).
+// Shuffling group by group (data/grouped_order.h).
 struct SampleGroups {
   std::vector<int64_t> ends;  // as Dataset::groups() says; empty: none of this
-  int64_t mixed = 1;          // groups whose samples are shuffled together
+  int64_t buffer = 1;         // samples that are shuffled together, at least
 };
 
 struct SamplerOptions {
@@ -54,8 +56,8 @@ struct SamplerOptions {
 // Note [Global order]: an epoch has one order of samples, which depends on seed and epoch alone.
 // A step takes the next global batch of it, whatever the number of ranks: rank r has every W-th
 // sample from the r-th on. How far an epoch has come is therefore one number, samples done, and a
-// pass may go on from there with another number of ranks. (A grouped order also depends on the
-// number of ranks that began the epoch.)
+// pass may go on from there with another number of ranks. (A grouped order also depends on
+// its lanes.)
 //
 // Thread: const after set_epoch(), which belongs to the training thread.
 class DistributedSampler {
@@ -71,9 +73,11 @@ class DistributedSampler {
     lanes_ = lanes.value_or(shard_.world);
   }
 
-  // The indices of this rank, each in [0, size of the dataset), in what is left of the epoch after
-  // the first `done` samples of its order, which are in [0, size of the dataset].
-  std::vector<int64_t> indices(int64_t done = 0) const;
+  // The indices of this rank, as a list or computed as they are asked for, each in [0, size of the
+  // dataset), in what is left of the epoch after the first `done` samples of its order, which are
+  // in [0, size of the dataset].
+  IndexSequence sequence(int64_t done = 0) const;
+  std::vector<int64_t> indices(int64_t done = 0) const { return sequence(done).all(); }
 
   // How many indices() of a whole epoch there are: the same on every rank, in every epoch.
   int64_t num_samples() const { return share_of(dataset_size_); }
@@ -81,6 +85,8 @@ class DistributedSampler {
  private:
   int64_t share_of(int64_t samples) const;
   std::vector<int64_t> order() const;
+  bool is_grouped() const;
+  IndexSequence grouped(int64_t done) const;
 
   int64_t dataset_size_;
   Shard shard_;

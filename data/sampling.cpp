@@ -52,6 +52,11 @@ std::vector<double> weights(const LoaderConfig& config, const Dataset& dataset) 
 void refuse_idle(const LoaderConfig& config) {
   if (config.sampling != "weighted" && !config.class_weights.empty())
     throw config_error("data.class_weights: has no effect without data.sampling: weighted");
+  if ((config.shuffle_buffer || config.shuffle_lanes) &&
+      (config.sampling != "uniform" || !config.shuffle))
+    throw config_error(
+        "data.shuffle_buffer: has no effect without data.shuffle: true and data.sampling: uniform; "
+        "nor has data.shuffle_lanes");
   if (config.sampling != "uniform" && !config.shuffle)
     throw config_error(fmt::format(
         "data.sampling: {} draws samples at random: data.shuffle: false has no effect with it",
@@ -78,7 +83,18 @@ SamplerOptions sampler_options(const LoaderConfig& config, const Dataset& datase
   refuse_idle(config);
   SamplerOptions options{.shuffle = config.shuffle, .seed = seed, .drop_last = config.drop_last};
   if (config.sampling != "uniform") options.weights = weights(config, dataset);
-  if (config.shuffle) options.groups = {.ends = dataset.groups(), .mixed = config.mix_groups};
+  if (config.shuffle_buffer) {
+    options.groups = {.ends = dataset.shards(), .buffer = *config.shuffle_buffer};
+    if (options.groups.ends.empty())
+      throw config_error(
+          "data.shuffle_buffer: this dataset is in one piece, not in shards: leave it out");
+  } else if (config.shuffle) {
+    options.groups.ends = dataset.groups();
+  }
+  if (config.shuffle_lanes && options.groups.ends.empty())
+    throw config_error(
+        "data.shuffle_lanes: has no effect without data.shuffle_buffer, or data that are read "
+        "in groups");
   if (config.bucket_batches > 0)
     options.buckets = {.lengths = known_values(dataset, "length", "data.bucket_batches"),
                        .batch_size = global_batch_size,

@@ -74,9 +74,9 @@ std::vector<double> Subset::values(const std::string& what) const {
   return mine;
 }
 
-std::vector<int64_t> Subset::groups() const {
+std::vector<int64_t> Subset::ends_of(const std::vector<int64_t>& ends_of_whole) const {
   std::vector<int64_t> ends;
-  for (const auto end : whole_->groups())
+  for (const auto end : ends_of_whole)
     ends.push_back(std::ranges::lower_bound(members_, end) - members_.begin());
   return ends;
 }
@@ -97,11 +97,9 @@ TrainAndEval build_datasets(const Part<Dataset>& train, const Part<Dataset>& eva
     return {std::make_shared<Subset>(train_set, std::move(parts.train)),
             std::make_shared<Subset>(eval_set, std::move(parts.eval))};
   }
-  std::vector<int64_t> all(static_cast<size_t>(train_set->size()));
-  std::iota(all.begin(), all.end(), 0);
-  train_set->learn(*train_set, all);
+  train_set->learn(*train_set, {});
   const auto eval_set = eval.is_set() ? eval.build() : nullptr;
-  if (eval_set) eval_set->learn(*train_set, all);
+  if (eval_set) eval_set->learn(*train_set, {});
   return {train_set, eval_set};
 }
 

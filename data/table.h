@@ -27,6 +27,7 @@ struct DataTable {
   std::vector<int64_t> places;  // of each row: its line, or its number in the file; may be empty
   const char* place = "row";    // what the places count: "line" or "row"
   int64_t bad_rows = 0;         // left out because they could not be read
+  std::string first_bad_row;    // where it is and what was wrong with it
 
   // "flights.csv: line 17", for messages.
   std::string where(size_t row) const;

@@ -65,6 +65,14 @@ std::vector<bool> rows_to_keep(const TableConfig& config, const DataTable& table
   return kept;
 }
 
+void TableEncoding::Statistics::verify_kind(const Column& learned, const TableColumn& column,
+                                            const std::string& table) {
+  if (column.is_text != learned.is_text)
+    throw config_error(fmt::format("{}: column '{}' holds {}, in other training rows {}", table,
+                                   printable(column.name), column.is_text ? "texts" : "numbers",
+                                   learned.is_text ? "texts" : "numbers"));
+}
+
 void TableEncoding::Statistics::add(const DataTable& table, std::span<const int64_t> training) {
   if (columns_.empty())
     for (const auto& column : table.columns)
@@ -72,6 +80,7 @@ void TableEncoding::Statistics::add(const DataTable& table, std::span<const int6
   for (size_t c = 0; c < columns_.size(); ++c) {
     auto& learned = columns_[c];
     const auto& column = table.columns[c];
+    verify_kind(learned, column, table.name);
     if (learned.is_text) {
       std::vector<int64_t> counts(column.words.size());
       for (const auto row : training)
@@ -121,6 +130,41 @@ TableEncoding::TableEncoding(const Statistics& statistics)
   }
 }
 
+Json TableEncoding::meaning() const {
+  const auto words_of = [](const Column& column) {
+    auto words = Json::array();
+    for (const auto& [word, count] : column.words) words.push_back(word);
+    return words;
+  };
+  auto columns = Json::array();
+  for (size_t c = 0; c < columns_.size(); ++c) {
+    const auto& column = columns_[c];
+    Json json = {{"name", column.name}};
+    if (places_[c].width > 0) {
+      json["feature"] = places_[c].feature;
+      json["features"] = places_[c].width;
+    }
+    if (column.is_text)
+      json["words"] = words_of(column);
+    else
+      json.update({{"mean", column.mean}, {"deviation", deviation_of(column)}});
+    columns.push_back(std::move(json));
+  }
+  Json meaning = {{"columns", columns}, {"standardized", config_.standardize}};
+  if (!label_) return meaning;
+  meaning["label"] = {{"name", label_->name}};
+  if (config_.label_above)
+    meaning["label"]["above"] = *config_.label_above;
+  else if (label_->is_text)
+    meaning["classes"] = words_of(*label_);
+  return meaning;
+}
+
+double TableEncoding::deviation_of(const Column& column) {
+  const auto variance = column.count > 0 ? column.squares / static_cast<double>(column.count) : 0;
+  return variance > 0 ? std::sqrt(variance) : 1;
+}
+
 int64_t TableEncoding::num_categories() const {
   return std::ranges::count_if(columns_, [](const auto& column) { return column.is_text; });
 }
@@ -129,10 +173,7 @@ EncodedRows TableEncoding::encode(const DataTable& table) const {
   EncodedRows rows{.rows = table.rows};
   for (const auto& learned : columns_) {
     const auto& column = table.column(learned.name);
-    if (column.is_text != learned.is_text)
-      throw config_error(fmt::format(
-          "{}: column '{}' holds {}, in the training rows {}", table.name, printable(column.name),
-          column.is_text ? "texts" : "numbers", learned.is_text ? "texts" : "numbers"));
+    verify_kind(learned, column, table.name);
     if (learned.is_text)
       rows.codes.push_back(encode_words(learned, column));
     else
@@ -144,9 +185,7 @@ EncodedRows TableEncoding::encode(const DataTable& table) const {
 
 std::vector<float> TableEncoding::encode_numbers(const Column& learned,
                                                  const TableColumn& column) const {
-  const auto variance =
-      learned.count > 0 ? learned.squares / static_cast<double>(learned.count) : 0;
-  const auto deviation = variance > 0 ? std::sqrt(variance) : 1;
+  const auto deviation = deviation_of(learned);
   std::vector<float> values(column.numbers.size());
   for (size_t row = 0; row < values.size(); ++row) {
     const auto given = column.numbers[row];

@@ -84,6 +84,9 @@ class TableEncoding {
       bool whole = true;  // numbers: all are whole
       std::map<std::string, int64_t> words;
     };
+    static void verify_kind(const Column& learned, const TableColumn& column,
+                            const std::string& table);
+
     TableConfig config_;
     std::vector<Column> columns_;
   };
@@ -94,6 +97,10 @@ class TableEncoding {
   // Throws Config, naming the row: a label of no class that the training rows have, or one that is
   // no whole number.
   EncodedRows encode(const DataTable& table) const;
+
+  // {"columns": [{name, words or mean and deviation, feature: its first one, features}], "classes",
+  // ...}: what the numbers mean.
+  Json meaning() const;
 
   bool has_label() const { return label_.has_value(); }
   bool labels_are_classes() const { return label_is_class_; }
@@ -112,6 +119,11 @@ class TableEncoding {
 
  private:
   using Column = Statistics::Column;
+  static void verify_kind(const Column& learned, const TableColumn& column,
+                          const std::string& table) {
+    Statistics::verify_kind(learned, column, table);
+  }
+  static double deviation_of(const Column& column);
   void encode_label(const DataTable& table, EncodedRows& rows) const;
   std::vector<float> encode_numbers(const Column& learned, const TableColumn& column) const;
   static std::vector<int32_t> encode_words(const Column& learned, const TableColumn& column);

@@ -74,7 +74,9 @@ std::string token_file_header(ElementType type, size_t tokens) {
 
 TokenShard::TokenShard(const std::filesystem::path& path, ElementType headerless)
     : file_(std::make_shared<const MappedFile>(path)),
-      layout_(parse_token_file(file_->bytes(), headerless, file_->name())) {}
+      layout_(file_->read([&](std::span<const uint8_t> bytes) {
+        return parse_token_file(bytes, headerless, file_->name());
+      })) {}
 
 void TokenShard::copy(size_t begin, std::span<int64_t> out) const {
   check(begin <= size() && out.size() <= size() - begin, "tokens outside their shard");
@@ -85,15 +87,10 @@ void TokenShard::copy(size_t begin, std::span<int64_t> out) const {
     copy_tokens<uint32_t>(from, out);
 }
 
-std::vector<TokenShard> open_token_shards(const std::filesystem::path& path,
-                                          ElementType headerless) {
+std::vector<std::filesystem::path> token_files(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   std::error_code error;
-  if (!fs::is_directory(path, error)) {
-    std::vector<TokenShard> one;
-    one.emplace_back(path, headerless);
-    return one;
-  }
+  if (!fs::is_directory(path, error)) return {path};
   std::vector<fs::path> files;
   for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error))
     if (at->path().extension() == ".bin") files.push_back(at->path());
@@ -102,9 +99,7 @@ std::vector<TokenShard> open_token_shards(const std::filesystem::path& path,
     throw environment_error(fmt::format("{}: cannot be listed: {}", name, error.message()));
   if (files.empty()) throw config_error(fmt::format("{}: no *.bin files in this folder", name));
   std::ranges::sort(files);
-  std::vector<TokenShard> shards;
-  for (const auto& file : files) shards.emplace_back(file, headerless);
-  return shards;
+  return files;
 }
 
 }  // namespace lockstep

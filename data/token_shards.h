@@ -41,6 +41,8 @@ class TokenShard {
 
   size_t size() const { return layout_.tokens; }
   const std::string& name() const { return file_->name(); }
+  // Of the file: equal as long as it was not written to.
+  const MappedFile::Identity& identity() const { return file_->identity(); }
   void verify_unchanged() const { file_->verify_unchanged(); }
 
   // Writes the tokens [begin, begin + out.size()) to `out`. Requires them to be inside.
@@ -53,7 +55,6 @@ class TokenShard {
 
 // `path`: a file, or a folder whose *.bin files are taken in the order of their names. Throws
 // Config when there are none.
-std::vector<TokenShard> open_token_shards(const std::filesystem::path& path,
-                                          ElementType headerless);
+std::vector<std::filesystem::path> token_files(const std::filesystem::path& path);
 
 }  // namespace lockstep

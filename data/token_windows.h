@@ -21,19 +21,24 @@ class TokenWindows {
   // than length + 1 tokens is left out. With `separator`, which ends each document, windows cross
   // no documents either, and the last one of a document may be shorter; documents of one token have
   // none. Reads all tokens once then.
-  TokenWindows(const std::vector<TokenShard>& shards, size_t length,
-               std::optional<int64_t> separator);
+  TokenWindows(size_t length, std::optional<int64_t> separator)
+      : length_(length), separator_(separator) {}
 
-  size_t size() const { return size_; }
+  // The next shard.
+  void add(const TokenShard& shard);
+
+  size_t size() const { return ends_.empty() ? 0 : ends_.back(); }
+  // Per shard: windows up to its end.
+  const std::vector<size_t>& ends() const { return ends_; }
   TokenWindow at(size_t index) const;
 
  private:
-  void add_documents(const TokenShard& shard, size_t number, int64_t separator);
+  void add_documents(const TokenShard& shard);
 
   size_t length_;
-  std::vector<size_t> ends_;          // per shard: windows up to its end, without a separator
-  std::vector<TokenWindow> windows_;  // with one
-  size_t size_ = 0;
+  std::optional<int64_t> separator_;
+  std::vector<size_t> ends_;
+  std::vector<TokenWindow> windows_;  // with a separator
 };
 
 }  // namespace lockstep

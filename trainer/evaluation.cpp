@@ -56,7 +56,8 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
                 {.batch_size = options.batch_size,
                  .workers = options.workers,
                  .device = world.device(),
-                 .name = "data.eval"});
+                 .name = "data.eval",
+                 .bad_samples = options.bad_samples});
   model.eval();
   const auto most_batches = (num_batches + world.world_size() - 1) / world.world_size();
   const auto finished = run_batches(world, model, loader, most_batches, options.should_stop);

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "data/bad_samples.h"
 #include "data/dataset.h"
 #include "distributed/world.h"
 #include "models/model.h"
@@ -14,7 +15,8 @@ namespace lockstep {
 
 struct EvaluationOptions {
   int64_t batch_size = 500;
-  int64_t workers = 0;  // loader threads of this rank
+  int64_t workers = 0;                // loader threads of this rank
+  BadSamples* bad_samples = nullptr;  // as of a Loader
   // Collective, may be empty: asked by all ranks every few batches; true breaks off.
   std::function<bool()> should_stop;
 };

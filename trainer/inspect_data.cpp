@@ -85,11 +85,10 @@ std::string measure_loading(Loader& loader, int64_t workers) {
                           workers == 1 ? "" : "s", samples, elapsed.count()));
 }
 
-void write_sheet(const Dataset& dataset, std::vector<int64_t> indices,
+void write_sheet(const Dataset& dataset, const IndexSequence& indices,
                  const InspectOptions& options) {
-  indices.resize(std::min(indices.size(), static_cast<size_t>(kImagesShown)));
-  const auto count = static_cast<int64_t>(indices.size());
-  Loader loader(dataset, std::move(indices), {.batch_size = count, .name = "data.train"});
+  const auto count = std::min(indices.size(), int64_t{kImagesShown});
+  Loader loader(dataset, indices.slice(0, count), {.batch_size = count, .name = "data.train"});
   const auto sheet = contact_sheet(loader.next()->at("image"), kImagesPerRow);
   write_file_durably(options.sheet, encode_png(sheet));
 }
@@ -98,14 +97,16 @@ std::string inspect_training(const RunConfig& config, const Dataset& dataset,
                              const InspectOptions& options) {
   const auto plan = plan_batches(config.data.loader, dataset.size(), options.ranks);
   const auto seed = static_cast<uint64_t>(config.run.seed);
-  const DistributedSampler sampler(
+  DistributedSampler sampler(
       dataset.size(), {0, options.ranks.world},
       sampler_options(config.data.loader, dataset, seed, plan.global_batch_size));
-  const auto indices = sampler.indices();
+  sampler.set_epoch(0, config.data.loader.shuffle_lanes);
+  const auto indices = sampler.sequence();
   LoaderOptions loading = {
       .batch_size = plan.per_rank_batch_size, .seed = seed, .name = "data.train"};
   auto text = fmt::format("data.train: {}\n", config.data.train.name());
   text += line("samples", std::to_string(dataset.size()));
+  for (const auto& remark : dataset.remarks()) text += line("remark", remark);
   text += describe_fields(Loader(dataset, indices, loading).next().value());
   text += describe_classes(dataset);
   text += line("batches",

@@ -11,7 +11,7 @@ struct Position {
   // Samples of the global order (data/sampler.h) done in the epoch after those: a resume on another
   // number of ranks goes on at the same sample.
   int64_t samples = 0;
-  int64_t lanes = 0;  // ranks that began that epoch: part of the order of grouped samples
+  int64_t lanes = 0;  // part of the order of grouped samples, fixed when the run begins; 0: not yet
 
   bool operator==(const Position&) const = default;
 };

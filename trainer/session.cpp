@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "core/crc32c.h"
+#include "core/durable_file.h"
 #include "core/error.h"
 #include "core/local_address.h"
 #include "core/run_id.h"
@@ -115,6 +116,16 @@ void open_run(World& world, const RunInfo& process, const Json& resolved,
     world.remember(kRunIdKey, process.job_id);
     return true;
   });
+}
+
+// What the data mean, beside the weights that were trained on them.
+void tell_about_data(const Dataset& train_set, Tracker& tracker, const World& world,
+                     const std::filesystem::path& run_dir) {
+  if (!is_main(world.rank())) return;
+  for (const auto& line : train_set.remarks())
+    tracker.text(TextLevel::Warning, "data.train: " + line);
+  if (const auto meaning = train_set.meaning(); !meaning.is_null())
+    write_file_durably(run_dir / "data.json", meaning.dump(2) + "\n");
 }
 
 // Every rank must train the same thing. Returns the process ids of this node's ranks, for the
@@ -254,6 +265,7 @@ SessionResult train(const Job& job) {
       open_run(world, describe_process(options, config, run_dir.filename()), resolved, run_dir);
       made = open_tracker_of(job, trainer, resumed);
     }
+    tell_about_data(train_set, tracker, world, run_dir);
     SessionResult result{.run_id = run_dir.filename(), .run_dir = run_dir};
     result.evaluation = trainer.run();
     world.progress().enter(Phase::Finishing);

@@ -158,9 +158,10 @@ double Trainer::epoch_fraction() const {
 }
 
 void Trainer::train_epoch() {
-  if (position_.samples == 0) position_.lanes = parts_.world.world_size();
+  if (position_.lanes == 0)
+    position_.lanes = parts_.config.data.loader.shuffle_lanes.value_or(parts_.world.world_size());
   sampler_.set_epoch(position_.epoch, position_.lanes);
-  Loader loader(parts_.train_set, sampler_.indices(position_.samples),
+  Loader loader(parts_.train_set, sampler_.sequence(position_.samples),
                 {.batch_size = plan_.per_rank_batch_size,
                  .drop_last = parts_.config.data.loader.drop_last,
                  .workers = plan_.workers_per_rank,
@@ -168,10 +169,11 @@ void Trainer::train_epoch() {
                  .seed = static_cast<uint64_t>(parts_.config.run.seed),
                  .epoch = position_.epoch,
                  .device = parts_.world.device(),
-                 .name = "data.train"});
+                 .name = "data.train",
+                 .bad_samples = allowed(bad_train_)});
   // A run that was stopped with another batch size may have left less than one of today's.
   if (loader.num_batches() == 0) {
-    position_ = {position_.step, position_.epoch + 1, 0};
+    position_ = {position_.step, position_.epoch + 1, 0, position_.lanes};
     return;
   }
   const auto epoch = position_.epoch;
@@ -179,7 +181,7 @@ void Trainer::train_epoch() {
     train_step(loader);
     data_stats_ += loader.take_stats();
     const bool epoch_ended = loader.position() == loader.num_batches();
-    if (epoch_ended) position_ = {position_.step, position_.epoch + 1, 0};
+    if (epoch_ended) position_ = {position_.step, position_.epoch + 1, 0, position_.lanes};
     after_step(epoch_ended);
   }
 }
@@ -263,7 +265,23 @@ void Trainer::log_training() {
   values.emplace_back("data/wait_s", data.wait_s);
   values.emplace_back("data/ready",
                       static_cast<double>(data.ready) / static_cast<double>(data.batches));
+  tell_bad_samples(values);
   record(values);
+}
+
+BadSamples* Trainer::allowed(BadSamples& bad_samples) {
+  return parts_.config.data.loader.max_bad_samples > 0 ? &bad_samples : nullptr;
+}
+
+// Collective: their number over all ranks; each rank names its own first ones.
+void Trainer::tell_bad_samples(NamedValues& values) {
+  if (parts_.config.data.loader.max_bad_samples == 0) return;
+  for (const auto& [name, bad] : {std::pair{"data.train", &bad_train_}, {"data.eval", &bad_eval_}})
+    for (const auto& line : bad->take_news())
+      parts_.tracker.text(TextLevel::Warning, fmt::format("{}: {}", name, line));
+  const auto own = static_cast<double>(bad_train_.count() + bad_eval_.count());
+  const auto all = merge_counters(parts_.world, {{"bad_samples", {own, 1}}});
+  values.emplace_back("data/bad_samples", all.at("bad_samples").sum);
 }
 
 void Trainer::record(const NamedValues& values) {
@@ -279,6 +297,7 @@ void Trainer::evaluate_now() {
   const auto result = evaluate(parts_.world, *model_, *parts_.eval_set,
                                {.batch_size = parts_.config.data.eval_batch_size,
                                 .workers = plan_.workers_per_rank,
+                                .bad_samples = allowed(bad_eval_),
                                 .should_stop = [this] {
                                   vote_.begin(own_flags());
                                   return (votes_ = vote_.finish()) != 0;

@@ -76,8 +76,10 @@ class Trainer {
   void optimize();
   void after_step(bool epoch_ended);
   void log_training();
+  BadSamples* allowed(BadSamples& bad_samples);
   using NamedValues = std::vector<std::pair<std::string, double>>;
   void record(const NamedValues& values);
+  void tell_bad_samples(NamedValues& values);
   void evaluate_now();
   void save_now();
   std::optional<CheckpointToPublish> checkpoint_to_publish() const;
@@ -100,6 +102,8 @@ class Trainer {
   Position position_;
   Meter meter_;
   LoaderStats data_stats_;  // since the last logging
+  BadSamples bad_train_{parts_.config.data.loader.max_bad_samples},
+      bad_eval_{parts_.config.data.loader.max_bad_samples};
   double last_lr_ = 0;
   std::optional<double> last_grad_norm_;
   std::chrono::steady_clock::time_point logged_at_;

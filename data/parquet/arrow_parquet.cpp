@@ -10,7 +10,9 @@
 #include <sys/stat.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <optional>
 #include <unordered_map>
 
 #include "core/error.h"
@@ -21,6 +23,11 @@ namespace lockstep {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// A file that claims to have more rows than this has lying metadata: even columns that compress
+// best need a page per some ten thousand rows. Without a limit, the claim alone would take all
+// memory.
+constexpr int64_t kRowsOfAnyFile = int64_t{1} << 22, kRowsPerByte = 4096;
 
 // What Arrow says may hold names out of the file.
 std::string first_line(const std::string& text) {
@@ -34,7 +41,8 @@ void accept(const arrow::Status& status, const std::string& name) {
   // Arrow calls damaged bytes an I/O error too; one of the system carries its errno.
   const auto& detail = status.detail();
   if (detail && std::string_view(detail->type_id()) == "arrow::ErrnoDetail")
-    throw environment_error(fmt::format("{}: cannot be read: {}", name, text));
+    throw environment_error(
+        fmt::format("{}: cannot be read: {}", name, first_line(detail->ToString())));
   throw config_error(fmt::format("{}: not a usable Parquet file: {}", name, text));
 }
 
@@ -133,7 +141,7 @@ ColumnLimits limits_as_numbers(const parquet::Statistics& statistics) {
 
 ColumnLimits limits_of(const parquet::Statistics& statistics,
                        const parquet::ColumnDescriptor& column) {
-  if (!statistics.HasMinMax()) return {};
+  if (!statistics.HasMinMax() || statistics.physical_type() != column.physical_type()) return {};
   const auto& logical = column.logical_type();
   const bool plain =
       !logical || logical->is_none() || logical->is_date() || logical->is_timestamp() ||
@@ -163,15 +171,14 @@ class ArrowParquetFile final : public ParquetFile {
       : path_(path), name_(name) {
     struct stat status {};
     if (::stat(path_.c_str(), &status) != 0)
-      throw errno == ENOENT || errno == ENOTDIR ? config_error(name_ + ": no such file")
-                                                : environment_error(name_ + ": cannot be read");
+      throw errno == ENOENT || errno == ENOTDIR
+          ? config_error(name_ + ": no such file")
+          : environment_error(name_ + ": cannot be read: " + std::strerror(errno));
     if (!S_ISREG(status.st_mode)) throw config_error(name_ + ": is no regular file");
     guarded(name_, [&] {
-      auto file = arrow::io::ReadableFile::Open(path_.string());
-      accept(file.status(), name_);
-      file_ = *file;
-      metadata_ = parquet::ReadMetaData(file_);
+      metadata_ = parquet::ReadMetaData(open());
       schema_ = metadata_->schema();
+      verify_rows(status.st_size);
     });
     opened_ = identity();
   }
@@ -186,10 +193,8 @@ class ArrowParquetFile final : public ParquetFile {
   std::vector<int64_t> row_groups() const override {
     return guarded(name_, [&] {
       std::vector<int64_t> rows;
-      for (int group = 0; group < metadata_->num_row_groups(); ++group) {
+      for (int group = 0; group < metadata_->num_row_groups(); ++group)
         rows.push_back(metadata_->RowGroup(group)->num_rows());
-        if (rows.back() < 0) throw config_error(name_ + ": a row group has fewer than no rows");
-      }
       return rows;
     });
   }
@@ -229,6 +234,13 @@ class ArrowParquetFile final : public ParquetFile {
   }
 
  private:
+  // Open while it is read, so that there may be more files than a process may have open.
+  std::shared_ptr<arrow::io::ReadableFile> open() const {
+    auto file = arrow::io::ReadableFile::Open(path_.string());
+    accept(file.status(), name_);
+    return *file;
+  }
+
   struct Identity {
     int64_t size = 0, seconds = 0, nanoseconds = 0;
     uint64_t inode = 0;
@@ -246,9 +258,51 @@ class ArrowParquetFile final : public ParquetFile {
       throw environment_error(name_ + ": was changed while it was being read");
   }
 
+  // Nothing is believed of what the metadata say before it was checked.
+  void verify_rows(int64_t file_bytes) const {
+    const auto refused = [&](const std::string& why) {
+      return config_error(fmt::format("{}: not a usable Parquet file: {}", name_, why));
+    };
+    const auto limit = kRowsOfAnyFile + kRowsPerByte * file_bytes;
+    int64_t sum = 0;
+    for (int group = 0; group < metadata_->num_row_groups(); ++group) {
+      const auto rows = metadata_->RowGroup(group)->num_rows();
+      if (rows < 0 || rows > limit - sum)
+        throw refused(fmt::format("row group {} claims {} rows, in a file of {} bytes", group, rows,
+                                  file_bytes));
+      sum += rows;
+    }
+    if (sum != metadata_->num_rows())
+      throw refused(
+          fmt::format("it announces {} rows, its row groups have {}", metadata_->num_rows(), sum));
+  }
+
+  // What the metadata say of a column in a row group, of the type that the schema says.
+  std::unique_ptr<parquet::ColumnChunkMetaData> chunk_of(size_t row_group,
+                                                         const std::string& column) const {
+    const auto index = index_of(column);
+    const auto group = metadata_->RowGroup(static_cast<int>(row_group));
+    if (group->num_columns() != schema_->num_columns())
+      throw config_error(fmt::format("{}: row group {}: {} columns, the schema has {}", name_,
+                                     row_group, group->num_columns(), schema_->num_columns()));
+    auto chunk = group->ColumnChunk(index);
+    if (chunk->type() != schema_->Column(index)->physical_type())
+      throw config_error(
+          fmt::format("{}: row group {}: column '{}' is of another type than in the schema", name_,
+                      row_group, printable(column)));
+    return chunk;
+  }
+
   int index_of(const std::string& column) const {
-    for (int i = 0; i < schema_->num_columns(); ++i)
-      if (schema_->Column(i)->path()->ToDotString() == column) return i;
+    std::optional<int> found;
+    for (int i = 0; i < schema_->num_columns(); ++i) {
+      if (schema_->Column(i)->path()->ToDotVector() != std::vector{column}) continue;
+      if (found)
+        throw config_error(
+            fmt::format("{}: two columns are called '{}'", name_, printable(column)));
+      found = i;
+    }
+    if (found) return *found;
     throw config_error(fmt::format(
         "{}: column '{}' is nested: numbers, truth values, dates, times and texts can be used",
         name_, printable(column)));
@@ -256,9 +310,7 @@ class ArrowParquetFile final : public ParquetFile {
 
   std::shared_ptr<parquet::Statistics> statistics_in(size_t row_group,
                                                      const std::string& column) const {
-    return metadata_->RowGroup(static_cast<int>(row_group))
-        ->ColumnChunk(index_of(column))
-        ->statistics();
+    return chunk_of(row_group, column)->statistics();
   }
 
   ColumnLimits limits_in(size_t row_group, const std::string& column) const {
@@ -272,14 +324,22 @@ class ArrowParquetFile final : public ParquetFile {
     table.rows = static_cast<size_t>(metadata_->RowGroup(group)->num_rows());
     parquet::ArrowReaderProperties properties(/*use_threads=*/false);
     for (const auto& column : columns) properties.set_read_dictionary(index_of(column), true);
+    parquet::ReaderProperties checked;
+    checked.set_page_checksum_verification(true);  // of pages that have one
     auto reader = parquet::arrow::FileReader::Make(
-        arrow::default_memory_pool(),
-        parquet::ParquetFileReader::Open(file_, parquet::default_reader_properties(), metadata_),
+        arrow::default_memory_pool(), parquet::ParquetFileReader::Open(open(), checked, metadata_),
         properties);
     accept(reader.status(), name_);
     for (const auto& column : columns) {
+      chunk_of(row_group, column);
       std::shared_ptr<arrow::ChunkedArray> chunks;
       accept((*reader)->RowGroup(group)->Column(index_of(column))->Read(&chunks), table.name);
+      if (!chunks)
+        throw config_error(
+            fmt::format("{}: column '{}' cannot be read", table.name, printable(column)));
+      // Arrow decodes damaged pages into arrays that contradict themselves, such as numbers of
+      // words that a dictionary does not have.
+      accept(chunks->ValidateFull(), table.name);
       table.columns.push_back(converted(*chunks, column, table));
     }
     return table;
@@ -303,7 +363,6 @@ class ArrowParquetFile final : public ParquetFile {
 
   std::filesystem::path path_;
   std::string name_;  // of the file, for messages
-  std::shared_ptr<arrow::io::ReadableFile> file_;
   std::shared_ptr<parquet::FileMetaData> metadata_;
   const parquet::SchemaDescriptor* schema_ = nullptr;
   Identity opened_;

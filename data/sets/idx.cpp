@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "data/dataset.h"
 #include "data/idx_file.h"
 
@@ -51,8 +52,11 @@ fs::path find_file(const IdxConfig& config, const std::optional<std::string>& gi
   }
   std::string looked_for;
   for (const auto& candidate : candidates) {
-    std::error_code ignored;
-    if (fs::exists(candidate, ignored)) return candidate;
+    std::error_code error;
+    if (fs::exists(candidate, error)) return candidate;
+    if (error)
+      throw environment_error(
+          fmt::format("dataset idx: {}: {}", printable(candidate.string(), 400), error.message()));
     looked_for += (looked_for.empty() ? "" : " or ") + candidate.string();
   }
   throw config_error(fmt::format(

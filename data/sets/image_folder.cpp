@@ -135,6 +135,7 @@ class ImageFolder final : public Dataset {
         labels_.push_back(label);
       }
       ++label;
+      classes_.push_back(printable(directory.filename().string(), kLongestPath));
     }
   }
 
@@ -161,6 +162,8 @@ class ImageFolder final : public Dataset {
       *label++ = labels_[sample];
     }
   }
+
+  Json meaning() const override { return {{"classes", classes_}}; }
 
   std::vector<double> values(const std::string& what) const override {
     if (what != "label") return {};
@@ -189,6 +192,7 @@ class ImageFolder final : public Dataset {
   DecodeOptions options_;
   std::vector<std::string> files_;
   std::vector<int64_t> labels_;
+  std::vector<std::string> classes_;
 };
 
 REGISTER_DATASET("image_folder", ImageFolder, "JPEG and PNG images, a directory for each class");

@@ -1,5 +1,6 @@
 // Dataset "npy": numpy's arrays, in a .npz archive or in the .npy files of a folder. .npy files are
-// mapped, so they may be larger than memory; archives are unpacked into memory.
+// mapped, so they may be larger than memory; an archive is unpacked into memory, and a folder of
+// them are shards, of which a bounded number is there at a time.
 // Gives: a field per array, [B, ...], named like the array or the file.
 #include <fmt/format.h>
 
@@ -23,7 +24,9 @@ struct NpyConfig : ArrayDatasetConfig {};
 
 template <class V>
 void fields(V& v, NpyConfig& c) {
-  v("path", c.path, "an .npz file, or a folder of .npy files", required());
+  v("path", c.path,
+    "an .npz file, a folder of them (shards), or a folder of .npy files (a field each)",
+    required());
   v("fields", c.fields,
     "what batches hold: field: {from: array, dtype, divide_by, mean, std} (default: every array as "
     "it is)");
@@ -41,8 +44,7 @@ bool is_wanted(const NpyConfig& config, const std::string& array) {
          });
 }
 
-std::vector<StoredArray> read_npz(const NpyConfig& config) {
-  const MappedFile file(config.path);
+std::vector<StoredArray> unpack_npz(const NpyConfig& config, const MappedFile& file) {
   const ZipFile zip(file.bytes(), file.name());
   std::vector<StoredArray> arrays;
   const auto members = zip.members();
@@ -58,32 +60,25 @@ std::vector<StoredArray> read_npz(const NpyConfig& config) {
     array.memory = std::move(content);
     arrays.push_back(std::move(array));
   }
-  file.verify_unchanged();
   return arrays;
 }
 
-std::vector<fs::path> npy_files(const std::string& folder) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (at->path().extension() == ".npy") files.push_back(at->path());
-  if (error)
-    throw environment_error(
-        fmt::format("{}: cannot be listed: {}", printable(folder, 400), error.message()));
-  std::ranges::sort(files);
-  return files;
+std::vector<StoredArray> read_npz(const NpyConfig& config, const fs::path& path) {
+  const MappedFile file(path);
+  return file.read([&](std::span<const uint8_t>) { return unpack_npz(config, file); });
 }
 
 std::vector<StoredArray> map_npy_files(const NpyConfig& config) {
   std::vector<StoredArray> arrays;
-  for (const auto& path : npy_files(config.path)) {
+  for (const auto& path : files_with_ending(config.path, ".npy")) {
     const auto name = path.stem().string();
     if (!is_wanted(config, name)) {
       arrays.push_back({.name = name});
       continue;
     }
     auto file = std::make_shared<const MappedFile>(path);
-    auto array = parse_npy(file->bytes(), file->name());
+    auto array =
+        file->read([&](std::span<const uint8_t> bytes) { return parse_npy(bytes, file->name()); });
     array.name = name;
     array.mapped = std::move(file);
     arrays.push_back(std::move(array));
@@ -91,15 +86,24 @@ std::vector<StoredArray> map_npy_files(const NpyConfig& config) {
   return arrays;
 }
 
-std::vector<StoredArray> read_arrays(const NpyConfig& config) {
+ArrayShards npy_shards(const NpyConfig& config) {
   std::error_code ignored;
-  return fs::is_directory(config.path, ignored) ? map_npy_files(config) : read_npz(config);
+  std::vector<fs::path> archives = {config.path};
+  if (fs::is_directory(config.path, ignored)) archives = files_with_ending(config.path, ".npz");
+  if (archives.empty())
+    return {{config.path}, [config](size_t) { return map_npy_files(config); }, true};
+  if (archives.front() != config.path && !files_with_ending(config.path, ".npy").empty())
+    throw config_error(fmt::format(
+        "dataset npy: {} has .npy and .npz files: the former are a field each, the latter a shard; "
+        "keep them in folders of their own",
+        printable(config.path, 400)));
+  return {archives, [config, archives](size_t i) { return read_npz(config, archives[i]); }, false};
 }
 
 class NpyDataset final : public ArrayDataset {
  public:
   using Config = NpyConfig;
-  explicit NpyDataset(const Config& config) : ArrayDataset("npy", config, read_arrays(config)) {}
+  explicit NpyDataset(const Config& config) : ArrayDataset("npy", config, npy_shards(config)) {}
 };
 
 REGISTER_DATASET("npy", NpyDataset, "numpy's arrays, in an .npz file or a folder of .npy files");

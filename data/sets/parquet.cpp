@@ -13,6 +13,7 @@
 #include "data/block_cache.h"
 #include "data/dataset.h"
 #include "data/parquet_file.h"
+#include "data/sample_runs.h"
 #include "data/table_batch.h"
 #include "data/table_filter.h"
 
@@ -135,19 +136,15 @@ class ParquetDataset final : public Dataset {
   int64_t size() const override { return groups_.ends().back(); }
   std::vector<int64_t> groups() const override { return groups_.ends(); }
 
+  Json meaning() const override { return encoding().meaning(); }
+
   void learn(const Dataset& train_set, std::span<const int64_t> training) override {
     const auto* other = dynamic_cast<const ParquetDataset*>(&train_set);
     if (other && other != this) {
       encoding_ = other->encoding();
       return;
     }
-    std::vector<int64_t> all;
-    if (!other) {
-      all.resize(static_cast<size_t>(size()));
-      std::iota(all.begin(), all.end(), 0);
-      training = all;
-    }
-    encoding_.emplace(statistics_of(training));
+    encoding_.emplace(other && !training.empty() ? statistics_of(training) : statistics_of_all());
   }
 
   std::vector<FieldLayout> layout() const override { return table_layout(encoding()); }
@@ -157,28 +154,27 @@ class ParquetDataset final : public Dataset {
   }
 
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
-    const auto& indices = request.indices;
-    std::vector<int64_t> places(indices.size());
-    std::iota(places.begin(), places.end(), 0);
-    for (const auto index : indices)
+    for (const auto index : request.indices)
       check(index >= 0 && index < size(), "sample index outside the dataset");
-    const auto group_at = [&](int64_t place) {
-      return groups_.group_of(indices[static_cast<size_t>(place)]);
-    };
-    std::ranges::stable_sort(places, {}, group_at);
-    std::vector<int64_t> rows;
-    for (size_t begin = 0; begin < places.size(); begin += rows.size()) {
-      const auto group = group_at(places[begin]);
-      rows.clear();
-      for (auto i = begin; i < places.size() && group_at(places[i]) == group; ++i)
-        rows.push_back(indices[static_cast<size_t>(places[i])] - groups_.begin_of(group));
-      blocks_.use(group, [&](const EncodedRows& block) {
-        gather_rows(encoding(), block, rows, std::span(places).subspan(begin, rows.size()), fields);
+    for_each_shard(groups_.ends(), request.indices, [&](size_t group, auto rows, auto places) {
+      blocks_.use(group, request.nearby_groups, [&](const EncodedRows& block) {
+        gather_rows(encoding(), block, rows, places, fields);
       });
-    }
+    });
   }
 
  private:
+  TableEncoding::Statistics statistics_of_all() const {
+    TableEncoding::Statistics statistics(config_);
+    for (size_t group = 0; group < groups_.ends().size(); ++group) {
+      const auto table = groups_.read(group);
+      std::vector<int64_t> rows(table.rows);
+      std::iota(rows.begin(), rows.end(), 0);
+      statistics.add(table, rows);
+    }
+    return statistics;
+  }
+
   TableEncoding::Statistics statistics_of(std::span<const int64_t> training) const {
     std::vector<int64_t> sorted(training.begin(), training.end());
     std::ranges::sort(sorted);
@@ -201,7 +197,7 @@ class ParquetDataset final : public Dataset {
   TableConfig config_;
   RowGroups groups_;
   std::optional<TableEncoding> encoding_;
-  mutable BlockCache blocks_;
+  mutable BlockCache<EncodedRows> blocks_;
 };
 
 REGISTER_DATASET("parquet", ParquetDataset, "Parquet files, which may be larger than memory");

@@ -1,10 +1,14 @@
-// Dataset "safetensors": the tensors of a safetensors file, mapped, so it may be larger than
-// memory. Gives: a field per tensor, [B, ...].
+// Dataset "safetensors": the tensors of a safetensors file or a folder of them, mapped, so they
+// may be larger than memory. Gives: a field per tensor, [B, ...].
 #include "data/safetensors_header.h"
 
+#include <fmt/format.h>
+
 #include <array>
+#include <filesystem>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "data/array_dataset.h"
 
 namespace lockstep {
@@ -14,7 +18,7 @@ struct SafetensorsConfig : ArrayDatasetConfig {};
 
 template <class V>
 void fields(V& v, SafetensorsConfig& c) {
-  v("path", c.path, "a .safetensors file", required());
+  v("path", c.path, "a .safetensors file, or a folder of them (shards)", required());
   v("fields", c.fields,
     "what batches hold: field: {from: tensor, dtype, divide_by, mean, std} (default: every tensor "
     "as it is)");
@@ -33,10 +37,13 @@ constexpr std::array<std::pair<const char*, ElementType>, 10> kSafetensorsTypes 
      {"U8", ElementType::U8},
      {"BOOL", ElementType::Bool}}};
 
-std::vector<StoredArray> map_tensors(const std::string& path) {
+std::vector<StoredArray> map_tensors(const std::filesystem::path& path) {
   const auto file = std::make_shared<const MappedFile>(path);
   std::vector<StoredArray> arrays;
-  for (const auto& entry : parse_safetensors(file->bytes(), file->name(), ErrorKind::Config)) {
+  const auto entries = file->read([&](std::span<const uint8_t> bytes) {
+    return parse_safetensors(bytes, file->name(), ErrorKind::Config);
+  });
+  for (const auto& entry : entries) {
     StoredArray array{.name = entry.name, .shape = entry.shape, .mapped = file};
     array.bytes = file->bytes().subspan(entry.begin, entry.end - entry.begin);
     for (const auto& [dtype, type] : kSafetensorsTypes)
@@ -46,11 +53,22 @@ std::vector<StoredArray> map_tensors(const std::string& path) {
   return arrays;
 }
 
+ArrayShards safetensors_shards(const SafetensorsConfig& config) {
+  std::error_code ignored;
+  std::vector<std::filesystem::path> files = {config.path};
+  if (std::filesystem::is_directory(config.path, ignored))
+    files = files_with_ending(config.path, ".safetensors");
+  if (files.empty())
+    throw config_error(fmt::format("dataset safetensors: {} has no *.safetensors files",
+                                   printable(config.path, 400)));
+  return {files, [files](size_t number) { return map_tensors(files[number]); }, true};
+}
+
 class SafetensorsDataset final : public ArrayDataset {
  public:
   using Config = SafetensorsConfig;
   explicit SafetensorsDataset(const Config& config)
-      : ArrayDataset("safetensors", config, map_tensors(config.path)) {}
+      : ArrayDataset("safetensors", config, safetensors_shards(config)) {}
 };
 
 REGISTER_DATASET("safetensors", SafetensorsDataset, "the tensors of a safetensors file");

@@ -11,13 +11,17 @@
 
 #include "core/error.h"
 #include "core/printable.h"
+#include "data/block_cache.h"
 #include "data/dataset.h"
+#include "data/sample_runs.h"
 #include "data/token_windows.h"
 
 namespace lockstep {
 namespace {
 
 constexpr int64_t kNoTarget = -100;
+// Mapped files that are kept open: less than a process may have.
+constexpr int64_t kMostTokenFiles = 256;
 
 struct TokensConfig {
   std::string path;
@@ -51,9 +55,15 @@ class TokensDataset final : public Dataset {
 
   explicit TokensDataset(const Config& config)
       : config_(config),
-        shards_(open_token_shards(config.path, *element_type_of(config.dtype))),
-        windows_(shards_, static_cast<size_t>(config.length), config.separator),
-        size_(static_cast<int64_t>(windows_.size())) {
+        files_(token_files(config.path)),
+        windows_(static_cast<size_t>(config.length), config.separator),
+        shards_([this](size_t number) { return reopen(number); }) {
+    for (const auto& file : files_) {
+      const TokenShard shard(file, *element_type_of(config.dtype));
+      windows_.add(shard);
+      identities_.push_back(shard.identity());
+    }
+    size_ = static_cast<int64_t>(windows_.size());
     const auto refused = [&](const std::string& why) {
       return config_error(fmt::format("dataset tokens: {}: {}", printable(config.path, 400), why));
     };
@@ -65,9 +75,14 @@ class TokensDataset final : public Dataset {
       throw refused(
           fmt::format("limit {} is more than the {} samples there are", *config.limit, size_));
     size_ = config.limit.value_or(size_);
+    for (const auto end : windows_.ends())
+      ends_.push_back(std::min(size_, static_cast<int64_t>(end)));
   }
 
   int64_t size() const override { return size_; }
+  std::vector<int64_t> shards() const override {
+    return files_.size() > 1 ? ends_ : std::vector<int64_t>{};
+  }
 
   std::vector<FieldLayout> layout() const override {
     if (pads_to_longest()) return {};
@@ -88,25 +103,22 @@ class TokensDataset final : public Dataset {
   }
 
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
-    const auto length = static_cast<size_t>(fields[0].size(1));
-    auto* tokens = fields[0].data_ptr<int64_t>();
-    auto* targets = fields[1].data_ptr<int64_t>();
-    const TokenShard* verified = nullptr;
-    for (const auto index : request.indices) {
-      const auto window = window_of(index);
-      const auto& shard = shards_[window.shard];
-      if (&shard != verified) shard.verify_unchanged();
-      verified = &shard;
-      const auto count = window.tokens - 1;
-      shard.copy(window.begin, {tokens, count});
-      std::copy_n(tokens + 1, count - 1, targets);
-      shard.copy(window.begin + count, {targets + count - 1, 1});
-      verify_vocabulary(shard, window, {tokens, count}, targets[count - 1]);
-      std::fill(tokens + count, tokens + length, config_.separator.value_or(0));
-      std::fill(targets + count, targets + length, kNoTarget);
-      tokens += length;
-      targets += length;
-    }
+    const auto length = fields[0].size(1);
+    for (const auto index : request.indices) window_of(index);  // verifies it
+    for_each_shard(ends_, request.indices, [&](size_t number, auto rows, auto places) {
+      const auto first = number == 0 ? 0 : ends_[number - 1];
+      shards_.use(number, std::max(request.nearby_groups, kMostTokenFiles),
+                  [&](const TokenShard& shard) {
+                    for (size_t i = 0; i < rows.size(); ++i) {
+                      const auto place = [&](const at::Tensor& field) {
+                        return std::span(field.data_ptr<int64_t>() + places[i] * length,
+                                         static_cast<size_t>(length));
+                      };
+                      copy(shard, window_of(first + rows[i]), place(fields[0]), place(fields[1]));
+                    }
+                    shard.verify_unchanged();
+                  });
+    });
   }
 
   std::vector<double> values(const std::string& what) const override {
@@ -125,22 +137,45 @@ class TokensDataset final : public Dataset {
     return windows_.at(static_cast<size_t>(index));
   }
 
+  // A shard that was closed since it was first looked at.
+  TokenShard reopen(size_t number) const {
+    TokenShard shard(files_[number], *element_type_of(config_.dtype));
+    if (shard.identity() != identities_[number])
+      throw environment_error(shard.name() + ": was changed while it was being read");
+    return shard;
+  }
+
+  void copy(const TokenShard& shard, const TokenWindow& window, std::span<int64_t> tokens,
+            std::span<int64_t> targets) const {
+    const auto count = window.tokens - 1;
+    shard.copy(window.begin, tokens.first(count));
+    std::copy_n(tokens.begin() + 1, count - 1, targets.begin());
+    shard.copy(window.begin + count, targets.subspan(count - 1, 1));
+    verify_vocabulary(shard, window, tokens.first(count), targets[count - 1]);
+    std::ranges::fill(tokens.subspan(count), config_.separator.value_or(0));
+    std::ranges::fill(targets.subspan(count), kNoTarget);
+  }
+
   void verify_vocabulary(const TokenShard& shard, const TokenWindow& window,
                          std::span<const int64_t> tokens, int64_t last) const {
     if (!config_.vocab_size) return;
     const auto greatest = std::max(std::ranges::max(tokens), last);
-    if (greatest >= *config_.vocab_size)
-      throw config_error(fmt::format(
-          "{}: token {} among the tokens {} to {} is outside the vocabulary of {}; was it "
-          "made with another tokenizer?",
-          shard.name(), greatest, window.begin, window.begin + window.tokens - 1,
-          *config_.vocab_size));
+    if (greatest < *config_.vocab_size) return;
+    shard.verify_unchanged();
+    throw config_error(fmt::format(
+        "{}: token {} among the tokens {} to {} is outside the vocabulary of {}; was it "
+        "made with another tokenizer?",
+        shard.name(), greatest, window.begin, window.begin + window.tokens - 1,
+        *config_.vocab_size));
   }
 
   TokensConfig config_;
-  std::vector<TokenShard> shards_;
+  std::vector<std::filesystem::path> files_;
+  std::vector<MappedFile::Identity> identities_;
   TokenWindows windows_;
-  int64_t size_;
+  int64_t size_ = 0;
+  std::vector<int64_t> ends_;  // of the files' samples
+  mutable BlockCache<TokenShard> shards_;
 };
 
 REGISTER_DATASET("tokens", TokensDataset, "windows of tokenized text, for language models");

@@ -14,9 +14,11 @@ void for_each_document(const std::vector<std::filesystem::path>& files, Document
     const MappedFile file(path);
     std::string_view rest(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
     if (utf8)
-      if (const auto at = find_invalid_utf8(rest); at != rest.npos)
+      if (const auto at = find_invalid_utf8(rest); at != rest.npos) {
+        file.verify_unchanged();
         throw config_error(fmt::format(
             "{}: byte {} is no UTF-8 text; convert the file, or use --bytes", file.name(), at));
+      }
     const std::string_view end = kind == DocumentKind::Line ? "\n" : "\n\n";
     while (!rest.empty()) {
       const auto at = kind == DocumentKind::File ? rest.npos : rest.find(end);

@@ -4,13 +4,16 @@ import io
 import json
 import os
 import random
+import subprocess
+import tempfile
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from datasets_against_python import load, refused, start, table_of, write_tokens
+from datasets_against_python import PROGRAM, load, refused, start, table_of, write_tokens
 from safetensors.numpy import save_file
 
 
@@ -139,14 +142,82 @@ def test_no_file_and_no_permission(tmp_path, kind):
     assert "pipe" in refused(tmp_path, {"train": {"name": kind, "path": str(tmp_path / "pipe")}})
 
 
+@pytest.fixture
+def nobody():
+    """A folder that everybody can reach, and how to run a program that may not read everything."""
+    with tempfile.TemporaryDirectory(prefix="lockstep-nobody-") as directory:
+        os.chmod(directory, 0o777)
+        as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        yield Path(directory), as_nobody
+        for path in Path(directory).rglob("*"):
+            os.chmod(path, 0o700)
+
+
+def denied(nobody, kind, path):
+    directory, as_nobody = nobody
+    file = directory / "data.yaml"
+    transforms = {"transforms": [{"name": "resize", "size": [8, 8]}]} if kind == "image_folder" else {}
+    file.write_text(json.dumps({"train": {"name": kind, "path": str(path), **transforms}}))
+    ended = subprocess.run([*as_nobody, PROGRAM, file, "1", "16", "1"], capture_output=True, text=True, timeout=60)
+    assert ended.returncode in (75, 78) and ended.stderr.count("\n") == 1, ended.stderr
+    return ended.stderr
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "image_folder", "idx"])
+def test_a_directory_without_permission(nobody, kind):
+    closed = nobody[0] / "closed"
+    (closed / "inside").mkdir(parents=True)
+    for path in (closed, closed / "inside"):
+        os.chmod(path, 0)
+        message = denied(nobody, kind, path)  # to be listed, or to be read in
+        assert str(path) in message and "ermission denied" in message, message
+        os.chmod(path, 0o755)
+    os.chmod(closed, 0)
+    for path in (closed / "inside", closed / KINDS.get(kind, "inside")):
+        message = denied(nobody, kind, path)
+        assert str(path) in message and "ermission denied" in message, message
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_without_permission(nobody, kind):
+    file = nobody[0] / KINDS[kind]
+    file.write_bytes(GOOD.get(kind, ("", b"x" * 100))[1])
+    os.chmod(file, 0)
+    message = denied(nobody, kind, file)
+    assert str(file) in message and "ermission denied" in message, message
+
+
+def test_images_with_unusual_names(tmp_path):
+    folder = os.fsencode(tmp_path / "images") + b"/\xff class\n"
+    os.makedirs(folder)
+    with open(folder + b"/\x1b[31m.jpg", "wb") as file:
+        file.write(b"no image")
+    transforms = [{"name": "resize", "size": [8, 8]}]
+    message = refused(tmp_path, {"train": {"name": "image_folder", "path": str(tmp_path / "images"), "transforms": transforms}})
+    assert ".jpg" in message and "\x1b" not in message
+
+
+def test_shards_that_differ(tmp_path):
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    for name, shape in (("a", (3, 2)), ("b", (3, 4))):
+        save_file({"x": np.zeros(shape, np.float32)}, folder / f"{name}.safetensors")
+    message = refused(tmp_path, {"train": {"name": "safetensors", "path": str(folder)}})
+    assert "b.safetensors: its arrays have other names, types or shapes than those of" in message
+    for name, column in (("1", [1, 2]), ("2", ["x", "y"])):
+        pq.write_table(pa.table({"a": column}), folder / f"{name}.parquet")
+    message = refused(tmp_path, {"train": {"name": "parquet", "path": str(folder)}})
+    assert "2.parquet: row group 0: column 'a' holds texts, in other training rows numbers" in message
+
+
 def test_bad_rows_are_left_out_and_counted_up_to_a_limit(tmp_path):
     file = tmp_path / "x.csv"
     file.write_bytes(csv_of("a,b", "1,2", "3", "4,5,6", "7,8"))
-    train = {"name": "csv", "path": str(file), "max_bad_rows": 2}
+    train = {"name": "csv", "path": str(file), "max_bad_samples": 2}
     (batch,) = load(tmp_path, {"train": train})["train", 0]
     assert batch["features"].tolist() == [[1, 2], [7, 8]]
-    message = refused(tmp_path, {"train": {**train, "max_bad_rows": 1}})
-    assert "x.csv: line 4" in message and "bad row 2" in message
+    message = refused(tmp_path, {"train": {**train, "max_bad_samples": 1}})
+    assert "x.csv: line 4" in message and "bad sample 2" in message
 
 
 def test_a_label_that_only_the_evaluation_set_has(tmp_path):

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "data/table_encoding.h"
 #include "tests/data/error_of.h"
 
 namespace lockstep {
@@ -16,7 +17,8 @@ EncodedRows rows_of(size_t block) { return {.rows = block + 1}; }
 
 // What each of `threads` threads reads when all go through the same blocks, each several times, in
 // step.
-std::vector<std::vector<size_t>> read_by(BlockCache& cache, size_t threads, size_t blocks) {
+std::vector<std::vector<size_t>> read_by(BlockCache<EncodedRows>& cache, size_t threads,
+                                         size_t blocks) {
   std::vector<std::vector<size_t>> read(threads);
   std::barrier together(static_cast<std::ptrdiff_t>(threads));
   {
@@ -25,7 +27,7 @@ std::vector<std::vector<size_t>> read_by(BlockCache& cache, size_t threads, size
       all.emplace_back([&, t] {
         for (size_t block = 0; block < blocks; ++block)
           for (int again = 0; again < 3; ++again) {
-            cache.use(block, [&](const EncodedRows& rows) { read[t].push_back(rows.rows); });
+            cache.use(block, 1, [&](const EncodedRows& rows) { read[t].push_back(rows.rows); });
             together.arrive_and_wait();
           }
       });
@@ -34,7 +36,7 @@ std::vector<std::vector<size_t>> read_by(BlockCache& cache, size_t threads, size
 }
 
 TEST_CASE("block cache: one thread holds one block, and loads each once on its way") {
-  BlockCache cache(rows_of);
+  BlockCache<EncodedRows> cache(rows_of);
   const auto read = read_by(cache, 1, 20);
   CHECK(cache.loads() == 20);
   CHECK(cache.most_blocks() == 1);
@@ -44,7 +46,7 @@ TEST_CASE("block cache: one thread holds one block, and loads each once on its w
 
 TEST_CASE("block cache: threads that read the same block load it once") {
   std::atomic<int> inside = 0, most_inside = 0;
-  BlockCache cache([&](size_t block) {
+  BlockCache<EncodedRows> cache([&](size_t block) {
     most_inside = std::max(most_inside.load(), ++inside);
     const auto rows = rows_of(block);
     --inside;
@@ -58,7 +60,7 @@ TEST_CASE("block cache: threads that read the same block load it once") {
 }
 
 TEST_CASE("block cache: there are never more blocks than threads") {
-  BlockCache cache(rows_of);
+  BlockCache<EncodedRows> cache(rows_of);
   std::atomic<bool> wrong = false;
   {
     std::vector<std::jthread> all;
@@ -66,7 +68,7 @@ TEST_CASE("block cache: there are never more blocks than threads") {
       all.emplace_back([&, t] {
         for (size_t i = 0; i < 2000; ++i) {
           const auto block = (i * (t + 3)) % 17;
-          cache.use(block, [&](const EncodedRows& rows) {
+          cache.use(block, 1, [&](const EncodedRows& rows) {
             if (rows.rows != block + 1) wrong = true;
           });
         }
@@ -78,16 +80,17 @@ TEST_CASE("block cache: there are never more blocks than threads") {
 
 TEST_CASE("block cache: a block that could not be loaded is tried again") {
   int attempts = 0;
-  BlockCache cache([&](size_t block) {
+  BlockCache<EncodedRows> cache([&](size_t block) {
     if (++attempts == 1) throw config_error("damaged");
     return rows_of(block);
   });
   const auto nothing = [](const EncodedRows&) {};
-  CHECK(error_of([&] { cache.use(3, nothing); }) == "config: damaged");
-  CHECK(error_of([&] { cache.use(3, nothing); }) == "no error");
-  CHECK(error_of([&] { cache.use(3, [](const EncodedRows&) { throw config_error("reader"); }); }) ==
-        "config: reader");
-  CHECK(error_of([&] { cache.use(4, nothing); }) == "no error");
+  CHECK(error_of([&] { cache.use(3, 1, nothing); }) == "config: damaged");
+  CHECK(error_of([&] { cache.use(3, 1, nothing); }) == "no error");
+  CHECK(error_of([&] {
+          cache.use(3, 1, [](const EncodedRows&) { throw config_error("reader"); });
+        }) == "config: reader");
+  CHECK(error_of([&] { cache.use(4, 1, nothing); }) == "no error");
   CHECK(cache.most_blocks() == 1);
 }
 

@@ -34,7 +34,11 @@ def load(directory, data, world=1, batch=16, workers=1):
     """{(part, rank): [batch as {name: array}]}"""
     ended = start(directory, data, world, batch, workers)
     assert ended.returncode == 0, ended.stderr.decode()
-    parts, out = {}, ended.stdout
+    return batches_in(ended.stdout)
+
+
+def batches_in(out):
+    parts = {}
     while out:
         line, _, out = out.partition(b"\n")
         header, fields = json.loads(line), {}
@@ -140,6 +144,70 @@ def test_arrays_as_they_are(tmp_path, arrays, write, world):
 def test_arrays_converted(tmp_path, arrays, world):
     train = {**write_npz(tmp_path, arrays), "fields": FIELDS}
     assert_equals_torch(tmp_path, {"train": train}, expected_fields(arrays), world)
+
+
+def cut(arrays, ends=(30, 31, 90, N)):
+    return [{name: array[begin:end] for name, array in arrays.items()} for begin, end in zip((0, *ends), ends)]
+
+
+@pytest.mark.parametrize("kind", ["tokens", "safetensors", "parquet"])
+def test_more_files_than_a_process_may_have_open(tmp_path, kind):
+    (tmp_path / "shards").mkdir()
+    values = np.arange(400 * 9)
+    for number, part in enumerate(values.reshape(400, 9)):
+        file = str(tmp_path / "shards" / f"{number:03}")
+        if kind == "tokens":
+            part.astype(np.uint16).tofile(file + ".bin")
+        elif kind == "safetensors":
+            save_file({"x": part}, file + ".safetensors")
+        else:
+            pq.write_table(pa.table({"x": part}), file + ".parquet")
+    train = {"name": kind, "path": str(tmp_path / "shards"), **({"length": 8} if kind == "tokens" else {})}
+    file = tmp_path / "data.yaml"
+    file.write_text(json.dumps({"train": train}))
+    command = ["prlimit", "--nofile=320", PROGRAM, file, "1", "40", "2"]
+    ended = subprocess.run(command, capture_output=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr.decode()
+    read = np.concatenate([[*batch.values()][0].ravel() for batch in batches_in(ended.stdout)["train", 0]])
+    expected = values.reshape(400, 9)[:, :8] if kind == "tokens" else values
+    assert np.array_equal(read, expected.ravel())
+
+
+@ON_RANKS
+def test_csv_files_are_one_table(tmp_path, world):
+    rows = [f"{i},{'xyz'[i % 3]},{i % 4}" for i in range(N)]
+    (tmp_path / "shards").mkdir()
+    for name, part in (("a.csv", rows[:40]), ("b.csv.gz", rows[40:41]), ("c.csv", rows[41:])):
+        text = "\n".join(["n,word,label", *part]).encode()
+        (tmp_path / "shards" / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    (tmp_path / "whole.csv").write_text("\n".join(["n,word,label", *rows]))
+    config = {"name": "csv", "label": "label", "standardize": True}
+    split = {"eval": 0.2, "seed": 1}
+    parts = [
+        load(tmp_path, {"train": {**config, "path": str(tmp_path / path)}, "split": split}, world)
+        for path in ("whole.csv", "shards")
+    ]
+    assert parts[0].keys() == parts[1].keys()
+    for whole, shards in zip(parts[0].values(), parts[1].values()):
+        assert [list(batch) for batch in whole] == [list(batch) for batch in shards]
+        for one, other in zip(whole, shards):
+            assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@ON_RANKS
+@pytest.mark.parametrize("kind", ["npy", "safetensors"])
+def test_shards_are_one_dataset(tmp_path, arrays, kind, world):
+    (tmp_path / "shards").mkdir()
+    for number, shard in enumerate(cut({name: arrays[name] for name in ("image", "label", "wave")})):
+        if kind == "npy":
+            np.savez(tmp_path / "shards" / f"{number}.npz", **shard)
+        else:
+            save_file(shard, tmp_path / "shards" / f"{number}.safetensors")
+    train = {"name": kind, "path": str(tmp_path / "shards"), "fields": {"wave": {}, "label": {}, "image": {}}}
+    expected = {name: arrays[name] for name in ("wave", "label", "image")}
+    assert_equals_torch(tmp_path, {"train": train}, expected, world)
+    limited = load(tmp_path, {"train": {**train, "limit": 50}})["train", 0]
+    assert np.array_equal(np.concatenate([batch["wave"] for batch in limited]), arrays["wave"][:50])
 
 
 @pytest.mark.parametrize("fraction, seed", [(0.2, 0), (0.5, 7), (0.013, 3)])

@@ -250,5 +250,82 @@ TEST_CASE("loader: impossible options are bugs of the caller") {
   CHECK(error({.batch_size = 4}) == "no error");
 }
 
+// Every tenth sample cannot be loaded. With a layout, its samples go into given memory.
+class Damaged final : public Dataset {
+ public:
+  explicit Damaged(bool has_layout) : has_layout_(has_layout) {}
+  int64_t size() const override { return 100; }
+  std::vector<FieldLayout> layout() const override {
+    return has_layout_ ? std::vector<FieldLayout>{{"x", at::kLong, {2}}}
+                       : std::vector<FieldLayout>{};
+  }
+  Batch get_batch(std::span<const int64_t> indices) const override {
+    Batch batch{.fields = {{"x", at::empty({static_cast<int64_t>(indices.size()), 2}, at::kLong)}},
+                .indices = at::tensor(std::vector<int64_t>(indices.begin(), indices.end()))};
+    fill({.indices = indices}, std::vector{batch.fields[0].second});
+    return batch;
+  }
+  void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
+    auto* x = fields[0].mutable_data_ptr<int64_t>();
+    for (const auto index : request.indices) {
+      if (index % 10 == 3) throw config_error("file " + std::to_string(index) + ": damaged");
+      *x++ = index;
+      *x++ = -index;
+    }
+  }
+
+ private:
+  bool has_layout_;
+};
+
+TEST_CASE("loader: bad samples are left out, counted and named up to a limit") {
+  for (const bool has_layout : {true, false})
+    for (const int64_t workers : {0, 2, 16}) {
+      INFO(has_layout << " layout, " << workers << " workers");
+      const Damaged dataset(has_layout);
+      std::vector<int64_t> expected;
+      for (const auto index : shuffled(100))
+        if (index % 10 != 3) expected.push_back(index);
+      BadSamples bad(10);
+      LoaderOptions options{.batch_size = 16, .workers = workers};
+      options.bad_samples = &bad;
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        Loader loader(dataset, shuffled(100), options);
+        std::vector<int64_t> seen;
+        while (const auto batch = loader.next()) {
+          REQUIRE(batch->at("x").size(0) == batch->size());
+          for (int64_t i = 0; i < batch->size(); ++i) {
+            seen.push_back(batch->indices[i].item<int64_t>());
+            CHECK(batch->at("x")[i][0].item<int64_t>() == seen.back());
+            CHECK(batch->at("x")[i][1].item<int64_t>() == -seen.back());
+          }
+        }
+        CHECK(seen == expected);
+        CHECK(bad.count() == 10);  // each once, in however many epochs
+      }
+      const auto news = bad.take_news();
+      REQUIRE(news.size() == 10);
+      CHECK(news[0].find(" is left out: file ") != std::string::npos);
+      CHECK(bad.take_news().empty());
+
+      BadSamples fewer(3);
+      options.bad_samples = &fewer;
+      Loader loader(dataset, shuffled(100), options);
+      const auto error = error_of([&] { drain(loader); });
+      CHECK(error.find("damaged (bad sample 4, data.max_bad_samples is 3)") != std::string::npos);
+    }
+}
+
+TEST_CASE("loader: a batch of bad samples alone is an error") {
+  const Damaged dataset(true);
+  BadSamples bad(10);
+  LoaderOptions options{.batch_size = 2, .name = "data.train"};
+  options.bad_samples = &bad;
+  Loader loader(dataset, {3, 13, 1}, options);
+  CHECK(error_of([&] { loader.next(); }) ==
+        "environment: data.train: none of the samples of a batch could be loaded");
+  CHECK(loader.next()->size() == 1);
+}
+
 }  // namespace
 }  // namespace lockstep

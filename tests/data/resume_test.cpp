@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
+#include "data/block_cache.h"
 #include "data/loader.h"
 #include "data/random.h"
 #include "data/sampler.h"
@@ -38,6 +39,7 @@ struct Ranks {
 
 struct Progress {
   int64_t epoch = 0, samples = 0;
+  int64_t lanes = 2;  // ranks that began the epoch
 };
 
 using Seen = std::vector<std::pair<int64_t, double>>;  // sample and value, in global order
@@ -49,9 +51,9 @@ void run(Ranks ranks, const SamplerOptions& options, int64_t steps, Progress& pr
   std::vector<std::unique_ptr<Loader>> loaders;
   for (int64_t rank = 0; rank < ranks.world; ++rank) {
     DistributedSampler sampler(kSamples, {rank, ranks.world}, options);
-    sampler.set_epoch(progress.epoch);
+    sampler.set_epoch(progress.epoch, progress.lanes);
     loaders.push_back(
-        std::make_unique<Loader>(dataset, sampler.indices(progress.samples),
+        std::make_unique<Loader>(dataset, sampler.sequence(progress.samples),
                                  LoaderOptions{.batch_size = kGlobalBatch / ranks.world,
                                                .workers = ranks.workers,
                                                .seed = kSeed,
@@ -66,7 +68,7 @@ void run(Ranks ranks, const SamplerOptions& options, int64_t steps, Progress& pr
                           batch.at("noise").const_data_ptr<double>()[i]);
     progress.samples = std::min(progress.samples + kGlobalBatch, kSamples);
   }
-  if (progress.samples == kSamples) progress = {progress.epoch + 1, 0};
+  if (progress.samples == kSamples) progress = {progress.epoch + 1};
 }
 
 Seen run_to_the_end(Ranks ranks, const SamplerOptions& options) {
@@ -87,9 +89,25 @@ SamplerOptions weighted() {
   return {.seed = kSeed, .weights = weights};
 }
 
+// Shards of different sizes, one of them empty.
+std::vector<int64_t> shard_ends() {
+  std::vector<int64_t> ends;
+  for (int64_t end = 0, i = 0; end < kSamples; ++i)
+    ends.push_back(end = std::min(kSamples, end + i * 31 % 67));
+  return ends;
+}
+
+SamplerOptions sharded(int64_t buffer) {
+  return {.seed = kSeed, .groups = {.ends = shard_ends(), .buffer = buffer}};
+}
+
 TEST_CASE("resume: stopped at 20 random steps, with other ranks and workers, nothing changes") {
   const std::vector<std::pair<const char*, SamplerOptions>> orders = {
-      {"shuffled", {.seed = kSeed}}, {"weighted", weighted()}, {"bucketed", bucketed()}};
+      {"shuffled", {.seed = kSeed}},
+      {"weighted", weighted()},
+      {"bucketed", bucketed()},
+      {"shard by shard", sharded(1)},
+      {"shuffle buffer", sharded(150)}};
   for (const auto& [name, options] : orders) {
     INFO(name);
     const auto expected = run_to_the_end({.world = 2, .workers = 2}, options);
@@ -113,6 +131,69 @@ TEST_CASE("resume: the same batches for 0, 1 and 4 workers and for 1 and 2 ranks
   for (const int64_t world : {1, 2})
     for (const int64_t workers : {0, 1, 4})
       CHECK(run_to_the_end({.world = world, .workers = workers}, {.seed = kSeed}) == expected);
+}
+
+// A dataset that is larger than memory: a sample is read out of its shard.
+class Stored final : public Dataset {
+ public:
+  explicit Stored(std::vector<int64_t> ends)
+      : ends_(std::move(ends)), shards_([](size_t shard) { return shard; }) {}
+  int64_t size() const override { return ends_.back(); }
+  std::vector<int64_t> shards() const override { return ends_; }
+  Batch get_batch(std::span<const int64_t> indices) const override {
+    return gather(*this, {.indices = indices});
+  }
+  std::vector<FieldLayout> layout() const override { return {{"shard", at::kLong, {}}}; }
+  void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
+    auto* out = fields[0].mutable_data_ptr<int64_t>();
+    for (const auto index : request.indices)
+      shards_.use(static_cast<size_t>(std::ranges::upper_bound(ends_, index) - ends_.begin()),
+                  request.nearby_groups,
+                  [&](size_t shard) { *out++ = static_cast<int64_t>(shard); });
+  }
+  const BlockCache<size_t>& cache() const { return shards_; }
+
+ private:
+  std::vector<int64_t> ends_;
+  mutable BlockCache<size_t> shards_;
+};
+
+TEST_CASE("streaming: ranks and workers read each shard once, and hold a bounded number of them") {
+  std::vector<int64_t> ends;
+  for (int64_t end = 25; end <= 10'000; end += 25) ends.push_back(end);
+  for (const int64_t world : {1, 2, 4})
+    for (const int64_t workers : {0, 2}) {
+      INFO(world << " ranks, " << workers << " workers");
+      std::vector<int64_t> all;
+      for (int64_t rank = 0; rank < world; ++rank) {
+        const Stored dataset(ends);
+        const DistributedSampler sampler(
+            dataset.size(), {rank, world},
+            {.seed = 3, .groups = {.ends = dataset.shards(), .buffer = 200}});
+        Loader loader(dataset, sampler.sequence(), {.batch_size = 16, .workers = workers});
+        while (const auto batch = loader.next()) {
+          const auto* begin = batch->indices.const_data_ptr<int64_t>();
+          all.insert(all.end(), begin, begin + batch->size());
+        }
+        // 8 shards of 25 samples are shuffled together; 8 more are being read.
+        CHECK(dataset.cache().most_blocks() <= 16);
+        // Of 400 shards; at both ends of a rank's part, a window is another rank's too.
+        CHECK(dataset.cache().loads() <= 400 / world + (world == 1 ? 0 : 8));
+      }
+      std::ranges::sort(all);
+      REQUIRE(all.size() == 10'000);
+      for (size_t i = 0; i < all.size(); ++i) REQUIRE(all[i] == static_cast<int64_t>(i));
+    }
+}
+
+TEST_CASE("streaming: an order of a million million samples takes memory for one window only") {
+  std::vector<int64_t> ends;
+  for (int64_t i = 1; i <= 100'000; ++i) ends.push_back(i * 10'000'000);
+  ends.push_back(ends.back() + 1000);
+  const GroupedOrder order({ends}, {.lanes = 4, .buffer = 1, .seed = 7});
+  CHECK(order.size() == 1'000'000'001'000);
+  const DistributedSampler sampler(1'000'000'001'000, {1, 4}, {.groups = {.ends = ends}});
+  CHECK(sampler.sequence().size() == 250'000'000'250);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 """Training on a folder of images: the recipe, a resume on other ranks, damaged files, a look at the data."""
 
 import io
+import json
 import math
 import os
 import random
@@ -112,6 +113,32 @@ def test_a_damaged_file_ends_the_run_with_its_name(images, tmp_path):
     lines = [line for line in ended.err.splitlines() if line.strip()]
     assert len(lines) == 1, ended.err
     assert "data.train: batch " in lines[0] and "circle/cut.jpg" in lines[0] and "damaged JPEG" in lines[0]
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_damaged_files_are_left_out_up_to_a_limit(images, tmp_path, ranks):
+    folder = tmp_path / "some damaged"
+    for number in range(36):
+        save(draw(CLASSES[number % 3], random.Random(number)), folder / CLASSES[number % 3] / str(number), number)
+    for name in ("cut", "empty"):
+        (folder / "circle" / f"{name}.jpg").write_bytes(b"" if name == "empty" else b"\xff\xd8\xff\xe0cut")
+    paths = [f"data.{part}.path={folder}" for part in ("train", "eval")]
+    allowed = [*paths, "data.batch_size=10", "data.workers=2", "data.max_bad_samples=4"]
+    ended = images.run(*allowed, ranks=ranks)
+    assert ended.code == 0, ended.err
+    (entry,) = images.list()
+    assert images.series(entry["id"], "data/bad_samples")[-1][1] >= 2  # of the training set; perhaps both ranks saw one
+    if not ranks:
+        assert [ended.out.count(f"circle/{name}.jpg") for name in ("cut", "empty")] == [2, 2]  # train and eval
+    ended = images.run(*allowed, "data.max_bad_samples=1", ranks=ranks)
+    assert ended.code == 78
+    if not ranks:
+        (line,) = ended.err.splitlines()
+        assert "bad sample 2, data.max_bad_samples is 1" in line and ".jpg" in line
+
+
+def test_the_run_keeps_what_its_classes_mean(images):
+    assert json.loads((images.train("train.max_steps=1") / "data.json").read_text()) == {"classes": CLASSES}
 
 
 def test_a_file_that_vanishes_or_may_not_be_read_is_named(images, tmp_path):

@@ -1,0 +1,117 @@
+// A file that is cut, written to or removed while it is mapped has a defined answer.
+#include "data/mapped_file.h"
+
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "core/part.h"
+#include "data/loader.h"
+#include "tests/data/error_of.h"
+#include "tests/data/temporary_directory.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kBytes = 1u << 20;
+
+int64_t sum_of(std::span<const uint8_t> bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+}
+
+TEST_CASE("mapped file: cut, it reads as zeros and says so; the process goes on") {
+  const TemporaryDirectory directory;
+  directory.write("x", std::vector<uint8_t>(kBytes, 1));
+  const MappedFile file(directory.path() / "x");
+  file.verify_unchanged();
+  std::filesystem::resize_file(directory.path() / "x", 5000);
+  // Less than a page is left; what is behind it on that page is the system's zeros.
+  CHECK(sum_of(file.bytes()) == 5000);
+  CHECK(error_of([&] { file.verify_unchanged(); }).find("x: was cut to 5000 bytes while it was") !=
+        std::string::npos);
+}
+
+TEST_CASE("mapped file: one that was cut and is whole again is not believed") {
+  const TemporaryDirectory directory;
+  directory.write("x", std::vector<uint8_t>(kBytes, 1));
+  const auto path = directory.path() / "x";
+  const MappedFile file(path);
+  const auto written = std::filesystem::last_write_time(path);
+  std::filesystem::resize_file(path, 0);
+  CHECK(sum_of(file.bytes()) == 0);
+  std::filesystem::resize_file(path, kBytes);
+  std::filesystem::last_write_time(path, written);
+  CHECK(error_of([&] { file.verify_unchanged(); }).find("environment: ") == 0);
+}
+
+TEST_CASE("mapped file: an error of what was read is one of the change") {
+  const TemporaryDirectory directory;
+  directory.write("x", std::vector<uint8_t>(kBytes, 1));
+  const MappedFile file(directory.path() / "x");
+  const auto parse = [&](std::span<const uint8_t> bytes) {
+    std::filesystem::resize_file(directory.path() / "x", 0);
+    if (bytes[0] != 1) throw config_error("damaged");
+    return 1;
+  };
+  CHECK(error_of([&] { file.read(parse); }).find("was cut to 0 bytes") != std::string::npos);
+}
+
+TEST_CASE("mapped file: other mappings stay what they are") {
+  const TemporaryDirectory directory;
+  for (const auto* name : {"a", "b", "c"}) directory.write(name, std::vector<uint8_t>(kBytes, 1));
+  const MappedFile a(directory.path() / "a"), b(directory.path() / "b"), c(directory.path() / "c");
+  std::filesystem::resize_file(directory.path() / "b", 0);
+  CHECK(sum_of(b.bytes()) == 0);
+  CHECK(sum_of(a.bytes()) == kBytes);
+  CHECK(sum_of(c.bytes()) == kBytes);
+  CHECK(error_of([&] { a.verify_unchanged(), c.verify_unchanged(); }) == "no error");
+}
+
+TEST_CASE("mapped file: removed or renamed, it is read on") {
+  const TemporaryDirectory directory;
+  directory.write("x", std::vector<uint8_t>(kBytes, 1));
+  const MappedFile file(directory.path() / "x");
+  std::filesystem::remove(directory.path() / "x");
+  CHECK(sum_of(file.bytes()) == kBytes);
+  CHECK(error_of([&] { file.verify_unchanged(); }) == "no error");
+}
+
+// A dataset of the config `text`, and its file, which is cut between two batches.
+std::string cut_under_loader(const std::string& text, const std::filesystem::path& file) {
+  Part<Dataset> part(dataset_registry());
+  part.read(parse_config(text, "test"), "data.train");
+  const auto dataset = part.build();
+  std::vector<int64_t> indices(static_cast<size_t>(dataset->size()));
+  std::iota(indices.begin(), indices.end(), 0);
+  Loader loader(*dataset, indices, {.batch_size = 16, .workers = 2, .name = "data.train"});
+  loader.next();
+  std::filesystem::resize_file(file, 300);
+  return error_of([&] {
+    while (loader.next()) {
+    }
+  });
+}
+
+TEST_CASE("mapped file: cut under a running loader, the run ends with an error that names it") {
+  const TemporaryDirectory directory;
+  const auto folder = directory.path().string();
+  std::vector<uint8_t> npy(128 + kBytes);
+  const std::string header = "\x93NUMPY\1" + std::string("\0\x76\0", 3) +
+                             "{'descr': '|u1', 'fortran_order': False, 'shape': (4096, 256), }";
+  std::copy(header.begin(), header.end(), npy.begin());
+  std::fill(npy.begin() + static_cast<std::ptrdiff_t>(header.size()), npy.begin() + 128, ' ');
+  directory.write("x.npy", npy);
+  const auto of_npy =
+      cut_under_loader("{name: npy, path: " + folder + "}", directory.path() / "x.npy");
+  CHECK(of_npy.find("environment: data.train: batch ") == 0);
+  CHECK(of_npy.find("x.npy: was cut to 300 bytes while it was being read") != std::string::npos);
+
+  directory.write("x.bin", std::vector<uint8_t>(kBytes, 1));
+  const auto of_tokens = cut_under_loader("{name: tokens, length: 64, path: " + folder + "/x.bin}",
+                                          directory.path() / "x.bin");
+  CHECK(of_tokens.find("x.bin: was cut to 300 bytes while it was being read") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -50,12 +50,18 @@ void SharedGradients::begin() {
   is_watching_ = true;
 }
 
+void SharedGradients::begin_with_all_ready() {
+  if (is_arranged_) return;
+  forget_order();
+  for (size_t i = parameters_.size(); i > 0; --i) ready_order_.push_back(i - 1);
+}
+
 void SharedGradients::forget_order() {
+  ready_order_.clear();
   if (!is_watching_) return;
   for (const auto& parameter : parameters_)
     torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
   is_watching_ = false;
-  ready_order_.clear();
 }
 
 void SharedGradients::refuse(size_t index) const {

@@ -33,6 +33,10 @@ class SharedGradients {
   // Before a backward pass whose gradients are averaged.
   void begin();
 
+  // Instead of begin(), where no autograd was at work: all gradients are there, and count as having
+  // become ready from the last parameter to the first.
+  void begin_with_all_ready();
+
   // Collective, after it: every gradient becomes the mean over ranks. Throws Config when a
   // parameter has no gradient.
   void average();

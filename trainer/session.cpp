@@ -17,6 +17,7 @@
 #include "tracking/run_end.h"
 #include "tracking/stop_request.h"
 #include "trainer/checkpoint.h"
+#include "trainer/model_building.h"
 
 namespace lockstep {
 namespace {
@@ -166,6 +167,7 @@ struct Job {
   const Dataset* eval_set;
   std::filesystem::path run_dir;
   std::vector<int64_t> local_pids;
+  std::shared_ptr<Model> model;
 };
 
 Tracker open_tracker_of(const Job& job, const Trainer& trainer, int64_t resumed) {
@@ -219,14 +221,15 @@ void record_early_end(const World& world, const std::filesystem::path& run_dir, 
 // The run's directory is made, or an earlier record of it replaced, only once nothing in the input
 // can be wrong any more.
 SessionResult train(const Job& job) {
-  const auto& [world, options, config, resolved, train_set, eval_set, run_dir, local_pids] = job;
+  const auto& [world, options, config, resolved, train_set, eval_set, run_dir, local_pids, model] =
+      job;
   Tracker tracker;
   try {
     world.progress().enter(Phase::Building);
     std::optional<Interruption> interruption;
     if (options.handle_signals) interruption.emplace(world.progress());
     Trainer trainer({world, config, train_set, eval_set, tracker, run_dir,
-                     interruption ? &*interruption : nullptr});
+                     interruption ? &*interruption : nullptr, model});
     const bool continues = options.resume_id || config.checkpoint.resume == "auto";
     const auto resumed = continues ? trainer.resume() : 0;
     open_run(world, describe_process(options, config, run_dir.filename()), resolved, run_dir);
@@ -254,17 +257,19 @@ SessionResult run_session(const SessionOptions& options) {
   const auto resolved = ConfigDumper::dump(config);
   const auto [train_set, eval_set] =
       build_datasets(config.data.train, config.data.eval, config.data.split);
-  const auto plan = plan_batches(config.data.loader, train_set->size(),
-                                 {options.ranks.world_size, options.ranks.local_world_size});
+  const RankCounts ranks{options.ranks.world_size, options.ranks.local_world_size};
+  const auto plan = plan_batches(config.data.loader, train_set->size(), ranks);
   sampler_options(config.data.loader, *train_set, 0, plan.global_batch_size);  // throws early
   decide(config.tracking.ranks, describe_process(options, config, config.run.name),
          {.run_name = config.tracking.run_name, .group = config.tracking.group});
+
+  const auto model = build_model(config, *train_set, plan, ranks);
 
   World world(world_options(options.ranks, config.distributed, options.progress));
   const auto local_pids = compare_notes(world, options.ranks, resolved);
   const auto run_id = agree_on_run(world, options, config);
   const auto result = train({world, options, config, resolved, *train_set, eval_set.get(),
-                             std::filesystem::path(config.run.dir) / run_id, local_pids});
+                             std::filesystem::path(config.run.dir) / run_id, local_pids, model});
   world.finish();
   return result;
 }

@@ -145,8 +145,9 @@ def act(options: argparse.Namespace) -> None:
           f"train: model: {{name: compiled, package: {out}}} in a run file")
 
 
-def main() -> int:
-    arguments = sys.argv[1:]
+def main(arguments: list[str] | None = None) -> int:
+    """`arguments`: of the command line when there are none. Returns the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or "--help" in arguments or "-h" in arguments:
         print(USAGE, end="")
         return 0 if arguments else 78

@@ -136,11 +136,11 @@ def compare(step: Step, state: State, batch: Batch, members: dict[str, bytes], g
             file.write(members[kind + ".pt2"])
             file.flush()
             run = torch._inductor.aoti_load_package(file.name, run_single_threaded=True)
-        expected = eager(step, state, batch, kind == "train")
-        if any(not torch.equal(a, b) for a, b in zip(expected, eager(step, state, batch, kind == "train"))):
+        expected = eager(step, state, batch, graph)
+        if any(not torch.equal(a, b) for a, b in zip(expected, eager(step, state, batch, graph))):
             report(f"the {kind} pass draws random numbers: it is not compared")
             continue
-        for i, (got, want) in enumerate(zip(run(graph.inputs), expected)):
+        for i, (got, want) in enumerate(zip(run(graph.inputs), expected, strict=True)):
             scale = max(1e-3, want.abs().max().item()) if want.numel() else 1
             difference = (got.double() - want.double()).abs().max().item() if want.numel() else 0
             if not difference <= tolerance * scale:
@@ -148,18 +148,19 @@ def compare(step: Step, state: State, batch: Batch, members: dict[str, bytes], g
                                    f"where at most {tolerance * scale:.3g} is expected: this is a fault of the compiler")
 
 
-def eager(step: Step, state: State, batch: Batch, training: bool) -> list[torch.Tensor]:
-    """What the graph must return, up to changed buffers, by the module itself."""
-    module = copy.deepcopy(step).train(training)
-    with torch.set_grad_enabled(training):
+def eager(step: Step, state: State, batch: Batch, graph: Graph) -> list[torch.Tensor]:
+    """What the graph must return, by the module itself."""
+    module = copy.deepcopy(step).train(graph.training)
+    with torch.set_grad_enabled(graph.training):
         outputs = module(list(batch.values()))
-    if not training:
+    if not graph.training:
         return [output.detach() for output in outputs]
-    named = dict(module.module.named_parameters())
+    named, buffers = dict(module.module.named_parameters()), dict(module.module.named_buffers())
     wanted = [named[name] for name in state.trainable]
     gradients = torch.autograd.grad(outputs[0], wanted, allow_unused=True)
-    return [*(output.detach() for output in outputs[:1 + len(step.shape.sums)]),
-            *(torch.zeros_like(value) if gradient is None else gradient for gradient, value in zip(gradients, wanted))]
+    return [*(output.detach() for output in outputs[:1 + len(graph.sums)]),
+            *(torch.zeros_like(value) if gradient is None else gradient for gradient, value in zip(gradients, wanted)),
+            *(buffers[name] for name in graph.changed_buffers)]
 
 
 def describe_package(state: State, batch: Batch, train: Graph, evaluation: Graph) -> dict[str, object]:

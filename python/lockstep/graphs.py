@@ -4,6 +4,7 @@ torch.export traces the module first, because it handles what people write in Py
 module, which is plain operators, and records its backward pass too.
 """
 
+import copy
 import warnings
 from dataclasses import dataclass, field
 
@@ -92,6 +93,7 @@ class Graph:
 
     program: torch.export.ExportedProgram
     inputs: list[torch.Tensor]
+    training: bool
     sums: list[str]
     has_predictions: bool
     changed_buffers: list[str] = field(default_factory=list)
@@ -134,8 +136,7 @@ def trace(step: Step, state: State, batch: Batch, size: int, dynamic: bool, trai
 def _trace(step: Step, state: State, batch: Batch, size: int, dynamic: bool, training: bool) -> Graph:
     exported = _export(step, batch, size, dynamic)
     flat = exported.module(check_guards=False)
-    mutated = {name.removeprefix(MODULE) for name in exported.graph_signature.buffers_to_mutate.values()}
-    changed = [name for name in state.buffers if name in mutated] if training else []
+    changed = changed_buffers(step, state, batch) if training else []
     names, num_state, num_parameters = state.names(), len(state.names()), len(state.parameters)
     is_trainable = [name in set(state.trainable) for name in state.parameters]
     unused: list[str] = []
@@ -166,7 +167,16 @@ def _trace(step: Step, state: State, batch: Batch, size: int, dynamic: bool, tra
     with torch.no_grad():
         program = torch.export.export(_Holder(graph), (inputs,), dynamic_shapes=None if shapes is None else (shapes,),
                                       strict=False)
-    return Graph(program, inputs, list(step.shape.sums), step.shape.has_predictions and not training, changed, unused)
+    return Graph(program, inputs, training, list(step.shape.sums), step.shape.has_predictions and not training, changed, unused)
+
+
+def changed_buffers(step: Step, state: State, batch: Batch) -> list[str]:
+    """By trying: operators such as batch_norm do not say that they change one."""
+    tried = copy.deepcopy(step).train()
+    with torch.no_grad():
+        tried(list(batch.values()))
+    after = dict(tried.module.named_buffers())
+    return [name for name, buffer in state.buffers.items() if not torch.equal(buffer, after[name])]
 
 
 def _separate_outputs(graph: torch.fx.GraphModule) -> None:

@@ -6,37 +6,49 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <algorithm>
 #include <utility>
 
 namespace lockstep {
 namespace {
 
-// The engine calls it once.
+// Hands one gradient on; the engine calls it once.
 class GradientSource final : public torch::autograd::Node {
  public:
-  GradientSource(torch::autograd::edge_list edges, std::vector<at::Tensor> gradients)
-      : Node(std::move(edges)), gradients_(std::move(gradients)) {}
+  GradientSource(uint64_t sequence, torch::autograd::Edge edge, at::Tensor gradient)
+      : Node(sequence, {std::move(edge)}), gradient_(std::move(gradient)) {}
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
-    return std::exchange(gradients_, {});
+    return {std::exchange(gradient_, {})};
   }
 
  private:
-  std::vector<at::Tensor> gradients_;
+  at::Tensor gradient_;
+};
+
+// Lets all of them go.
+class GradientSources final : public torch::autograd::Node {
+ public:
+  using Node::Node;
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
+    return torch::autograd::variable_list(num_outputs());
+  }
 };
 
 }  // namespace
 
 at::Tensor make_root(const std::vector<at::Tensor>& parameters, std::vector<at::Tensor> gradients) {
-  torch::autograd::edge_list edges;
-  for (const auto& parameter : parameters)
-    edges.push_back(torch::autograd::impl::gradient_edge(parameter));
-  std::reverse(edges.begin(), edges.end());
-  std::reverse(gradients.begin(), gradients.end());
+  torch::autograd::edge_list sources;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    // The engine takes what is ready by falling sequence, and what accumulates before all else.
+    sources.emplace_back(
+        std::make_shared<GradientSource>(i, torch::autograd::impl::gradient_edge(parameters[i]),
+                                         std::move(gradients[i])),
+        0);
+  for (const auto& source : sources) source.function->add_input_metadata(parameters.front());
   auto root = at::zeros({}, parameters.front().options());
-  const auto source = std::make_shared<GradientSource>(std::move(edges), std::move(gradients));
-  torch::autograd::create_gradient_edge(root, source);
+  torch::autograd::create_gradient_edge(
+      root, std::make_shared<GradientSources>(parameters.size(), std::move(sources)));
   return root;
 }
 

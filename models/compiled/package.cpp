@@ -123,7 +123,12 @@ std::vector<uint8_t> CompiledPackage::member(const std::string& name) const {
   const auto expected = manifest_.members.find(name);
   if (!at || expected == manifest_.members.end())
     throw config_error(fmt::format("{}: has no {}; {}", name_, name, kAgain));
-  auto content = archive_->read(*at, expected->second.bytes);
+  std::vector<uint8_t> content;
+  try {
+    content = archive_->read(*at, expected->second.bytes);
+  } catch (const Error& error) {
+    throw config_error(fmt::format("{}; {}", error.what(), kAgain));
+  }
   const auto crc = ::crc32_z(0, content.data(), content.size());
   if (content.size() != expected->second.bytes || crc != expected->second.crc32)
     throw config_error(

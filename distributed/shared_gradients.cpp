@@ -49,12 +49,18 @@ void SharedGradients::restore_order(const std::vector<int64_t>& order) {
   buckets_ = buckets_in_order(parameters_, order_, caps_);
 }
 
+void SharedGradients::begin_with_all_ready() {
+  if (!order_.empty()) return;
+  stop_watching();
+  ready_order_.clear();
+  for (auto i = static_cast<int64_t>(parameters_.size()); i > 0; --i) ready_order_.push_back(i - 1);
+}
+
 void SharedGradients::stop_watching() {
   if (!is_watching_) return;
   for (const auto& parameter : parameters_)
     torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
   is_watching_ = false;
-  ready_order_.clear();
 }
 
 void SharedGradients::refuse(size_t index) const {

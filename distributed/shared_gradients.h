@@ -30,6 +30,10 @@ class SharedGradients {
   // Before a backward pass whose gradients are averaged.
   void begin();
 
+  // Instead of begin(), where no autograd was at work: all gradients are there, and count as having
+  // become ready from the last parameter to the first.
+  void begin_with_all_ready();
+
   // The order that the buckets were made of; empty before the first step.
   const std::vector<int64_t>& order() const { return order_; }
 

@@ -19,6 +19,7 @@
 #include "tracking/stop_request.h"
 #include "trainer/checkpoint.h"
 #include "trainer/log_forwarding.h"
+#include "trainer/model_building.h"
 
 namespace lockstep {
 namespace {
@@ -180,6 +181,7 @@ struct Job {
   const Dataset* eval_set;
   std::filesystem::path run_dir;
   std::vector<int64_t> local_pids;
+  std::shared_ptr<Model> model;
 };
 
 Forwarding forwarding_of(const Job& job, const RunInfo& process) {
@@ -248,7 +250,8 @@ void record_early_end(const World& world, const std::filesystem::path& run_dir, 
 // The run's directory is made, or an earlier record of it replaced, only once nothing in the input
 // can be wrong any more.
 SessionResult train(const Job& job) {
-  const auto& [world, options, config, resolved, train_set, eval_set, run_dir, local_pids] = job;
+  const auto& [world, options, config, resolved, train_set, eval_set, run_dir, local_pids, model] =
+      job;
   const bool is_own = options.own_run.has_value();
   Tracker made;
   auto& tracker = is_own ? options.own_run->tracker : made;
@@ -257,7 +260,7 @@ SessionResult train(const Job& job) {
     std::optional<Interruption> interruption;
     if (options.handle_signals) interruption.emplace(world.progress());
     Trainer trainer({world, config, train_set, eval_set, tracker, run_dir,
-                     interruption ? &*interruption : nullptr});
+                     interruption ? &*interruption : nullptr, model});
     const bool continues = options.resume_id || config.checkpoint.resume == "auto";
     const auto resumed = continues ? trainer.resume() : 0;
     if (resumed == 0) trainer.load_initial_weights();
@@ -290,19 +293,21 @@ SessionResult run_session(const SessionOptions& options) {
   const auto resolved = ConfigDumper::dump(config);
   const auto [train_set, eval_set] =
       build_datasets(config.data.train, config.data.eval, config.data.split);
-  const auto plan = plan_batches(config.data.loader, train_set->size(),
-                                 {options.ranks.world_size, options.ranks.local_world_size});
+  const RankCounts ranks{options.ranks.world_size, options.ranks.local_world_size};
+  const auto plan = plan_batches(config.data.loader, train_set->size(), ranks);
   sampler_options(config.data.loader, *train_set, 0, plan.global_batch_size);  // throws early
   decide(config.tracking.ranks, describe_process(options, config, config.run.name),
          {.run_name = config.tracking.run_name, .group = config.tracking.group});
+
+  const auto model = build_model(config, *train_set, plan, ranks);
 
   World world(world_options(options.ranks, config.distributed, options.progress));
   const auto local_pids = compare_notes(world, options.ranks, resolved);
   const auto run_id = agree_on_run(world, options, config);
   const auto run_dir =
       options.own_run ? options.own_run->run_dir : std::filesystem::path(config.run.dir) / run_id;
-  const auto result =
-      train({world, options, config, resolved, *train_set, eval_set.get(), run_dir, local_pids});
+  const auto result = train(
+      {world, options, config, resolved, *train_set, eval_set.get(), run_dir, local_pids, model});
   world.finish();
   return result;
 }

@@ -33,9 +33,8 @@ void add_means(std::vector<std::pair<std::string, double>>& values, const std::s
     values.emplace_back(prefix + name, counter.mean());
 }
 
-std::shared_ptr<Model> build_model(const TrainerParts& parts) {
-  at::manual_seed(static_cast<uint64_t>(parts.config.run.seed));
-  auto model = parts.config.model.build();
+std::shared_ptr<Model> place_model(const TrainerParts& parts) {
+  const auto& model = parts.model;
   model->to(parts.world.device());
   model->train();
   // From here on ranks draw different numbers (dropout), each reproducibly.
@@ -78,7 +77,7 @@ Trainer::Trainer(const TrainerParts& parts)
       plan_(plan(parts)),
       steps_per_epoch_(ceil_divide(plan_.batches_per_epoch, parts.config.train.accumulate)),
       total_steps_(count_steps(parts.config, steps_per_epoch_)),
-      model_(build_model(parts)),
+      model_(place_model(parts)),
       parameters_(trainable_parameters(*model_)),
       optimizer_(parts.config.optimizer.build(parameters_)),
       schedule_(parts.config.schedule.build({total_steps_, steps_per_epoch_})),
@@ -200,10 +199,13 @@ void Trainer::train_step(Loader& loader) {
     const bool synchronize = batches.is_last();
     clock_.enter(Phase::Forward);
     parallel_.before_forward(synchronize);
-    const auto outputs = model_->forward(batch);
+    const bool compiled = model_->has_backward();
+    const auto outputs = compiled
+                             ? pass_compiled(batch, batches.weighted(at::ones({})), synchronize)
+                             : model_->forward(batch);
     batches.verify(outputs);
     clock_.enter(Phase::Backward);
-    parallel_.backward(batches.weighted(outputs.loss), synchronize);
+    if (!compiled) parallel_.backward(batches.weighted(outputs.loss), synchronize);
     if (synchronize) clock_.add_communication(parallel_.exposed_wait());
     meter_.add(outputs);
     position_.samples =
@@ -215,6 +217,13 @@ void Trainer::train_step(Loader& loader) {
   clock_.enter(Phase::Voting);
   votes_ = vote_.finish();
   clock_.end_step(position_.step, total_steps_);
+}
+
+Outputs Trainer::pass_compiled(const Batch& batch, const at::Tensor& weight, bool synchronize) {
+  auto step = model_->forward_backward(batch, weight.to(parts_.world.device()));
+  clock_.enter(Phase::Backward);
+  parallel_.add_gradients(std::move(step.gradients), synchronize);
+  return step.outputs;
 }
 
 void Trainer::optimize() {

@@ -37,6 +37,7 @@ struct TrainerParts {
   Tracker& tracker;
   std::filesystem::path run_dir;
   const Interruption* interruption = nullptr;  // none: signals are none of its business
+  std::shared_ptr<Model> model = {};           // of build_model()
 };
 
 // The last evaluation, e.g. {"loss": 0.05, "accuracy": 0.99}; empty without an evaluation set.
@@ -44,8 +45,7 @@ using EvaluationResult = std::map<std::string, double>;
 
 class Trainer {
  public:
-  // Collective: builds the model (seeded with run.seed, so equal to the same Python module after
-  // manual_seed) and sends rank 0's to all. Throws Config or PeerError.
+  // Collective: sends rank 0's model to all. Throws Config or PeerError.
   explicit Trainer(const TrainerParts& parts);
 
   // Collective: continues from the run's last good checkpoint, if it has one. Returns the step it
@@ -73,6 +73,7 @@ class Trainer {
  private:
   void train_epoch();
   void train_step(Loader& loader);
+  Outputs pass_compiled(const Batch& batch, const at::Tensor& weight, bool synchronize);
   void optimize();
   void after_step(bool epoch_ended);
   void log_training();

@@ -18,10 +18,27 @@ JOBS = {
     "MLP 512 wide": {"hidden": [512] * 4, "batch": 32, "optimizer": "sgd", "lr": 0.05, "steps": 800, "goal": 2, "alone": 1.4},
     "10 M parameters, AdamW": {"hidden": [1815] * 4, "batch": 16, "optimizer": "adamw", "lr": 1e-4, "steps": 80,
                                "goal": 1.5, "goal_default": 3},
+    # nanoGPT's sizes for a CPU, over bytes.
+    "small GPT": {"gpt": {"vocab_size": 257, "context": 64, "layers": 4, "heads": 4, "width": 128}, "batch": 12,
+                  "optimizer": "adamw", "lr": 1e-3, "steps": 80, "goal": 1.3},
 }
 
 
-def write_data(directory):
+def write_data(job, directory):
+    return write_text(directory, job["gpt"]) if "gpt" in job else write_images(directory)
+
+
+def write_text(directory, sizes):
+    import numpy
+    import tokens
+    target = directory / "text.bin"
+    if not target.exists():
+        random = numpy.random.default_rng(0)
+        tokens.write_tokens(target, random.integers(0, sizes["vocab_size"], SAMPLES * sizes["context"] + 1))
+    return target
+
+
+def write_images(directory):
     import idx
     import numpy
     target = directory / "digits"
@@ -34,15 +51,23 @@ def write_data(directory):
     return target
 
 
+def model_and_data(job, directory):
+    path = str(write_data(job, directory))
+    if "gpt" in job:
+        return {"name": "gpt", **job["gpt"]}, {"name": "tokens", "path": path, "length": job["gpt"]["context"]}
+    return ({"name": "mlp", "inputs": SIDE * SIDE, "hidden": job["hidden"]},
+            {"name": "idx", "path": path, "split": "train"})
+
+
 def trainer(job, ranks, settings, tuned):
     directory = settings["directory"]
     interval = job["steps"] // 8
     file = directory / "bench.yaml"
+    model, data = model_and_data(job, directory)
     file.write_text(json.dumps({
         "run": {"name": "bench", "dir": str(directory / "runs")},
-        "model": {"name": "mlp", "inputs": SIDE * SIDE, "hidden": job["hidden"]},
-        "data": {"train": {"name": "idx", "path": str(write_data(directory)), "split": "train"},
-                 "per_rank_batch_size": job["batch"]},
+        "model": model,
+        "data": {"train": data, "per_rank_batch_size": job["batch"]},
         "optimizer": {"name": job["optimizer"], "lr": job["lr"]},
         "train": {"epochs": 1000, "max_steps": job["steps"], "log_every": f"{interval} steps"},
         "distributed": {"gradient_as_bucket_view": tuned},
@@ -60,9 +85,11 @@ def trainer(job, ranks, settings, tuned):
 
 def peer(job, ranks, settings, tuned):
     command = [sys.executable] if ranks == 1 else TORCHRUN
-    command = [*command, SOURCE / "bench" / "step_peer.py", "--data", write_data(settings["directory"]),
-               "--inputs", SIDE * SIDE, "--hidden", ",".join(map(str, job["hidden"])), "--optimizer", job["optimizer"],
-               "--lr", job["lr"], "--batch-size", job["batch"], "--steps", job["steps"], "--interval", job["steps"] // 8]
+    model = ["--gpt", json.dumps(job["gpt"])] if "gpt" in job else \
+        ["--inputs", SIDE * SIDE, "--hidden", ",".join(map(str, job["hidden"]))]
+    command = [*command, SOURCE / "bench" / "step_peer.py", "--data", write_data(job, settings["directory"]), *model,
+               "--optimizer", job["optimizer"], "--lr", job["lr"], "--batch-size", job["batch"], "--steps", job["steps"],
+               "--interval", job["steps"] // 8]
     return last_json(output_of([*command, *(["--tuned"] if tuned else [])], settings["directory"], 600,
                                OMP_NUM_THREADS="1"))
 

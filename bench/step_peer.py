@@ -2,7 +2,7 @@
 
 The batches come from tensors in memory by index, without a DataLoader, and the loss is added up without waiting for it:
 the quickest way that a Python user would write. Rank 0 prints one JSON object: seconds per step, one number per interval,
-and the mean loss of the last interval.
+seconds of the first step, and the mean loss of the last interval.
 """
 
 import argparse
@@ -16,6 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" 
 
 import idx
 import models
+import tokens
 import torch
 import torch.distributed as dist
 from torch.nn import functional as F
@@ -26,15 +27,27 @@ from torch.utils.data import DistributedSampler
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)
-    parser.add_argument("--inputs", type=int, required=True)
-    parser.add_argument("--hidden", required=True)
+    parser.add_argument("--inputs", type=int)
+    parser.add_argument("--hidden")
+    parser.add_argument("--gpt", type=json.loads, help="sizes of a GPT, in the place of --inputs and --hidden")
     parser.add_argument("--optimizer", choices=["sgd", "adamw"], required=True)
     parser.add_argument("--lr", type=float, required=True)
     parser.add_argument("--batch-size", type=int, required=True, help="per rank")
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--interval", type=int, required=True)
     parser.add_argument("--tuned", action="store_true", help="gradient_as_bucket_view, static_graph, fused optimizer")
+    parser.add_argument("--compile", action="store_true", help="torch.compile around DDP; prints seconds of the first step")
     return parser.parse_args()
+
+
+def load(args):
+    """(module, inputs, targets, loss of the module's outputs)"""
+    torch.manual_seed(0)
+    if args.gpt:
+        return (models.build_gpt(0, **args.gpt), *tokens.load_windows(args.data, args.gpt["context"]),
+                lambda logits, targets: F.cross_entropy(logits.flatten(0, 1), targets.flatten()))
+    module = models.Mlp(hidden=[int(width) for width in args.hidden.split(",")], inputs=args.inputs)
+    return (module, *idx.load_split(args.data, "train"), F.cross_entropy)
 
 
 def wrap(args, module, world):
@@ -73,29 +86,29 @@ def main():
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if world > 1:
         dist.init_process_group("gloo")
-    images, labels = idx.load_split(args.data, "train")
-    torch.manual_seed(0)
-    module = models.Mlp(hidden=[int(width) for width in args.hidden.split(",")], inputs=args.inputs)
+    module, images, labels, loss_of = load(args)
     model = wrap(args, module, world)
+    model = torch.compile(model) if args.compile else model
     optimizer = make_optimizer(args, module.parameters())
     source = batches(args, images, labels, rank, world)
-    seconds, loss = [], None
+    seconds, loss, first = [], None, None
     total = torch.zeros((), dtype=torch.float64)
     begin = time.perf_counter()
     for step in range(1, args.steps + 1):
         image, label = next(source)
         optimizer.zero_grad(set_to_none=not args.tuned)
-        result = F.cross_entropy(model(image), label)
+        result = loss_of(model(image), label)
         result.backward()
         optimizer.step()
         total += result.detach()
+        first = time.perf_counter() - begin if step == 1 else first
         if step % args.interval == 0:
             loss = mean_loss(total, args.interval, world)
             seconds.append((time.perf_counter() - begin) / args.interval)
             total.zero_()
             begin = time.perf_counter()
     if rank == 0:
-        print(json.dumps({"seconds": seconds, "loss": loss}), flush=True)
+        print(json.dumps({"seconds": seconds, "loss": loss, "first_step": first}), flush=True)
     if world > 1:
         dist.barrier()
         dist.destroy_process_group()

@@ -33,6 +33,11 @@ where the one before was.
   --logs N        how many of them will log: it begins when their logs are there (default 1)
   --pid PID       of a rank whose use of the machine is recorded, also when it does not log
   --attached      it is over when standard input is at its end
+
+Where nodes share no file system (the trainer gives these, and LOCKSTEP_FORWARDING_TOKEN):
+  --forward-to URL   send the logs to the agent of rank 0's node, which feeds the sinks
+  --receive-from N   take the logs of node N, on the socket that is open as descriptor 3
+  --receive-logs N   how many logs of ranks will come
 )";
 
 constexpr const char* kSyncHelp = R"(lockstep sync: send a recorded run to its sinks
@@ -111,6 +116,22 @@ std::vector<int64_t> pids_of(const cxxopts::ParseResult& parsed) {
   return parsed.count("pid") ? parsed["pid"].as<std::vector<int64_t>>() : std::vector<int64_t>();
 }
 
+Forwarding forwarding_of(const cxxopts::ParseResult& parsed) {
+  Forwarding forwarding;
+  forwarding.to = parsed["forward-to"].as<std::string>();
+  if (parsed.count("receive-from")) {
+    forwarding.listener = std::make_shared<const FileDescriptor>(kForwardingListener);
+    forwarding.from_nodes = parsed["receive-from"].as<std::vector<int>>();
+    forwarding.num_logs = parsed["receive-logs"].as<int>();
+  }
+  if (!forwarding.sends() && !forwarding.receives()) return forwarding;
+  forwarding.token = environment(kForwardingTokenVariable).value_or("");
+  if (forwarding.token.empty())
+    throw config_error(fmt::format("lockstep track: --forward-to and --receive-from need {}",
+                                   kForwardingTokenVariable));
+  return forwarding;
+}
+
 }  // namespace
 
 int track_command(int argc, char** argv) {
@@ -118,7 +139,10 @@ int track_command(int argc, char** argv) {
   options.add_options()("h,help", "")("run", "", cxxopts::value<std::string>())(
       "node-rank", "", cxxopts::value<int>()->default_value("0"))(
       "logs", "", cxxopts::value<int>()->default_value("1"))("attached", "")(
-      "pid", "", cxxopts::value<std::vector<int64_t>>());
+      "pid", "", cxxopts::value<std::vector<int64_t>>())(
+      "forward-to", "", cxxopts::value<std::string>()->default_value(""))(
+      "receive-from", "", cxxopts::value<std::vector<int>>())(
+      "receive-logs", "", cxxopts::value<int>()->default_value("0"));
   options.parse_positional({"run"});
   const auto parsed = parse_agent_words(options, argc, argv);
   if (parsed.count("help")) {
@@ -134,7 +158,8 @@ int track_command(int argc, char** argv) {
                                  .pids = pids_of(parsed),
                                  .starter_fd = parsed.count("attached") ? STDIN_FILENO : -1,
                                  .config = read_tracking_config(run_dir),
-                                 .environment = environment_of_process()});
+                                 .environment = environment_of_process(),
+                                 .forwarding = forwarding_of(parsed)});
   if (report.complete) return 0;
   fmt::print(stderr, "lockstep track: {}; lockstep sync {} tries again\n",
              describe_incomplete(report.sinks), run_dir.string());

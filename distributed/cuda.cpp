@@ -38,6 +38,10 @@ bool machine_has_gpu() {
          std::filesystem::exists("/dev/nvidia0", ignored);
 }
 
+bool wants_gpu(const std::string& device) {
+  return device == "cuda" || (device == "auto" && machine_has_gpu());
+}
+
 void use_gpu(int index) {
   open_cuda_library();
   const auto count = at::hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;

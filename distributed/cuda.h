@@ -2,10 +2,15 @@
 // 230 MB.
 #pragma once
 
+#include <string>
+
 namespace lockstep {
 
 // True when this machine has an NVIDIA driver and a device. Loads nothing.
 bool machine_has_gpu();
+
+// Whether a run whose `distributed.device` is `device` (auto, cpu or cuda) computes on GPUs here.
+bool wants_gpu(const std::string& device);
 
 // Loads liblockstep_cuda.so, which brings LibTorch's CUDA half and NCCL, and makes GPU `index` this
 // thread's device. Throws Config: this build has no CUDA part, its libraries are missing, or there

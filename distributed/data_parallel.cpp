@@ -5,14 +5,14 @@
 #include <fmt/ranges.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/logger.hpp>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
-#include <limits>
 
 #include "core/error.h"
 #include "distributed/fence.h"
+#include "distributed/gradient_source.h"
 #include "distributed/objects.h"
+#include "distributed/ordered_reducer.h"
 #include "distributed/process_groups.h"
 #include "distributed/shared_gradients.h"
 #include "distributed/watched_backend.h"
@@ -70,14 +70,14 @@ struct DataParallel::Synchroniser {
   std::unique_ptr<SharedGradients> shared;
   c10::intrusive_ptr<WatchedBackend> backend;
   c10::intrusive_ptr<c10d::ProcessGroup> group;  // of the gradients
-  std::shared_ptr<c10d::Reducer> reducer;
+  std::shared_ptr<OrderedReducer> reducer;
   std::shared_ptr<c10d::Logger> logger;
   bool last_was_synchronized = true;
 };
 
 namespace {
 
-GradientBuckets bucket_caps(const DataParallelConfig& config) {
+BucketCaps bucket_caps(const DataParallelConfig& config) {
   const auto mib = [](double value) { return static_cast<size_t>(value * (1 << 20)); };
   if (config.bucket_cap_mb) return {mib(*config.bucket_cap_mb), mib(*config.bucket_cap_mb)};
   return {c10d::kDefaultFirstBucketBytes, c10d::kDefaultBucketBytesCap};
@@ -106,34 +106,6 @@ c10::intrusive_ptr<c10d::ProcessGroup> gradient_group(
   return group;
 }
 
-std::shared_ptr<c10d::Reducer> make_reducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-                                            const torch::nn::Module& module,
-                                            const std::vector<at::Tensor>& parameters,
-                                            const DataParallelConfig& config) {
-  const auto caps = bucket_caps(config);
-  const auto cap = static_cast<int64_t>(caps.cap_bytes);
-  const auto first_cap = static_cast<int64_t>(caps.first_cap_bytes);
-  // As in Python: one bucket until the order of gradients is known, then buckets are rebuilt in
-  // that order; with unused parameters that order is never known, so the buckets are final from the
-  // beginning.
-  std::vector<size_t> limits = {std::numeric_limits<int64_t>::max()};
-  if (config.find_unused_parameters && !config.static_graph) {
-    limits = {caps.cap_bytes};
-    if (!config.bucket_cap_mb) limits.insert(limits.begin(), caps.first_cap_bytes);
-  }
-  const std::vector<bool> dense(parameters.size(), false);
-  auto [buckets, bucket_limits] =
-      c10d::compute_bucket_assignment_by_size(parameters, limits, dense);
-  std::reverse(buckets.begin(), buckets.end());
-  std::unordered_map<size_t, std::string> names;
-  for (const auto& name : names_of(module)) names.emplace(names.size(), name);
-  return std::make_shared<c10d::Reducer>(parameters, std::move(buckets), group, dense, cap,
-                                         config.find_unused_parameters,
-                                         config.gradient_as_bucket_view, std::move(names),
-                                         first_cap, /*skip_all_reduce_unused_params=*/false,
-                                         /*use_python_reducer=*/false, std::vector<int64_t>{});
-}
-
 }  // namespace
 
 DataParallel::DataParallel(World& world, torch::nn::Module& module,
@@ -158,15 +130,49 @@ DataParallel::DataParallel(World& world, torch::nn::Module& module,
     synchroniser_->backend = c10::make_intrusive<WatchedBackend>(
         world.groups().device->getBackend(world.device().type()), world.progress());
     synchroniser_->group = gradient_group(world, synchroniser_->backend);
-    synchroniser_->reducer = make_reducer(synchroniser_->group, module, parameters_, config);
-    synchroniser_->logger = std::make_shared<c10d::Logger>(synchroniser_->reducer);
-    synchroniser_->reducer->set_logger(synchroniser_->logger);
-    if (config.static_graph) synchroniser_->reducer->set_static_graph();
+    make_reducer({});
   });
-  if (synchroniser_->reducer) publish_buckets();
 }
 
 DataParallel::~DataParallel() = default;
+
+void DataParallel::make_reducer(const std::vector<int64_t>& order) {
+  auto& [shared, backend, group, reducer, logger, last_was_synchronized] = *synchroniser_;
+  logger.reset();
+  reducer.reset();  // before the next one attaches itself to the parameters
+  reducer = std::make_shared<OrderedReducer>(
+      ReducerParts{group, parameters_, names_, config_, bucket_caps(config_)}, order);
+  logger = std::make_shared<c10d::Logger>(reducer);
+  reducer->set_logger(logger);
+  if (config_.static_graph) reducer->set_static_graph();
+  publish_buckets();
+}
+
+std::vector<std::string> DataParallel::gradient_order() const {
+  if (!synchroniser_) return {};
+  const auto& shared = synchroniser_->shared;
+  std::vector<std::string> order;
+  for (const auto index : shared ? shared->order() : synchroniser_->reducer->order())
+    order.push_back(names_[static_cast<size_t>(index)]);
+  return order;
+}
+
+void DataParallel::restore_gradient_order(const std::vector<std::string>& names) {
+  if (!synchroniser_ ||
+      !std::is_permutation(names.begin(), names.end(), names_.begin(), names_.end()))
+    return;
+  std::unordered_map<std::string, int64_t> numbers;
+  for (const auto& name : names_) numbers.emplace(name, numbers.size());
+  std::vector<int64_t> order;
+  for (const auto& name : names) order.push_back(numbers.at(name));
+  if (synchroniser_->shared) return synchroniser_->shared->restore_order(order);
+  if (!OrderedReducer::depends_on_order(config_)) return;
+  // In the run that went on gradients live in the buckets by now, where the Reducer divides by the
+  // number of ranks; what it copies there it multiplies by the inverse.
+  if (config_.gradient_as_bucket_view)
+    for (auto& parameter : parameters_) parameter.mutable_grad() = at::zeros_like(parameter);
+  make_reducer(order);
+}
 
 // One line per bucket, in the order in which they are reduced.
 void DataParallel::publish_buckets() {
@@ -185,7 +191,7 @@ void DataParallel::before_forward(bool synchronize) {
     fenced(world_, "before forward", [&] {
       auto& reducer = *synchroniser_->reducer;
       reducer.prepare_for_forward();
-      if (reducer.should_rebuild_buckets() && reducer.rebuild_buckets()) publish_buckets();
+      if (reducer.arrange_by_order()) publish_buckets();
     });
   // As in Python: buffers go out before a forward whose predecessor was synchronized.
   if (synchroniser_->last_was_synchronized) broadcast_buffers();
@@ -205,10 +211,7 @@ void DataParallel::backward(const at::Tensor& loss, bool synchronize) {
   if (auto* const shared = synchroniser_->shared.get()) {
     if (synchronize) shared->begin();
     loss.backward();
-    if (!synchronize) return;
-    const auto ready = std::chrono::steady_clock::now();
-    fenced(world_, "gradient all_reduce", [&] { shared->average(); });
-    exposed_wait_ = std::chrono::steady_clock::now() - ready;
+    if (synchronize) average_shared();
     return;
   }
   fenced(world_, "gradient all_reduce", [&] {
@@ -219,9 +222,26 @@ void DataParallel::backward(const at::Tensor& loss, bool synchronize) {
       synchroniser_->reducer->prepare_for_backward(outputs);
     }
     loss.backward();
+    if (synchronize) synchroniser_->reducer->after_backward();
   });
   if (synchronize)
     exposed_wait_ = std::chrono::steady_clock::now() - synchroniser_->backend->last_start();
+}
+
+void DataParallel::average_shared() {
+  const auto ready = std::chrono::steady_clock::now();
+  fenced(world_, "gradient all_reduce", [&] { synchroniser_->shared->average(); });
+  exposed_wait_ = std::chrono::steady_clock::now() - ready;
+}
+
+void DataParallel::add_gradients(std::vector<at::Tensor> gradients, bool synchronize) {
+  check(gradients.size() == parameters_.size(), "a gradient for each trainable parameter");
+  if (synchroniser_ && synchroniser_->reducer)  // it listens to autograd
+    return backward(make_root(parameters_, std::move(gradients)), synchronize);
+  add_to_parameters(parameters_, std::move(gradients));
+  if (!synchroniser_ || !synchronize) return;
+  synchroniser_->shared->begin_with_all_ready();
+  average_shared();
 }
 
 void DataParallel::zero_gradients() {

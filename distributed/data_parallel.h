@@ -11,6 +11,8 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "core/config_fields.h"
 #include "distributed/world.h"
@@ -58,6 +60,11 @@ class DataParallel {
   // as in before_forward).
   void backward(const at::Tensor& loss, bool synchronize);
 
+  // The same for gradients that a compiled step made: one per trainable parameter, in their order,
+  // which nobody else holds. They are added to what there is, and averaged after all of them are
+  // there, last parameter first.
+  void add_gradients(std::vector<at::Tensor> gradients, bool synchronize);
+
   // How long the last synchronised backward waited for gradients of other ranks after its own were
   // ready: the communication that was not hidden.
   std::chrono::duration<double> exposed_wait() const { return exposed_wait_; }
@@ -69,9 +76,22 @@ class DataParallel {
   // Clears all gradients, in the way that fits where they live.
   void zero_gradients();
 
+  // The order in which rank 0's gradients became ready in the first step, as names of parameters.
+  // Buckets are made of it (distributed/gradient_buckets.h), and the bits of sums of three ranks
+  // and more depend on those. On rank 0, after a synchronised step (two with static_graph); empty
+  // with one rank, and where unused parameters are looked for.
+  std::vector<std::string> gradient_order() const;
+
+  // From the first step on, averages as a run does that had this order in its first step. Before
+  // that step, on every rank with the same order. An order of other parameters, an empty one, and
+  // one where buckets do not depend on it are ignored.
+  void restore_gradient_order(const std::vector<std::string>& names);
+
  private:
   struct Synchroniser;
+  void make_reducer(const std::vector<int64_t>& order);
   void publish_buckets();
+  void average_shared();
   World& world_;
   DataParallelConfig config_;
   std::vector<at::Tensor> parameters_;

@@ -5,10 +5,8 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "core/error.h"
@@ -18,44 +16,51 @@ namespace {
 
 class NoteReady final : public torch::autograd::PostAccumulateGradHook {
  public:
-  NoteReady(std::vector<size_t>& order, size_t index) : order_(order), index_(index) {}
+  NoteReady(std::vector<int64_t>& order, int64_t index) : order_(order), index_(index) {}
   void operator()(const torch::autograd::Variable&) override { order_.push_back(index_); }
 
  private:
-  std::vector<size_t>& order_;
-  size_t index_;
+  std::vector<int64_t>& order_;
+  int64_t index_;
 };
 
 }  // namespace
 
 SharedGradients::SharedGradients(ShmBackend& backend, std::vector<at::Tensor> parameters,
-                                 std::vector<std::string> names, const GradientBuckets& buckets)
+                                 std::vector<std::string> names, const BucketCaps& caps)
     : backend_(backend),
       parameters_(std::move(parameters)),
       names_(std::move(names)),
-      limits_(buckets),
-      buckets_(std::get<0>(c10d::compute_bucket_assignment_by_size(
-          parameters_, {std::numeric_limits<int64_t>::max()},
-          std::vector<bool>(parameters_.size(), false)))) {
-  std::reverse(buckets_.begin(), buckets_.end());
-}
+      caps_(caps),
+      buckets_(unordered_buckets(parameters_)) {}
 
-SharedGradients::~SharedGradients() { forget_order(); }
+SharedGradients::~SharedGradients() { stop_watching(); }
 
 void SharedGradients::begin() {
-  if (is_arranged_ || is_watching_) return;
+  if (!order_.empty() || is_watching_) return;
   for (size_t i = 0; i < parameters_.size(); ++i)
-    torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i],
-                                                   std::make_unique<NoteReady>(ready_order_, i));
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        parameters_[i], std::make_unique<NoteReady>(ready_order_, static_cast<int64_t>(i)));
   is_watching_ = true;
 }
 
-void SharedGradients::forget_order() {
+void SharedGradients::restore_order(const std::vector<int64_t>& order) {
+  order_ = order;
+  buckets_ = buckets_in_order(parameters_, order_, caps_);
+}
+
+void SharedGradients::begin_with_all_ready() {
+  if (!order_.empty()) return;
+  stop_watching();
+  ready_order_.clear();
+  for (auto i = static_cast<int64_t>(parameters_.size()); i > 0; --i) ready_order_.push_back(i - 1);
+}
+
+void SharedGradients::stop_watching() {
   if (!is_watching_) return;
   for (const auto& parameter : parameters_)
     torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
   is_watching_ = false;
-  ready_order_.clear();
 }
 
 void SharedGradients::refuse(size_t index) const {
@@ -80,30 +85,20 @@ void SharedGradients::average() {
     backend_.average(gradients_);
   }
   gradients_.clear();
-  if (!is_arranged_) arrange_by_order();
+  if (order_.empty()) arrange_by_order();
 }
 
-// As Reducer::rebuild_buckets() and sync_bucket_indices().
 void SharedGradients::arrange_by_order() {
   for (size_t i = 0; i < parameters_.size(); ++i)  // it may have one of an earlier backward pass
-    if (std::find(ready_order_.begin(), ready_order_.end(), i) == ready_order_.end()) refuse(i);
+    if (std::find(ready_order_.begin(), ready_order_.end(), static_cast<int64_t>(i)) ==
+        ready_order_.end())
+      refuse(i);
   check(ready_order_.size() == parameters_.size(), "every gradient becomes ready once");
-  const auto count = static_cast<int64_t>(parameters_.size());
-  auto order = at::empty({count}, at::kLong);
-  for (int64_t i = 0; i < count; ++i)
-    order.mutable_data_ptr<int64_t>()[i] =
-        static_cast<int64_t>(ready_order_[static_cast<size_t>(i)]);
-  forget_order();
-  std::vector<at::Tensor> sent = {order};
+  std::vector<at::Tensor> sent = {at::tensor(ready_order_)};
+  stop_watching();
   backend_.broadcast(sent, {});
-  const std::vector<int64_t> indices(order.const_data_ptr<int64_t>(),
-                                     order.const_data_ptr<int64_t>() + count);
-  std::vector<at::Tensor> ready;
-  for (const auto index : indices) ready.push_back(parameters_[static_cast<size_t>(index)]);
-  buckets_ = std::get<0>(c10d::compute_bucket_assignment_by_size(
-      ready, {limits_.first_cap_bytes, limits_.cap_bytes},
-      std::vector<bool>(parameters_.size(), false), indices));
-  is_arranged_ = true;
+  const auto* const first = sent[0].const_data_ptr<int64_t>();
+  restore_order({first, first + sent[0].numel()});
 }
 
 }  // namespace lockstep

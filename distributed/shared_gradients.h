@@ -4,8 +4,8 @@
 // those that compute them. Only files of distributed/ include this.
 //
 // The order of sums is that of Python's DistributedDataParallel (Note [Order of sums] in
-// distributed/shm/reduction.h), so parameters are grouped as its buckets: one bucket in the first
-// step, then buckets in the order in which rank 0's gradients became ready in that step.
+// distributed/shm/reduction.h), so parameters are grouped as its buckets
+// (distributed/gradient_buckets.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,19 +13,16 @@
 #include <string>
 #include <vector>
 
+#include "distributed/gradient_buckets.h"
 #include "distributed/shm_backend.h"
 
 namespace lockstep {
-
-struct GradientBuckets {
-  size_t first_cap_bytes, cap_bytes;
-};
 
 class SharedGradients {
  public:
   // `names`: of `parameters`, for errors.
   SharedGradients(ShmBackend& backend, std::vector<at::Tensor> parameters,
-                  std::vector<std::string> names, const GradientBuckets& buckets);
+                  std::vector<std::string> names, const BucketCaps& caps);
   ~SharedGradients();
   SharedGradients(const SharedGradients&) = delete;
   SharedGradients& operator=(const SharedGradients&) = delete;
@@ -33,13 +30,22 @@ class SharedGradients {
   // Before a backward pass whose gradients are averaged.
   void begin();
 
-  // Collective, after it: every gradient becomes the mean over ranks. Throws Config when a
+  // Instead of begin(), where no autograd was at work: all gradients are there, and count as having
+  // become ready from the last parameter to the first.
+  void begin_with_all_ready();
+
+  // The order that the buckets were made of; empty before the first step.
+  const std::vector<int64_t>& order() const { return order_; }
+
+  // Buckets as after a first step that had this order. Before the first step.
+  void restore_order(const std::vector<int64_t>& order);
+
+  // Collective, after that pass: every gradient becomes the mean over ranks. Throws Config when a
   // parameter has no gradient.
   void average();
 
  private:
-  using Bucket = std::vector<size_t>;  // numbers of parameters
-  void forget_order();
+  void stop_watching();
   void arrange_by_order();
   at::Tensor& dense_gradient(size_t index);
   [[noreturn]] void refuse(size_t index) const;
@@ -47,10 +53,11 @@ class SharedGradients {
   ShmBackend& backend_;
   std::vector<at::Tensor> parameters_;
   std::vector<std::string> names_;
-  GradientBuckets limits_;
-  std::vector<Bucket> buckets_;
-  std::vector<size_t> ready_order_;  // of the first step
-  bool is_watching_ = false, is_arranged_ = false;
+  BucketCaps caps_;
+  std::vector<GradientBucket> buckets_;
+  std::vector<int64_t> ready_order_;  // of this rank, in the first step
+  std::vector<int64_t> order_;        // rank 0's; empty until buckets are made of it
+  bool is_watching_ = false;
   std::vector<at::Tensor> gradients_;  // of one bucket; kept for its memory
 };
 

@@ -31,9 +31,7 @@ void check_ranks(const WorldOptions& options) {
 }
 
 at::Device choose_device(const WorldOptions& options) {
-  const bool wants_gpu =
-      options.device == "cuda" || (options.device == "auto" && machine_has_gpu());
-  if (!wants_gpu) return at::kCPU;
+  if (!wants_gpu(options.device)) return at::kCPU;
   use_gpu(options.local_rank);
   return {at::kCUDA, static_cast<c10::DeviceIndex>(options.local_rank)};
 }

@@ -4,8 +4,10 @@
 
 #include <torch/nn/module.h>
 
+#include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "core/registry.h"
 #include "data/batch.h"
@@ -14,12 +16,27 @@ namespace lockstep {
 
 // What one forward pass of a batch gives.
 struct Outputs {
-  at::Tensor loss;         // scalar: the mean over `count`; defined when the batch carries targets
-  int64_t count = 0;       // samples the mean is over: all of the batch
+  at::Tensor loss;    // scalar: a mean; defined when the batch carries targets
+  int64_t count = 0;  // samples the mean is over: all of the batch
+  at::Tensor
+      targets;  // only with Model::target_name(): count_targets(), which loss and sums are over
   at::Tensor predictions;  // raw outputs, e.g. logits [B, K]
-  // Further sums over `count`, as scalars on the model's device; accuracy is {"accuracy", number
-  // correct}.
+  // Further sums over what the loss is a mean over, as scalars on the model's device; accuracy is
+  // {"accuracy", number correct}.
   std::map<std::string, at::Tensor> sums;
+};
+
+// What a forward and a backward pass give together.
+struct StepOutputs {
+  Outputs outputs;
+  std::vector<at::Tensor> gradients;  // of the trainable parameters, in their order; nobody else's
+};
+
+// How a run is going to use a model; known before ranks meet.
+struct ModelUse {
+  std::string device;                           // "cpu" or "cuda"
+  int64_t batch_size = 0, last_batch_size = 0;  // of a rank, and the last one of an epoch
+  std::function<Batch()> first_sample = {};     // of the training set, read when it is called
 };
 
 class Model : public torch::nn::Module {
@@ -27,6 +44,28 @@ class Model : public torch::nn::Module {
   // Uses train()/eval() mode as any module does. Throws Config when the batch does not fit the
   // model.
   virtual Outputs forward(const Batch& batch) = 0;
+
+  // What the loss is a mean over where that is not the samples, in plural, e.g. "tokens"; batches
+  // may then have different numbers of them. Empty: samples.
+  virtual std::string target_name() const { return {}; }
+
+  // How many of those `batch` has, int64 scalar on its device; 0 is possible, the loss is then 0.
+  // Asked before the forward passes of a step, so that each batch can be weighted by its share of
+  // all ranks' targets. Called only where target_name() is not empty.
+  virtual at::Tensor count_targets(const Batch& /*batch*/) const { return {}; }
+
+  // Whether the model brings its own backward pass. Training then calls forward_backward(), where
+  // it else calls forward() and lets autograd make the gradients of the loss.
+  virtual bool has_backward() const { return false; }
+
+  // The outputs of `batch`, and the gradients of `weight` (float32 scalar on the model's device)
+  // times its loss. Called only with has_backward().
+  virtual StepOutputs forward_backward(const Batch& /*batch*/, const at::Tensor& /*weight*/) {
+    return {};
+  }
+
+  // Throws Config when the model cannot be used like that.
+  virtual void verify(const ModelUse& /*use*/) const {}
 };
 
 using ModelRegistry = Registry<Model>;

@@ -23,16 +23,20 @@ namespace {
 
 constexpr auto kLookEvery = std::chrono::seconds(1);
 
-// What the child has as its first three descriptors; it gets no others.
+// What the child has as its first descriptors; it gets no others. `listener`: where the logs of
+// other nodes arrive.
 class SpawnFiles {
  public:
-  SpawnFiles(int input, const std::string& output) {
+  SpawnFiles(int input, const std::string& output, const FileDescriptor* listener) {
     ::posix_spawn_file_actions_init(&actions_);
     ::posix_spawn_file_actions_adddup2(&actions_, input, STDIN_FILENO);
     ::posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, output.c_str(),
                                        O_WRONLY | O_CREAT | O_APPEND, 0644);
     ::posix_spawn_file_actions_adddup2(&actions_, STDOUT_FILENO, STDERR_FILENO);
-    ::posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1);
+    if (listener)
+      ::posix_spawn_file_actions_adddup2(&actions_, listener->get(), kForwardingListener);
+    ::posix_spawn_file_actions_addclosefrom_np(
+        &actions_, listener ? kForwardingListener + 1 : STDERR_FILENO + 1);
   }
   ~SpawnFiles() { ::posix_spawn_file_actions_destroy(&actions_); }
   SpawnFiles(const SpawnFiles&) = delete;
@@ -66,6 +70,20 @@ class SpawnAttributes {
   posix_spawnattr_t attributes_{};
 };
 
+// As posix_spawn wants them.
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (auto& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> inherited_environment() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable; ++variable) variables.emplace_back(*variable);
+  return variables;
+}
+
 }  // namespace
 
 AgentProcess::AgentProcess(AgentCommand command) : command_(std::move(command)) { start(); }
@@ -90,13 +108,20 @@ void AgentProcess::start() {
                                     std::to_string(command_.expected_logs),
                                     "--attached"};
   for (const auto pid : command_.pids) words.push_back(fmt::format("--pid={}", pid));
-  std::vector<char*> argv;
-  for (auto& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  const SpawnFiles files(read_end.get(), output);
+  const auto& forwarding = command_.forwarding;
+  if (forwarding.sends()) words.push_back("--forward-to=" + forwarding.to);
+  for (const int node : forwarding.from_nodes)
+    words.push_back(fmt::format("--receive-from={}", node));
+  if (forwarding.receives()) words.push_back(fmt::format("--receive-logs={}", forwarding.num_logs));
+  auto argv = pointers_to(words);
+  auto variables = inherited_environment();
+  if (!forwarding.token.empty())
+    variables.push_back(fmt::format("{}={}", kForwardingTokenVariable, forwarding.token));
+  auto envp = pointers_to(variables);
+  const SpawnFiles files(read_end.get(), output, forwarding.listener.get());
   const SpawnAttributes attributes;
   const int reason =
-      ::posix_spawn(&pid_, argv[0], files.get(), attributes.get(), argv.data(), environ);
+      ::posix_spawn(&pid_, argv[0], files.get(), attributes.get(), argv.data(), envp.data());
   if (reason == 0) return;
   pid_ = -1;
   throw environment_error(

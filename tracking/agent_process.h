@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/file_descriptor.h"
+#include "tracking/forward/forwarding.h"
 
 namespace lockstep {
 
@@ -17,6 +18,7 @@ struct AgentCommand {
   int node_rank = 0;
   int expected_logs = 0;      // how many ranks of the node log
   std::vector<int64_t> pids;  // of the node's ranks
+  Forwarding forwarding;      // where nodes share no file system
 };
 
 // The agent is a session of its own: it survives this process, however that ends, and ends by

@@ -23,7 +23,10 @@ std::string bytes_of(const T& value) {
 }
 
 std::string header_bytes() {
-  return std::string(kEventLogMagic) + bytes_of(kEventLogVersion) + bytes_of(uint32_t{0});
+  std::string bytes(kEventLogMagic);
+  bytes += bytes_of(kEventLogVersion);
+  bytes += bytes_of(uint32_t{0});
+  return bytes;
 }
 
 void append_frame(std::string& bytes, FrameType type, std::string_view payload) {

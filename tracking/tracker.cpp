@@ -90,7 +90,8 @@ std::unique_ptr<AgentProcess> start_agent(const TrackerOptions& options) {
       .node_rank = process.node_rank,
       .expected_logs = count_logging(options.config.ranks, process.rank - process.local_rank,
                                      options.local_world_size),
-      .pids = options.local_pids});
+      .pids = options.local_pids,
+      .forwarding = options.forwarding});
 }
 
 std::shared_ptr<Sink> start_console(const TrackerOptions& options, int rank) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/config_value.h"
+#include "tracking/forward/forwarding.h"
 #include "tracking/metric.h"
 #include "tracking/run_end.h"
 #include "tracking/run_info.h"
@@ -36,6 +37,7 @@ struct TrackerOptions {
   std::filesystem::path agent_program;
   int local_world_size = 1;         // ranks on this node
   std::vector<int64_t> local_pids;  // their processes, whose use of the machine is recorded
+  Forwarding forwarding;            // where nodes share no file system
 };
 
 struct TrackingReport {

@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Checksums = std::map<std::string, uint32_t>;
 
-constexpr int kFormat = 2;
+constexpr int kFormat = 3;
+constexpr int kOldestFormat = 2;  // had no early_stop, evaluation_is_due and gradient_order
 constexpr const char* kTemporary = ".tmp-";
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
@@ -49,10 +50,8 @@ void remove_leftovers(const fs::path& checkpoints) {
 }
 
 void write_files(const fs::path& directory, const Checkpoint& checkpoint) {
-  const auto& position = checkpoint.position;
-  Json content = {{"format", kFormat},       {"step", position.step},
-                  {"epoch", position.epoch}, {"samples", position.samples},
-                  {"lanes", position.lanes}, {"world_size", checkpoint.world_size}};
+  Json content = {{"format", kFormat}};
+  content.update(describe_head(checkpoint.head));
   content["tensors"] = {
       {kModel, write_safetensors(directory / kModel, checkpoint.model)},
       {kOptimizer, write_safetensors(directory / kOptimizer, checkpoint.optimizer)},
@@ -80,9 +79,11 @@ Json read_manifest(const fs::path& path) {
       json["crc32c"] != crc_of(json["content"]))
     throw environment_error(fmt::format("{}: damaged (its checksum differs)", path.string()));
   const auto& content = json["content"];
-  if (content.value("format", 0) != kFormat)
-    throw environment_error(
-        fmt::format("{}: written by another version of Lockstep", path.string()));
+  const auto format = content.value("format", 0);
+  if (format < kOldestFormat || format > kFormat)
+    throw environment_error(fmt::format(
+        "{}: written by another version of Lockstep (format {}; this one reads {} to {})",
+        path.string(), format, kOldestFormat, kFormat));
   return content;
 }
 
@@ -91,12 +92,12 @@ Json read_manifest(const fs::path& path) {
 void write_checkpoint(const fs::path& checkpoints, const Checkpoint& checkpoint) {
   make_directories(checkpoints);
   remove_leftovers(checkpoints);
-  const auto temporary =
-      checkpoints / fmt::format("{}{}-{}", kTemporary, checkpoint.position.step, ::getpid());
+  const auto step = checkpoint.head.position.step;
+  const auto temporary = checkpoints / fmt::format("{}{}-{}", kTemporary, step, ::getpid());
   try {
     make_directories(temporary);
     write_files(temporary, checkpoint);
-    publish(temporary, directory_of(checkpoints, checkpoint.position.step));
+    publish(temporary, directory_of(checkpoints, step));
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
@@ -126,9 +127,7 @@ Checkpoint read_checkpoint(const fs::path& checkpoints, int64_t step) {
     return read_safetensors(directory / file, content.at("tensors").at(file).get<Checksums>());
   };
   Checkpoint checkpoint;
-  checkpoint.position = {content.at("step"), content.at("epoch"), content.at("samples"),
-                         content.at("lanes")};
-  checkpoint.world_size = content.at("world_size");
+  checkpoint.head = read_head(content);
   checkpoint.model = read(kModel);
   checkpoint.optimizer = read(kOptimizer);
   checkpoint.rng = read(kRng);

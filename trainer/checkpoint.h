@@ -2,8 +2,7 @@
 //   model.safetensors      parameters, then buffers, in the module's order
 //   optimizer.safetensors  the optimizer's state
 //   rng.safetensors        the CPU generator's state of each rank, "rank.0" ...
-//   manifest.json          position, world size and a CRC-32C per tensor, under a CRC-32C of its
-//   own
+//   manifest.json          the head and a CRC-32C per tensor, under a CRC-32C of its own
 // A directory appears under its final name only when all of it is on the disk: a kill at any point
 // leaves the old checkpoints and perhaps a directory ".tmp-...", which the next save removes.
 #pragma once
@@ -12,14 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "trainer/checkpoint_head.h"
 #include "trainer/optimizer.h"
-#include "trainer/position.h"
 
 namespace lockstep {
 
 struct Checkpoint {
-  Position position;
-  int world_size = 1;
+  CheckpointHead head;
   NamedTensors model, optimizer, rng;
 };
 

@@ -19,20 +19,22 @@ void EarlyStop::add(const std::map<std::string, double>& evaluation) {
                                    config_.metric, suggest(config_.metric, names)));
   }
   const double value = found->second;
-  const auto gain = [&] { return config_.mode == "min" ? *best_ - value : value - *best_; };
-  const bool is_better = !std::isnan(value) && (!best_ || gain() > config_.min_delta);
-  if (is_better) best_ = value;
-  without_improvement_ = is_better ? 0 : without_improvement_ + 1;
+  const auto gain = [&] {
+    return config_.mode == "min" ? *state_.best - value : value - *state_.best;
+  };
+  const bool is_better = std::isfinite(value) && (!state_.best || gain() > config_.min_delta);
+  if (is_better) state_.best = value;
+  state_.without_improvement = is_better ? 0 : state_.without_improvement + 1;
+}
+
+void EarlyStop::restore(const EarlyStopState& state) {
+  if (state.metric == config_.metric && state.mode == config_.mode) state_ = state;
 }
 
 std::string EarlyStop::reason() const {
   return fmt::format("eval/{} has not improved for {} evaluations (best: {})", config_.metric,
-                     without_improvement_, best_ ? fmt::format("{:.6g}", *best_) : "none");
-}
-
-void EarlyStop::restore(std::optional<double> best, int64_t without_improvement) {
-  best_ = best;
-  without_improvement_ = without_improvement;
+                     state_.without_improvement,
+                     state_.best ? fmt::format("{:.6g}", *state_.best) : "none");
 }
 
 }  // namespace lockstep

@@ -26,26 +26,37 @@ void fields(V& v, EarlyStopConfig& c) {
   v("min_delta", c.min_delta, "how much better counts as an improvement", at_least(0));
 }
 
+// What a checkpoint keeps of it.
+struct EarlyStopState {
+  std::string metric, mode;         // what was watched
+  std::optional<double> best;       // finite
+  int64_t without_improvement = 0;  // evaluations since
+
+  bool operator==(const EarlyStopState&) const = default;
+};
+
 class EarlyStop {
  public:
-  explicit EarlyStop(EarlyStopConfig config) : config_(std::move(config)) {}
+  explicit EarlyStop(const EarlyStopConfig& config)
+      : config_(config), state_{config.metric, config.mode, std::nullopt} {}
 
-  // Call after each evaluation, with its result. A metric that is not a number is no improvement.
-  // Throws Config when the evaluation has no such metric, naming those that it has.
+  // Call after each evaluation, with its result. A metric that is not a finite number is no
+  // improvement. Throws Config when the evaluation has no such metric, naming those that
+  // it has.
   void add(const std::map<std::string, double>& evaluation);
-  bool is_due() const { return config_.patience && without_improvement_ >= *config_.patience; }
+  bool is_due() const {
+    return config_.patience && state_.without_improvement >= *config_.patience;
+  }
   // "eval/loss has not improved since 0.05, for 3 evaluations"
   std::string reason() const;
 
-  // What a checkpoint keeps.
-  std::optional<double> best() const { return best_; }
-  int64_t without_improvement() const { return without_improvement_; }
-  void restore(std::optional<double> best, int64_t without_improvement);
+  const EarlyStopState& state() const { return state_; }
+  // Ignored when something else was watched.
+  void restore(const EarlyStopState& state);
 
  private:
   EarlyStopConfig config_;
-  std::optional<double> best_;
-  int64_t without_improvement_ = 0;
+  EarlyStopState state_;
 };
 
 }  // namespace lockstep

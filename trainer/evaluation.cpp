@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "data/loader.h"
 #include "data/sampler.h"
 #include "distributed/collectives.h"
@@ -26,10 +27,10 @@ std::vector<int64_t> indices_of_batches(const std::vector<int64_t>& batches, int
 constexpr int64_t kBatchesPerQuestion = 50;
 
 // nullopt: broken off. `most_batches`: of any rank; all ranks ask equally often.
-std::optional<std::vector<Counters>> run_batches(World& world, Model& model, Loader& loader,
+std::optional<std::vector<Measured>> run_batches(World& world, Model& model, Loader& loader,
                                                  int64_t most_batches,
                                                  const std::function<bool()>& should_stop) {
-  std::vector<Counters> results;
+  std::vector<Measured> results;
   Meter meter;
   for (int64_t i = 0; i < most_batches; ++i) {
     if (should_stop && i % kBatchesPerQuestion == kBatchesPerQuestion - 1 && should_stop())
@@ -67,22 +68,27 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
   // Ranks without a batch learn the names from rank 0, which always has the first.
   std::vector<std::string> names;
   if (!results.empty())
-    for (const auto& [name, counter] : results.front()) names.push_back(name);
+    for (const auto& [name, counter] : results.front().counters) names.push_back(name);
   names = broadcast_object(world, names, 0, "evaluation metrics").get<std::vector<std::string>>();
   const auto width = static_cast<int64_t>(names.size());
-  auto slots = at::zeros({num_batches, width}, at::kDouble);
-  for (size_t i = 0; i < results.size(); ++i)
+  auto slots = at::zeros({num_batches, width + 1}, at::kDouble);  // last, what the sums are over
+  for (size_t i = 0; i < results.size(); ++i) {
     for (int64_t j = 0; j < width; ++j)
-      slots[mine[i]][j] = results[i].at(names[static_cast<size_t>(j)]).sum;
+      slots[mine[i]][j] = results[i].counters.at(names[static_cast<size_t>(j)]).sum;
+    slots[mine[i]][width] = results[i].targets;
+  }
   all_reduce(world, slots, ReduceOp::Sum, "evaluation");
 
-  std::map<std::string, double> means;
   const auto* values = slots.const_data_ptr<double>();
-  for (int64_t j = 0; j < width; ++j) {
+  const auto total = [&](int64_t column) {
     double sum = 0;
-    for (int64_t i = 0; i < num_batches; ++i) sum += values[i * width + j];
-    means[names[static_cast<size_t>(j)]] = sum / static_cast<double>(num_samples);
-  }
+    for (int64_t i = 0; i < num_batches; ++i) sum += values[i * (width + 1) + column];
+    return sum;
+  };
+  const auto targets = total(width);
+  if (targets == 0) throw config_error("data.eval: there is no target that counts");
+  std::map<std::string, double> means;
+  for (int64_t j = 0; j < width; ++j) means[names[static_cast<size_t>(j)]] = total(j) / targets;
   return means;
 }
 

@@ -21,8 +21,9 @@ struct EvaluationOptions {
   std::function<bool()> should_stop;
 };
 
-// Collective. Means over the dataset, e.g. {"loss": 0.05, "accuracy": 0.99}; empty when it was
-// broken off. The model is left in training mode.
+// Collective. Means over the dataset's samples (or targets, where the model counts those), e.g.
+// {"loss": 0.05, "accuracy": 0.99}; empty when it was broken off. The model is left in training
+// mode. Throws Config when no target counts.
 //
 // Note [Evaluation]: batches are cut from the whole dataset, independently of the ranks, and dealt
 // out whole: batch k goes to rank k % W. A forward pass therefore sees the same samples together

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "distributed/collectives.h"
+
 namespace lockstep {
 
 std::vector<int64_t> batch_counts(int64_t num_samples, int64_t batch_size, int64_t first,
@@ -21,6 +23,15 @@ at::Tensor weighted_loss(const at::Tensor& loss, const std::vector<int64_t>& cou
   const auto count = counts[static_cast<size_t>(i)];
   if (total % count == 0) return loss / static_cast<double>(total / count);
   return loss * (static_cast<double>(count) / static_cast<double>(total));
+}
+
+std::vector<at::Tensor> target_divisors(World& world, const std::vector<at::Tensor>& targets) {
+  const auto counts = at::stack(targets);
+  auto total = counts.sum();
+  all_reduce(world, total, ReduceOp::Sum, "targets of the step");
+  // Batches without targets have a loss of 0: by what that is divided does not matter.
+  const auto shares = (counts * world.world_size()).clamp_min(1).to(at::kDouble);
+  return (total.clamp_min(1).to(at::kDouble) / shares).unbind();
 }
 
 double clip_gradients(const NamedTensors& parameters, double max_norm) {

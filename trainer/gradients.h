@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "distributed/world.h"
 #include "trainer/optimizer.h"
 
 namespace lockstep {
@@ -18,6 +19,13 @@ std::vector<int64_t> batch_counts(int64_t num_samples, int64_t batch_size, int64
 // to that of the mean over all their samples. With equal counts the weight is 1 or a division by
 // their number, as users of Python write it: the bits stay those.
 at::Tensor weighted_loss(const at::Tensor& loss, const std::vector<int64_t>& counts, int64_t i);
+
+// Collective ("targets of the step"), for losses that are means over targets such as tokens.
+// `targets`: int64 scalars, of each batch of the step. Returns what the loss of each batch is to be
+// divided by, so that after averaging over ranks its gradients add up to that of the mean over all
+// targets of all ranks; float64 scalars on the targets' device, which nobody waits for. With equal
+// counts everywhere they are the number of batches, exactly.
+std::vector<at::Tensor> target_divisors(World& world, const std::vector<at::Tensor>& targets);
 
 // Scales all gradients so that their joint 2-norm is at most `max_norm`. Returns the norm before.
 // Same arithmetic as Python's clip_grad_norm_ (torch/nn/utils/clip_grad.py). Waits for the device.

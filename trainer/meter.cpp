@@ -3,13 +3,33 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <utility>
+
 namespace lockstep {
+
+Measured merge_measured(World& world, const Measured& local) {
+  constexpr const char* kTotals = " totals";  // samples over targets; no metric has this name
+  auto counters = local.counters;
+  counters[kTotals] = {local.samples, local.targets};
+  Measured global;
+  global.counters = merge_counters(world, counters);
+  const auto totals = global.counters.extract(kTotals).mapped();
+  global.samples = totals.sum;
+  global.targets = totals.count;
+  return global;
+}
 
 void Meter::add(const Outputs& outputs) {
   const at::NoGradGuard no_grad;
-  add_to(sums_["loss"], outputs.loss, static_cast<double>(outputs.count));
+  if (outputs.targets.defined()) {
+    add_to(sums_["loss"], outputs.loss.to(at::kDouble) * outputs.targets, 1);
+    add_to(targets_, outputs.targets, 1);
+  } else {
+    add_to(sums_["loss"], outputs.loss, static_cast<double>(outputs.count));
+    targets_.here += static_cast<double>(outputs.count);
+  }
   for (const auto& [name, value] : outputs.sums) add_to(sums_[name], value, 1);
-  count_ += outputs.count;
+  samples_ += outputs.count;
 }
 
 void Meter::add_to(Sum& sum, const at::Tensor& value, double weight) {
@@ -21,18 +41,20 @@ void Meter::add_to(Sum& sum, const at::Tensor& value, double weight) {
   sum.on_device.add_(value.detach().to(at::kDouble) * weight);
 }
 
-Counters Meter::take() {
-  Counters counters;
-  for (auto& [name, sum] : sums_) {
-    if (sum.on_device.defined()) {
-      sum.here += sum.on_device.item<double>();
-      sum.on_device.zero_();
-    }
-    counters[name] = {sum.here, static_cast<double>(count_)};
-    sum.here = 0;
+double Meter::take_from(Sum& sum) {
+  if (sum.on_device.defined()) {
+    sum.here += sum.on_device.item<double>();
+    sum.on_device.zero_();
   }
-  count_ = 0;
-  return counters;
+  return std::exchange(sum.here, 0);
+}
+
+Measured Meter::take() {
+  Measured measured;
+  measured.targets = take_from(targets_);
+  measured.samples = static_cast<double>(std::exchange(samples_, 0));
+  for (auto& [name, sum] : sums_) measured.counters[name] = {take_from(sum), measured.targets};
+  return measured;
 }
 
 }  // namespace lockstep

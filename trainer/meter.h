@@ -10,24 +10,34 @@
 
 namespace lockstep {
 
+struct Measured {
+  Counters counters;   // e.g. {"loss": 12.5 over 32, "accuracy": 30 over 32}
+  double samples = 0;  // the same as the counts where the loss is a mean over samples
+  double targets = 0;  // what the counters are over
+};
+
+// Collective: added up over all ranks. Throws Config when they do not bring the same names.
+Measured merge_measured(World& world, const Measured& local);
+
 class Meter {
  public:
-  // Adds loss (a mean over outputs.count) and outputs.sums.
+  // Adds loss (a mean over outputs.targets, or else over outputs.count) and outputs.sums.
   void add(const Outputs& outputs);
 
-  // What this rank collected, e.g. {"loss": 12.5 over 32, "accuracy": 30 over 32}; begins anew.
-  // Waits for the device.
-  Counters take();
+  // What this rank collected; begins anew. Waits for the device.
+  Measured take();
 
  private:
   struct Sum {
     double here = 0;
     at::Tensor on_device;  // float64 scalar; undefined on CPUs, where the number is at hand
   };
-  void add_to(Sum& sum, const at::Tensor& value, double weight);
+  static void add_to(Sum& sum, const at::Tensor& value, double weight);
+  static double take_from(Sum& sum);
 
   std::map<std::string, Sum> sums_;
-  int64_t count_ = 0;
+  Sum targets_;
+  int64_t samples_ = 0;
 };
 
 }  // namespace lockstep

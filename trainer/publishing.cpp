@@ -48,19 +48,24 @@ Artifact publish(const CheckpointToPublish& checkpoint) {
 
 }  // namespace
 
-void publish_checkpoint(const CheckpointToPublish& checkpoint, Tracker& tracker) noexcept {
+Published publish_checkpoint(const CheckpointToPublish& checkpoint) noexcept {
   try {
     const auto artifact = publish(checkpoint);
-    tracker.artifact({.name = artifact.name,
-                      .type = artifact.type,
-                      .version = artifact.version,
-                      .digest = artifact.digest,
-                      .aliases = artifact.aliases,
-                      .metadata = artifact.metadata});
+    return {.artifact = ArtifactUse{.name = artifact.name,
+                                    .type = artifact.type,
+                                    .version = artifact.version,
+                                    .digest = artifact.digest,
+                                    .aliases = artifact.aliases,
+                                    .metadata = artifact.metadata}};
   } catch (const std::exception& error) {
-    tracker.text(TextLevel::Warning,
-                 std::string("the checkpoint was not published as an artifact: ") + error.what());
+    return {.artifact = std::nullopt, .problem = error.what()};
   }
+}
+
+void record(const Published& published, Tracker& tracker) noexcept {
+  if (published.artifact) return tracker.artifact(*published.artifact);
+  tracker.text(TextLevel::Warning,
+               "the checkpoint was not published as an artifact: " + published.problem);
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "tracking/tracker.h"
@@ -18,10 +19,17 @@ struct CheckpointToPublish {
   std::map<std::string, double> evaluation;  // of the weights in it; may be empty
 };
 
-// Links the files of the checkpoint into the store, as the main rank does after the barrier that
-// made the checkpoint whole, and records the version. The alias "best" goes to the version with the
-// lowest eval/loss of all runs of that name. Reads every byte once for its digest. A
-// failure is a warning in the record of the run: the checkpoint itself is there.
-void publish_checkpoint(const CheckpointToPublish& checkpoint, Tracker& tracker) noexcept;
+struct Published {
+  std::optional<ArtifactUse> artifact;
+  std::string problem;  // why there is none
+};
+
+// Links the files of a checkpoint that is on the disk into the store. The alias "best" goes to the
+// version with the lowest eval/loss of all runs of that name. Reads every byte once for its digest.
+// Any thread, one at a time.
+Published publish_checkpoint(const CheckpointToPublish& checkpoint) noexcept;
+
+// Records it; a problem as a warning: the checkpoint itself is there.
+void record(const Published& published, Tracker& tracker) noexcept;
 
 }  // namespace lockstep

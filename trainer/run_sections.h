@@ -32,6 +32,7 @@ struct DataSection {
 struct TrainSection {
   int64_t epochs = 1;
   std::optional<int64_t> max_steps;
+  std::optional<std::string> init_from;
   int64_t accumulate = 1;
   std::string precision = "fp32";
   std::optional<double> clip_grad_norm;
@@ -52,6 +53,7 @@ struct DistributedSection {
 struct CheckpointSection {
   Period every{1, Period::Unit::Epochs};
   int64_t keep_last = 2;
+  bool async = true;
   std::string resume = "auto";
 };
 
@@ -78,6 +80,8 @@ void fields(V& v, TrainSection& c) {
   v("epochs", c.epochs, "passes over the training set", at_least(1));
   v("max_steps", c.max_steps, "stop after this many optimizer steps, if that is earlier",
     at_least(1));
+  v("init_from", c.init_from,
+    "a safetensors file with the weights that a new run begins with, e.g. for fine-tuning");
   v("accumulate", c.accumulate, "batches per optimizer step", at_least(1));
   v("precision", c.precision, "of the forward and backward pass", one_of({"fp32"}));
   v("clip_grad_norm", c.clip_grad_norm, "scale gradients down to this norm when they are longer",
@@ -108,6 +112,10 @@ template <class V>
 void fields(V& v, CheckpointSection& c) {
   v("every", c.every, "how often to save; always also at the end");
   v("keep_last", c.keep_last, "how many of the latest checkpoints to keep", at_least(1));
+  v("async", c.async,
+    "write while training goes on, from a copy of model and optimizer in the memory of the rank "
+    "that "
+    "writes; false: training waits for the disk");
   v("resume", c.resume,
     "auto: a restart of a run continues from its last good checkpoint; never: it begins anew",
     one_of({"auto", "never"}));

@@ -114,6 +114,8 @@ std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& p
     const auto bytes = tensor.detach().cpu().contiguous();
     checksums[name] = crc32c(bytes.const_data_ptr(), bytes.nbytes());
     write_all(file.get(), bytes.const_data_ptr(), bytes.nbytes(), path);
+    // The disk begins with it while the next ones are prepared. Where it cannot, fsync() does all.
+    ::sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
   }
   if (::fsync(file.get()) != 0) throw errno_error(fmt::format("cannot sync {}", path.string()));
   return checksums;

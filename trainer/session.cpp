@@ -18,6 +18,8 @@
 #include "tracking/run_end.h"
 #include "tracking/stop_request.h"
 #include "trainer/checkpoint.h"
+#include "trainer/log_forwarding.h"
+#include "trainer/model_building.h"
 
 namespace lockstep {
 namespace {
@@ -46,6 +48,7 @@ WorldOptions world_options(const RankEnv& ranks, const DistributedSection& confi
 // Which run this job is: named by the user, by the launcher, by the scheduler's job, by an earlier
 // attempt of the same job, or new.
 std::string choose_run_id(World& world, const SessionOptions& options, const RunConfig& config) {
+  if (options.own_run) return options.own_run->run_dir.filename();
   if (options.resume_id) return *options.resume_id;
   if (options.ranks.run_id) return *options.ranks.run_id;
   if (!options.ranks.job.empty())
@@ -100,7 +103,8 @@ std::string agree_on_run(World& world, const SessionOptions& options, const RunC
   return act_on_main(world, "run id", [&] {
     const auto id = choose_run_id(world, options, config);
     if (!is_run_id(id)) throw config_error(fmt::format("'{}' is no run id", id));
-    if (options.resume_id) verify_resumable(std::filesystem::path(config.run.dir) / id, id);
+    if (options.resume_id && !options.own_run)
+      verify_resumable(std::filesystem::path(config.run.dir) / id, id);
     return id;
   });
 }
@@ -177,13 +181,28 @@ struct Job {
   const Dataset* eval_set;
   std::filesystem::path run_dir;
   std::vector<int64_t> local_pids;
+  std::shared_ptr<Model> model;
 };
+
+Forwarding forwarding_of(const Job& job, const RunInfo& process) {
+  const auto& tracking = job.config.tracking;
+  if (!tracking.agent || job.options.agent_program.empty()) return {};
+  const bool logs =
+      decide(tracking.ranks, process, {.run_name = tracking.run_name, .group = tracking.group})
+          .has_value();
+  return arrange_forwarding(
+      job.world,
+      {.ranks = job.options.ranks, .run_dir = job.run_dir, .logs = logs, .make_run_dir = [&] {
+         create_run_directory(job.run_dir, process, job.resolved);
+       }});
+}
 
 Tracker open_tracker_of(const Job& job, const Trainer& trainer, int64_t resumed) {
   const auto& options = job.options;
+  const auto process = describe_process(options, job.config, job.run_dir.filename());
   return open_tracker(
       {.run_dir = job.run_dir,
-       .process = describe_process(options, job.config, job.run_dir.filename()),
+       .process = process,
        .config = job.config.tracking,
        .run_config = job.resolved,
        .resume_step = resumed,
@@ -191,7 +210,8 @@ Tracker open_tracker_of(const Job& job, const Trainer& trainer, int64_t resumed)
        .length = {trainer.total_steps(), static_cast<double>(job.config.train.epochs)},
        .agent_program = options.agent_program,
        .local_world_size = options.ranks.local_world_size,
-       .local_pids = job.local_pids});
+       .local_pids = job.local_pids,
+       .forwarding = forwarding_of(job, process)});
 }
 
 RunEnd describe_end(const Trainer& trainer, const std::filesystem::path& run_dir) {
@@ -230,18 +250,24 @@ void record_early_end(const World& world, const std::filesystem::path& run_dir, 
 // The run's directory is made, or an earlier record of it replaced, only once nothing in the input
 // can be wrong any more.
 SessionResult train(const Job& job) {
-  const auto& [world, options, config, resolved, train_set, eval_set, run_dir, local_pids] = job;
-  Tracker tracker;
+  const auto& [world, options, config, resolved, train_set, eval_set, run_dir, local_pids, model] =
+      job;
+  const bool is_own = options.own_run.has_value();
+  Tracker made;
+  auto& tracker = is_own ? options.own_run->tracker : made;
   try {
     world.progress().enter(Phase::Building);
     std::optional<Interruption> interruption;
     if (options.handle_signals) interruption.emplace(world.progress());
     Trainer trainer({world, config, train_set, eval_set, tracker, run_dir,
-                     interruption ? &*interruption : nullptr});
+                     interruption ? &*interruption : nullptr, model});
     const bool continues = options.resume_id || config.checkpoint.resume == "auto";
     const auto resumed = continues ? trainer.resume() : 0;
-    open_run(world, describe_process(options, config, run_dir.filename()), resolved, run_dir);
-    tracker = open_tracker_of(job, trainer, resumed);
+    if (resumed == 0) trainer.load_initial_weights();
+    if (!is_own) {
+      open_run(world, describe_process(options, config, run_dir.filename()), resolved, run_dir);
+      made = open_tracker_of(job, trainer, resumed);
+    }
     tell_about_data(train_set, tracker, world, run_dir);
     SessionResult result{.run_id = run_dir.filename(), .run_dir = run_dir};
     result.evaluation = trainer.run();
@@ -250,11 +276,12 @@ SessionResult train(const Job& job) {
     result.ending = trainer.ending();
     result.signal = trainer.ending_signal();
     result.reason = end.reason;
-    report_tracking(tracker.finish(end), options.console.out);
+    if (is_own) return result;
+    report_tracking(made.finish(end), options.console.out);
     record_early_end(world, run_dir, end);
     return result;
   } catch (const std::exception& error) {
-    record_failure(world, tracker, run_dir, error);
+    if (!is_own) record_failure(world, made, run_dir, error);
     throw;
   }
 }
@@ -266,17 +293,21 @@ SessionResult run_session(const SessionOptions& options) {
   const auto resolved = ConfigDumper::dump(config);
   const auto [train_set, eval_set] =
       build_datasets(config.data.train, config.data.eval, config.data.split);
-  const auto plan = plan_batches(config.data.loader, train_set->size(),
-                                 {options.ranks.world_size, options.ranks.local_world_size});
+  const RankCounts ranks{options.ranks.world_size, options.ranks.local_world_size};
+  const auto plan = plan_batches(config.data.loader, train_set->size(), ranks);
   sampler_options(config.data.loader, *train_set, 0, plan.global_batch_size);  // throws early
   decide(config.tracking.ranks, describe_process(options, config, config.run.name),
          {.run_name = config.tracking.run_name, .group = config.tracking.group});
 
+  const auto model = build_model(config, *train_set, plan, ranks);
+
   World world(world_options(options.ranks, config.distributed, options.progress));
   const auto local_pids = compare_notes(world, options.ranks, resolved);
   const auto run_id = agree_on_run(world, options, config);
-  const auto result = train({world, options, config, resolved, *train_set, eval_set.get(),
-                             std::filesystem::path(config.run.dir) / run_id, local_pids});
+  const auto run_dir =
+      options.own_run ? options.own_run->run_dir : std::filesystem::path(config.run.dir) / run_id;
+  const auto result = train(
+      {world, options, config, resolved, *train_set, eval_set.get(), run_dir, local_pids, model});
   world.finish();
   return result;
 }

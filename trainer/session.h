@@ -12,6 +12,14 @@
 
 namespace lockstep {
 
+// A run that the program itself opened (tracking/tracker.h) and goes on with: training records into
+// it and leaves its checkpoints there, and the program says how it ends. Every process has its part
+// in it, of the same directory.
+struct OwnRun {
+  Tracker& tracker;
+  std::filesystem::path run_dir;
+};
+
 struct SessionOptions {
   std::filesystem::path config_path;
   std::vector<std::string> overrides;    // "a.b=value"
@@ -21,6 +29,8 @@ struct SessionOptions {
   ConsoleOptions console;
   // The `lockstep` program, for the tracking agent; empty: none is started.
   std::filesystem::path agent_program;
+  // None: the session makes a run of its own below run.dir, records it and ends it.
+  std::optional<OwnRun> own_run;
   // SIGTERM, SIGINT and SIGUSR1 end the training at a step boundary, with a checkpoint.
   bool handle_signals = false;
   // Where this rank tells what it does; outlives the call. None: nobody watches.
@@ -38,7 +48,7 @@ struct SessionResult {
 
 // Collective over all processes of the job. Reads and checks everything that needs no other rank
 // first, then meets the others, trains, and records how it ended. Throws Error; the run is marked
-// failed then.
+// failed then, unless it is the program's own.
 SessionResult run_session(const SessionOptions& options);
 
 }  // namespace lockstep

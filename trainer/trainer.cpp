@@ -9,12 +9,12 @@
 
 #include "core/error.h"
 #include "data/sampling.h"
-#include "distributed/counters.h"
 #include "tracking/run_directory.h"
 #include "tracking/stop_request.h"
 #include "trainer/evaluation.h"
 #include "trainer/gradients.h"
-#include "trainer/publishing.h"
+#include "trainer/initial_weights.h"
+#include "trainer/step_batches.h"
 #include "trainer/training_state.h"
 
 namespace lockstep {
@@ -25,9 +25,16 @@ constexpr auto kAskEvery = std::chrono::seconds(1);
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-std::shared_ptr<Model> build_model(const TrainerParts& parts) {
-  at::manual_seed(static_cast<uint64_t>(parts.config.run.seed));
-  auto model = parts.config.model.build();
+// Nothing where there was no target: a mean over nothing is no number.
+void add_means(std::vector<std::pair<std::string, double>>& values, const std::string& prefix,
+               const Measured& measured) {
+  if (measured.targets == 0) return;
+  for (const auto& [name, counter] : measured.counters)
+    values.emplace_back(prefix + name, counter.mean());
+}
+
+std::shared_ptr<Model> place_model(const TrainerParts& parts) {
+  const auto& model = parts.model;
   model->to(parts.world.device());
   model->train();
   // From here on ranks draw different numbers (dropout), each reproducibly.
@@ -57,6 +64,12 @@ int64_t count_steps(const RunConfig& config, int64_t steps_per_epoch) {
   return std::min(steps, config.train.max_steps.value_or(steps));
 }
 
+SavingOptions saving_options(const TrainerParts& parts) {
+  return {.checkpoints = checkpoints_path(parts.run_dir),
+          .keep_last = parts.config.checkpoint.keep_last,
+          .in_background = parts.config.checkpoint.async};
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainerParts& parts)
@@ -64,7 +77,7 @@ Trainer::Trainer(const TrainerParts& parts)
       plan_(plan(parts)),
       steps_per_epoch_(ceil_divide(plan_.batches_per_epoch, parts.config.train.accumulate)),
       total_steps_(count_steps(parts.config, steps_per_epoch_)),
-      model_(build_model(parts)),
+      model_(place_model(parts)),
       parameters_(trainable_parameters(*model_)),
       optimizer_(parts.config.optimizer.build(parameters_)),
       schedule_(parts.config.schedule.build({total_steps_, steps_per_epoch_})),
@@ -76,23 +89,38 @@ Trainer::Trainer(const TrainerParts& parts)
       save_due_(parts.world, parts.config.checkpoint.every),
       clock_(parts.world.progress()),
       vote_(parts.world),
-      early_stop_(parts.config.train.early_stop) {}
+      early_stop_(parts.config.train.early_stop),
+      saving_(parts.world, parts.tracker, saving_options(parts)) {}
 
 int64_t Trainer::resume() {
-  const TrainingState state{*model_, *optimizer_, position_};
-  warnings_ = restore_state(parts_.world, state, checkpoints_path(parts_.run_dir));
+  CheckpointHead head;
+  warnings_ = restore_state(parts_.world, {*model_, *optimizer_, parallel_, head},
+                            checkpoints_path(parts_.run_dir));
+  position_ = head.position;
+  early_stop_.restore(head.early_stop);
+  evaluation_is_due_ = head.evaluation_is_due;
   saved_step_ = position_.step;
   return position_.step;
+}
+
+void Trainer::load_initial_weights() {
+  if (const auto& path = parts_.config.train.init_from)
+    lockstep::load_initial_weights(parts_.world, *model_, *path);
 }
 
 EvaluationResult Trainer::run() {
   for (const auto& line : warnings_) parts_.tracker.text(TextLevel::Warning, line);
   logged_at_ = std::chrono::steady_clock::now();
   parts_.world.progress().set_step(position_.step, total_steps_);
+  if (evaluation_is_due_ && parts_.eval_set) evaluate_now();
+  if (early_stop_.is_due() && !is_finished())
+    votes_ |= kEarlyStop;           // as the run that stopped there
   use_timeout_of(Phase::Building);  // the first step is a part of it
   while (!is_finished() && !votes_) train_epoch();
   if (parts_.eval_set && evaluated_step_ != position_.step && !votes_) evaluate_now();
   if (saved_step_ != position_.step) save_now();
+  use_timeout_of(Phase::Saving);
+  saving_.finish();
   return evaluation_;
 }
 
@@ -158,26 +186,26 @@ void Trainer::train_epoch() {
 }
 
 void Trainer::train_step(Loader& loader) {
-  const auto num_batches =
-      std::min(parts_.config.train.accumulate, loader.num_batches() - loader.position());
-  const auto counts =
-      batch_counts(loader.num_samples(), plan_.per_rank_batch_size, loader.position(), num_batches);
   clock_.enter(Phase::Voting);
   vote_.begin(own_flags());
   clock_.enter(Phase::Optimizer);
   parallel_.zero_gradients();
-  for (int64_t i = 0; i < num_batches; ++i) {
+  clock_.enter(Phase::DataWait);
+  StepBatches batches(parts_.world, *model_, loader,
+                      {parts_.config.train.accumulate, plan_.per_rank_batch_size});
+  while (!batches.is_last()) {
     clock_.enter(Phase::DataWait);
-    const auto batch = loader.next();
-    check(batch.has_value(), "the loader ended before the plan did");
-    const bool synchronize = i + 1 == num_batches;
+    const auto batch = batches.next();
+    const bool synchronize = batches.is_last();
     clock_.enter(Phase::Forward);
     parallel_.before_forward(synchronize);
-    const auto outputs = model_->forward(*batch);
-    check(outputs.loss.defined() && outputs.count == batch->size(),
-          "a model in training must return the mean loss over the samples of its batch");
+    const bool compiled = model_->has_backward();
+    const auto outputs = compiled
+                             ? pass_compiled(batch, batches.weighted(at::ones({})), synchronize)
+                             : model_->forward(batch);
+    batches.verify(outputs);
     clock_.enter(Phase::Backward);
-    parallel_.backward(weighted_loss(outputs.loss, counts, i), synchronize);
+    if (!compiled) parallel_.backward(batches.weighted(outputs.loss), synchronize);
     if (synchronize) clock_.add_communication(parallel_.exposed_wait());
     meter_.add(outputs);
     position_.samples =
@@ -191,6 +219,13 @@ void Trainer::train_step(Loader& loader) {
   clock_.end_step(position_.step, total_steps_);
 }
 
+Outputs Trainer::pass_compiled(const Batch& batch, const at::Tensor& weight, bool synchronize) {
+  auto step = model_->forward_backward(batch, weight.to(parts_.world.device()));
+  clock_.enter(Phase::Backward);
+  parallel_.add_gradients(std::move(step.gradients), synchronize);
+  return step.outputs;
+}
+
 void Trainer::optimize() {
   const at::NoGradGuard no_grad;
   last_lr_ = optimizer_->base_lr() * schedule_->factor(position_.step);
@@ -201,33 +236,40 @@ void Trainer::optimize() {
 
 void Trainer::after_step(bool epoch_ended) {
   if (is_finished()) votes_ = 0;  // it ends anyway
-  if (!has_stepped_) use_timeout_of(Phase::Logging);
+  if (!has_stepped_) {
+    use_timeout_of(Phase::Logging);
+    saving_.prepare(*model_, *optimizer_);  // which has all of its state now
+  }
   has_stepped_ = true;
+  saving_.look();
   if (log_due_.due(position_, epoch_ended) || is_finished() || votes_) log_training();
-  const bool eval_is_due = parts_.eval_set && eval_due_.due(position_, epoch_ended);
-  if (!votes_ && (eval_is_due || (parts_.eval_set && is_finished()))) evaluate_now();
+  evaluation_is_due_ = parts_.eval_set && eval_due_.due(position_, epoch_ended);
+  if (!votes_ && (evaluation_is_due_ || (parts_.eval_set && is_finished()))) evaluate_now();
   if (save_due_.due(position_, epoch_ended) || is_finished() || votes_) save_now();
 }
 
 void Trainer::log_training() {
   const auto times = clock_.take();
   const auto local = meter_.take();
-  const auto global = merge_counters(parts_.world, local);
+  const auto global = merge_measured(parts_.world, local);
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::duration<double> elapsed = now - logged_at_;
   logged_at_ = now;
   NamedValues values;
-  for (const auto& [name, counter] : global) values.emplace_back("train/" + name, counter.mean());
+  add_means(values, "train/", global);
   if (parts_.config.tracking.ranks.kind != RankSelection::Kind::Main) {
-    for (const auto& [name, counter] : local) values.emplace_back("rank/" + name, counter.mean());
+    add_means(values, "rank/", local);
     values.emplace_back("rank/step_time_s", times.own());
   }
   const auto step_times = gather_step_times(parts_.world, times);
   values.insert(values.end(), step_times.begin(), step_times.end());
   values.emplace_back("train/lr", last_lr_);
   if (last_grad_norm_) values.emplace_back("train/grad_norm", *last_grad_norm_);
-  if (elapsed.count() > 0)
-    values.emplace_back("train/samples_per_s", global.at("loss").count / elapsed.count());
+  if (elapsed.count() > 0) {
+    values.emplace_back("train/samples_per_s", global.samples / elapsed.count());
+    if (const auto name = model_->target_name(); !name.empty())
+      values.emplace_back(fmt::format("train/{}_per_s", name), global.targets / elapsed.count());
+  }
   const auto data = std::exchange(data_stats_, {});
   values.emplace_back("data/wait_s", data.wait_s);
   values.emplace_back("data/ready",
@@ -272,6 +314,7 @@ void Trainer::evaluate_now() {
   if (result.empty()) return;
   evaluation_ = result;
   evaluated_step_ = position_.step;
+  evaluation_is_due_ = false;
   early_stop_.add(evaluation_);
   if (early_stop_.is_due() && !is_finished()) votes_ |= kEarlyStop;  // the same on every rank
   NamedValues values;
@@ -285,23 +328,22 @@ void Trainer::evaluate_now() {
 void Trainer::save_now() {
   const auto begin = std::chrono::steady_clock::now();
   use_timeout_of(Phase::Saving);
-  save_state(parts_.world, {*model_, *optimizer_, position_}, checkpoints_path(parts_.run_dir),
-             parts_.config.checkpoint.keep_last);
+  CheckpointHead head{.position = position_,
+                      .early_stop = early_stop_.state(),
+                      .evaluation_is_due = evaluation_is_due_};
+  saving_.save({*model_, *optimizer_, parallel_, head}, checkpoint_to_publish());
   saved_step_ = position_.step;
-  publish_saved();
   use_timeout_of(Phase::Logging);
   logged_at_ += std::chrono::steady_clock::now() - begin;
 }
 
-// The save ended with a barrier: the checkpoint is whole.
-void Trainer::publish_saved() {
+std::optional<CheckpointToPublish> Trainer::checkpoint_to_publish() const {
   const auto& which = parts_.config.tracking.checkpoints;
-  const bool wanted = which == "all" || (which == "last" && is_finished());
-  if (!wanted || !is_main(parts_.world.rank())) return;
+  if (which != "all" && (which != "last" || !is_finished())) return std::nullopt;
   CheckpointToPublish checkpoint{
       .run_dir = parts_.run_dir, .run_name = parts_.config.run.name, .position = position_};
   if (evaluated_step_ == position_.step) checkpoint.evaluation = evaluation_;
-  publish_checkpoint(checkpoint, parts_.tracker);
+  return checkpoint;
 }
 
 }  // namespace lockstep

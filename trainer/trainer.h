@@ -22,6 +22,7 @@
 #include "trainer/meter.h"
 #include "trainer/position.h"
 #include "trainer/run_config.h"
+#include "trainer/saving.h"
 #include "trainer/step_times.h"
 #include "trainer/trigger.h"
 
@@ -36,6 +37,7 @@ struct TrainerParts {
   Tracker& tracker;
   std::filesystem::path run_dir;
   const Interruption* interruption = nullptr;  // none: signals are none of its business
+  std::shared_ptr<Model> model = {};           // of build_model()
 };
 
 // The last evaluation, e.g. {"loss": 0.05, "accuracy": 0.99}; empty without an evaluation set.
@@ -43,13 +45,16 @@ using EvaluationResult = std::map<std::string, double>;
 
 class Trainer {
  public:
-  // Collective: builds the model (seeded with run.seed, so equal to the same Python module after
-  // manual_seed) and sends rank 0's to all. Throws Config or PeerError.
+  // Collective: sends rank 0's model to all. Throws Config or PeerError.
   explicit Trainer(const TrainerParts& parts);
 
   // Collective: continues from the run's last good checkpoint, if it has one. Returns the step it
   // continues after.
   int64_t resume();
+
+  // Collective: begins with the weights of train.init_from, if it is given. For a run that does not
+  // continue an earlier one. Throws Config when they do not fit.
+  void load_initial_weights();
 
   // Collective: trains to the end, evaluates and saves; or, when a rank was asked to end earlier,
   // saves at the end of a step that is the same on all ranks. Throws what its parts throw.
@@ -68,6 +73,7 @@ class Trainer {
  private:
   void train_epoch();
   void train_step(Loader& loader);
+  Outputs pass_compiled(const Batch& batch, const at::Tensor& weight, bool synchronize);
   void optimize();
   void after_step(bool epoch_ended);
   void log_training();
@@ -77,7 +83,7 @@ class Trainer {
   void tell_bad_samples(NamedValues& values);
   void evaluate_now();
   void save_now();
-  void publish_saved();
+  std::optional<CheckpointToPublish> checkpoint_to_publish() const;
   uint32_t own_flags();
   void use_timeout_of(Phase phase);
   bool is_finished() const;
@@ -110,7 +116,9 @@ class Trainer {
   EarlyStop early_stop_;
   std::vector<std::string> warnings_;  // of resume(), which comes before there is a tracker to tell
   EvaluationResult evaluation_;
+  bool evaluation_is_due_ = false;  // at this step, and not made yet
   int64_t evaluated_step_ = -1, saved_step_ = -1;
+  Saving saving_;  // last: it may be busy with what the others hold
 };
 
 }  // namespace lockstep

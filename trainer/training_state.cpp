@@ -10,19 +10,9 @@
 #include "core/error.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
-#include "trainer/checkpoint.h"
 
 namespace lockstep {
 namespace {
-
-NamedTensors module_tensors(const Model& model) {
-  NamedTensors tensors;
-  for (const auto& item : model.named_parameters())
-    tensors.emplace_back(item.key(), item.value().detach());
-  for (const auto& item : model.named_buffers())
-    tensors.emplace_back(item.key(), item.value().detach());
-  return tensors;
-}
 
 std::string rng_name(int rank) { return fmt::format("rank.{}", rank); }
 
@@ -31,7 +21,7 @@ at::Generator cpu_generator() { return at::detail::getDefaultCPUGenerator(); }
 at::Tensor rng_state() { return cpu_generator().get_state(); }
 
 void load_model(const Model& model, const NamedTensors& loaded) {
-  const auto tensors = module_tensors(model);
+  const auto tensors = tensors_of(model);
   for (const auto& [name, tensor] : tensors) {
     const auto same_name = [&](const auto& item) { return item.first == name; };
     const auto found = std::find_if(loaded.begin(), loaded.end(), same_name);
@@ -73,17 +63,15 @@ void restore_rng(const World& world, const Checkpoint& checkpoint) {
     if (name == rng_name(world.rank())) cpu_generator().set_state(state);
 }
 
-// What rank 0 found, as one object: {"error": {...}} or {"rejected": [...], "position": [...] or
-// null}.
+// What rank 0 found, as one object: {"error": "..."} or {"rejected": [...], "head": {...} or null}.
 nlohmann::json find_checkpoint(const std::filesystem::path& checkpoints, Checkpoint& checkpoint) {
   std::vector<std::string> rejected;
   try {
     auto found = read_last_good_checkpoint(checkpoints, rejected);
-    nlohmann::json answer = {{"rejected", rejected}, {"position", nullptr}};
+    nlohmann::json answer = {{"rejected", rejected}, {"head", nullptr}};
     if (!found) return answer;
     checkpoint = std::move(*found);
-    const auto& position = checkpoint.position;
-    answer["position"] = {position.step, position.epoch, position.samples, position.lanes};
+    answer["head"] = describe_head(checkpoint.head);
     return answer;
   } catch (const Error& error) {
     return {{"error", error.what()}};
@@ -92,21 +80,23 @@ nlohmann::json find_checkpoint(const std::filesystem::path& checkpoints, Checkpo
 
 }  // namespace
 
-void save_state(World& world, const TrainingState& state, const std::filesystem::path& checkpoints,
-                int64_t keep_last) {
+NamedTensors tensors_of(const Model& model) {
+  NamedTensors tensors;
+  for (const auto& item : model.named_parameters())
+    tensors.emplace_back(item.key(), item.value().detach());
+  for (const auto& item : model.named_buffers())
+    tensors.emplace_back(item.key(), item.value().detach());
+  return tensors;
+}
+
+Checkpoint capture_state(World& world, const TrainingState& state) {
   const auto rng = all_gather(world, rng_state(), "random states");
-  if (world.rank() == 0) {
-    Checkpoint checkpoint{state.position,
-                          world.world_size(),
-                          module_tensors(state.model),
-                          state.optimizer.state(),
-                          {}};
-    for (int rank = 0; rank < world.world_size(); ++rank)
-      checkpoint.rng.emplace_back(rng_name(rank), rng[rank]);
-    write_checkpoint(checkpoints, checkpoint);
-    prune_checkpoints(checkpoints, keep_last);
-  }
-  barrier(world, "checkpoint");
+  Checkpoint checkpoint{state.head, tensors_of(state.model), state.optimizer.state(), {}};
+  checkpoint.head.world_size = world.world_size();
+  checkpoint.head.gradient_order = state.parallel.gradient_order();
+  for (int rank = 0; rank < world.world_size(); ++rank)
+    checkpoint.rng.emplace_back(rng_name(rank), rng[rank]);
+  return checkpoint;
 }
 
 std::vector<std::string> restore_state(World& world, const TrainingState& state,
@@ -118,14 +108,14 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
   answer = broadcast_object(world, answer, 0, "checkpoint to resume");
   if (answer.contains("error")) throw environment_error(answer["error"].get<std::string>());
   auto rejected = answer["rejected"].get<std::vector<std::string>>();
-  if (answer["position"].is_null()) return rejected;
+  if (answer["head"].is_null()) return rejected;
   load_model(state.model, broadcast_tensors(world, std::move(checkpoint.model), "model"));
   state.optimizer.load_state(
       broadcast_tensors(world, std::move(checkpoint.optimizer), "optimizer"));
   checkpoint.rng = broadcast_tensors(world, std::move(checkpoint.rng), "random states");
   restore_rng(world, checkpoint);
-  const auto& found = answer["position"];
-  state.position = {found[0], found[1], found[2], found[3]};
+  state.head = read_head(answer["head"]);
+  state.parallel.restore_gradient_order(state.head.gradient_order);
   return rejected;
 }
 

@@ -5,24 +5,27 @@
 #include <string>
 #include <vector>
 
+#include "distributed/data_parallel.h"
 #include "distributed/world.h"
 #include "models/model.h"
+#include "trainer/checkpoint.h"
 #include "trainer/optimizer.h"
-#include "trainer/position.h"
 
 namespace lockstep {
 
 struct TrainingState {
   Model& model;
   Optimizer& optimizer;
-  Position& position;
+  DataParallel& parallel;
+  CheckpointHead& head;
 };
 
-// Collective: rank 0 writes the checkpoint of `state.position` and keeps the latest `keep_last`;
-// returns on every rank when it is on the disk. Throws Environment on the rank that could not
-// write, PeerError on the others.
-void save_state(World& world, const TrainingState& state, const std::filesystem::path& checkpoints,
-                int64_t keep_last);
+// Parameters, then buffers, in the module's order: the live ones.
+NamedTensors tensors_of(const Model& model);
+
+// Collective: what a checkpoint of `state` holds. Model and optimizer are the live tensors. What
+// rank 0 has is complete.
+Checkpoint capture_state(World& world, const TrainingState& state);
 
 // Collective: rank 0 reads the last good checkpoint and sends it to all, so that only rank 0 needs
 // to see the files. Returns one line for each checkpoint that was passed over because it is

@@ -2,7 +2,7 @@
 // tokens of. The files are mapped, so they may be larger than memory.
 // Gives: "tokens" int64 [B, T] and "targets" int64 [B, T], the same shifted by one; where a
 // document is shorter, tokens are padded with the separator and targets with -100, which no loss
-// counts.
+// counts; T is `length`, or the longest sample of the batch.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -27,6 +27,7 @@ struct TokensConfig {
   std::string path;
   int64_t length = 256;
   std::optional<int64_t> separator;
+  std::string pad_to = "length";
   std::optional<int64_t> vocab_size;
   std::string dtype = "uint16";
   std::optional<int64_t> limit;
@@ -40,6 +41,9 @@ void fields(V& v, TokensConfig& c) {
     "the token that ends a document: samples then hold one document each; without it, windows run "
     "over the ends of documents",
     at_least(0));
+  v("pad_to", c.pad_to,
+    "what documents that are shorter are padded to: length, or the longest sample of their batch",
+    one_of({"length", "longest"}));
   v("vocab_size", c.vocab_size, "a token that is not below this is an error", at_least(1));
   v("dtype", c.dtype, "of files without a header", one_of({"uint16", "uint32"}));
   v("limit", c.limit, "use only the first samples, this many", at_least(1));
@@ -63,6 +67,8 @@ class TokensDataset final : public Dataset {
     const auto refused = [&](const std::string& why) {
       return config_error(fmt::format("dataset tokens: {}: {}", printable(config.path, 400), why));
     };
+    if (pads_to_longest() && !config.separator)
+      throw refused("pad_to: longest has no effect without separator: all samples are as long");
     if (size_ == 0)
       throw refused(fmt::format("no file has the {} tokens of one sample", config.length + 1));
     if (config.limit && *config.limit > size_)
@@ -79,24 +85,37 @@ class TokensDataset final : public Dataset {
   }
 
   std::vector<FieldLayout> layout() const override {
+    if (pads_to_longest()) return {};
     return {{"tokens", at::kLong, {config_.length}}, {"targets", at::kLong, {config_.length}}};
   }
 
   Batch get_batch(std::span<const int64_t> indices) const override {
-    return gather(*this, {.indices = indices});
+    if (!pads_to_longest()) return gather(*this, {.indices = indices});
+    size_t longest = 1;
+    for (const auto index : indices) longest = std::max(longest, window_of(index).tokens - 1);
+    const std::vector<int64_t> shape = {static_cast<int64_t>(indices.size()),
+                                        static_cast<int64_t>(longest)};
+    const std::vector<at::Tensor> fields = {at::empty(shape, at::kLong),
+                                            at::empty(shape, at::kLong)};
+    fill({.indices = indices}, fields);
+    return {.fields = {{"tokens", fields[0]}, {"targets", fields[1]}},
+            .indices = at::tensor(std::vector<int64_t>(indices.begin(), indices.end()))};
   }
 
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
-    for (const auto index : request.indices)
-      check(index >= 0 && index < size_, "sample index outside the dataset");
+    const auto length = fields[0].size(1);
+    for (const auto index : request.indices) window_of(index);  // verifies it
     for_each_shard(ends_, request.indices, [&](size_t number, auto rows, auto places) {
       const auto first = number == 0 ? 0 : ends_[number - 1];
       shards_.use(number, std::max(request.nearby_groups, kMostTokenFiles),
                   [&](const TokenShard& shard) {
-                    for (size_t i = 0; i < rows.size(); ++i)
-                      copy(shard, windows_.at(static_cast<size_t>(first + rows[i])),
-                           fields[0].data_ptr<int64_t>() + places[i] * config_.length,
-                           fields[1].data_ptr<int64_t>() + places[i] * config_.length);
+                    for (size_t i = 0; i < rows.size(); ++i) {
+                      const auto place = [&](const at::Tensor& field) {
+                        return std::span(field.data_ptr<int64_t>() + places[i] * length,
+                                         static_cast<size_t>(length));
+                      };
+                      copy(shard, window_of(first + rows[i]), place(fields[0]), place(fields[1]));
+                    }
                     shard.verify_unchanged();
                   });
     });
@@ -111,6 +130,13 @@ class TokensDataset final : public Dataset {
   }
 
  private:
+  bool pads_to_longest() const { return config_.pad_to == "longest"; }
+
+  TokenWindow window_of(int64_t index) const {
+    check(index >= 0 && index < size_, "sample index outside the dataset");
+    return windows_.at(static_cast<size_t>(index));
+  }
+
   // A shard that was closed since it was first looked at.
   TokenShard reopen(size_t number) const {
     TokenShard shard(files_[number], *element_type_of(config_.dtype));
@@ -119,15 +145,15 @@ class TokensDataset final : public Dataset {
     return shard;
   }
 
-  void copy(const TokenShard& shard, const TokenWindow& window, int64_t* tokens,
-            int64_t* targets) const {
-    const auto length = static_cast<size_t>(config_.length), count = window.tokens - 1;
-    shard.copy(window.begin, {tokens, count});
-    std::copy_n(tokens + 1, count - 1, targets);
-    shard.copy(window.begin + count, {targets + count - 1, 1});
-    verify_vocabulary(shard, window, {tokens, count}, targets[count - 1]);
-    std::fill(tokens + count, tokens + length, config_.separator.value_or(0));
-    std::fill(targets + count, targets + length, kNoTarget);
+  void copy(const TokenShard& shard, const TokenWindow& window, std::span<int64_t> tokens,
+            std::span<int64_t> targets) const {
+    const auto count = window.tokens - 1;
+    shard.copy(window.begin, tokens.first(count));
+    std::copy_n(tokens.begin() + 1, count - 1, targets.begin());
+    shard.copy(window.begin + count, targets.subspan(count - 1, 1));
+    verify_vocabulary(shard, window, tokens.first(count), targets[count - 1]);
+    std::ranges::fill(tokens.subspan(count), config_.separator.value_or(0));
+    std::ranges::fill(targets.subspan(count), kNoTarget);
   }
 
   void verify_vocabulary(const TokenShard& shard, const TokenWindow& window,

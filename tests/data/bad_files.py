@@ -114,6 +114,7 @@ FILES = {
     "tokens truncated": ("tokens", "x.bin", HEADER.tobytes() + b"a" * 198, {}, ["x.bin", "100 tokens, found 99"]),
     "tokens in header": ("tokens", "x.bin", HEADER.tobytes()[:500], {}, ["x.bin", "header"]),
     "tokens too few": ("tokens", "x.bin", b"a" * 20, {}, ["257 tokens of one sample"]),
+    "tokens all as long": ("tokens", "x.bin", b"a" * 20, {"length": 4, "pad_to": "longest"}, ["pad_to", "without separator"]),
     "tokens beyond vocabulary": (
         "tokens", "x.bin", b"\xff" * 2000, {"length": 8, "vocab_size": 100}, ["x.bin", "token 65535", "vocabulary of 100"],
     ),

@@ -447,6 +447,18 @@ def test_documents_are_kept_apart(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_documents_are_padded_to_the_longest_of_their_batch(tmp_path, workers):
+    stream = np.array([5, 6, 0, 1, 0, 2, 3, 4, 5, 0, 7, 0], np.uint16)
+    write_tokens(tmp_path / "a.bin", stream)
+    train = {"name": "tokens", "path": str(tmp_path / "a.bin"), "length": 9, "separator": 0, "pad_to": "longest"}
+    first, second = load(tmp_path, {"train": train}, batch=2, workers=workers)["train", 0]
+    assert first["tokens"].tolist() == [[5, 6], [1, 0]]
+    assert first["targets"].tolist() == [[6, 0], [0, -100]]
+    assert second["tokens"].tolist() == [[2, 3, 4, 5], [7, 0, 0, 0]]
+    assert second["indices"].tolist() == [2, 3]
+
+
 # A child's peak memory counts what it was before exec: here a bare Python and not pytest.
 MEASURE = """
 import os, sys

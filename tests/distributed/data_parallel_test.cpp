@@ -27,6 +27,11 @@ struct Net : torch::nn::Module {
 
 at::Tensor samples(int rank) { return at::arange(8, at::kFloat).view({2, 4}) * 0.1 + rank; }
 
+// For nets 4001 wide: sums of them depend on their order.
+at::Tensor waves(int rank, int step) {
+  return (at::arange(8002, at::kFloat).view({2, 4001}) * (0.37 * (rank + 1) + step)).sin();
+}
+
 void fill(Net& net, double value) {
   const at::NoGradGuard no_grad;
   net.layer->weight.fill_(value);
@@ -78,10 +83,7 @@ TEST_CASE(
             for (int step = 0; step < 3; ++step) {
               parallel.zero_gradients();
               parallel.before_forward(true);
-              const auto x = (at::arange(8002, at::kFloat).view({2, 4001}) *
-                              (0.37 * (world.rank() + 1) + step))
-                                 .sin();
-              parallel.backward(net.loss(x), true);
+              parallel.backward(net.loss(waves(world.rank(), step)), true);
               seen.push_back(net.layer->weight.grad().clone());
               seen.push_back(net.layer->bias.grad().clone());
             }
@@ -94,6 +96,69 @@ TEST_CASE(
       for (size_t i = 0; i < shared[rank].size(); ++i)
         CHECK(at::equal(shared[rank][i], reduced[0][i]));
   }
+}
+
+TEST_CASE("data parallel: after a resume gradients have the bits of a run that went on") {
+  struct Way {
+    std::string backend;
+    DataParallelConfig config;
+  };
+  const std::vector<Way> ways = {
+      {"shm", {.bucket_cap_mb = 0.001}},
+      {"gloo", {.bucket_cap_mb = 0.001}},
+      {"gloo", {.bucket_cap_mb = 0.001, .static_graph = true}},
+      {"gloo", {.bucket_cap_mb = 0.001, .gradient_as_bucket_view = true}},
+      {"gloo", {.bucket_cap_mb = 0.001, .find_unused_parameters = true}}};
+  for (const auto& way : ways) {
+    const auto gradients = [&](int first, const std::vector<std::string>& order) {
+      return run_ranks(
+          3,
+          [&](World& world) {
+            Net net(4001);
+            fill(net, 0.25);
+            DataParallel parallel(world, net, way.config);
+            parallel.restore_gradient_order(order);
+            for (int step = first; step < 3; ++step) {
+              parallel.zero_gradients();
+              parallel.before_forward(true);
+              parallel.backward(net.loss(waves(world.rank(), step)), true);
+            }
+            return std::tuple{net.layer->weight.grad().clone(), net.layer->bias.grad().clone(),
+                              parallel.gradient_order()};
+          },
+          way.backend);
+    };
+    const auto [weight, bias, order] = gradients(0, {})[0];
+    CHECK(order.empty() == way.config.find_unused_parameters);
+    const auto [resumed_weight, resumed_bias, kept_order] = gradients(2, order)[0];
+    CHECK(at::equal(resumed_weight, weight));
+    CHECK(at::equal(resumed_bias, bias));
+    CHECK(kept_order == order);
+  }
+}
+
+TEST_CASE("data parallel: a static graph averages the first step too") {
+  const auto gradients = run_ranks(
+      2,
+      [](World& world) {
+        Net net(4, /*with_unused=*/true);
+        fill(net, 0.5);
+        DataParallel parallel(world, net, {.static_graph = true});
+        std::vector<at::Tensor> seen;
+        for (int step = 0; step < 3; ++step) {
+          parallel.zero_gradients();
+          parallel.before_forward(true);
+          parallel.backward(net.loss(samples(world.rank())), true);
+          seen.push_back(net.layer->weight.grad().clone());
+        }
+        return seen;
+      },
+      "gloo");
+  Net reference(4);
+  fill(reference, 0.5);
+  ((reference.loss(samples(0)) + reference.loss(samples(1))) / 2).backward();
+  for (const auto& seen : gradients)
+    for (const auto& gradient : seen) CHECK(at::allclose(gradient, reference.layer->weight.grad()));
 }
 
 TEST_CASE("data parallel: a parameter without a gradient is named in shared memory too") {

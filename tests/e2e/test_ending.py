@@ -121,6 +121,36 @@ def test_early_stop(job, ranks):
     assert only(job.list())["state"] == "finished"
 
 
+def test_early_stop_goes_on_counting_after_a_resume(job):
+    settings = ["train.epochs=50", "optimizer.lr=1e-30", "train.early_stop.patience=3"]
+    run_dir = job.train(*settings, "train.max_steps=42")
+    resume(job, run_dir, *settings)
+    assert checkpoints(run_dir)[-1] == 4 * 21
+    assert len(job.series(run_dir.name, "eval/loss")) == 4
+    # A run that ended so has nothing left to do, unless it is given more patience.
+    ended = resume(job, run_dir, *settings)
+    assert "eval/loss has not improved for 3 evaluations" in ended.out
+    assert checkpoints(run_dir)[-1] == 4 * 21
+    resume(job, run_dir, *settings, "train.early_stop.patience=4")
+    assert checkpoints(run_dir)[-1] == 5 * 21
+    assert len(job.series(run_dir.name, "eval/loss")) == 5
+    # Something else is watched: it begins to count.
+    resume(job, run_dir, *settings, "train.early_stop={patience: 2, metric: accuracy, mode: max}")
+    assert checkpoints(run_dir)[-1] == 8 * 21
+
+
+def test_an_evaluation_that_a_signal_prevented_is_made_after_a_resume(job):
+    evaluation = ["train.eval_every=1 step", "train.log_every=1 step", "train.epochs=100"]
+    started = job.start(*evaluation, ranks=2)
+    wait_until(lambda: steps_of(job), 30, "the first step")
+    started.send_signal(signal.SIGTERM)
+    assert processes.finish(started, 30).code == 143
+    run_dir = only(job.runs.iterdir())
+    last = checkpoints(run_dir)[-1] + 2
+    resume(job, run_dir, *evaluation, f"train.max_steps={last}", ranks=2)
+    assert [step for step, _ in job.series(run_dir.name, "eval/loss")] == list(range(1, last + 1))
+
+
 @pytest.mark.parametrize("override, said", [
     ("train.early_stop={patience: 2, metric: accurcy}", "did you mean 'accuracy'"),
     ("train.early_stop={patience: 0}", "train.early_stop.patience"),

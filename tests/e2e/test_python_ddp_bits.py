@@ -1,7 +1,9 @@
 """The same run file and seed give the weights of Python's DistributedDataParallel, bit for bit."""
 
+import json
 import sys
 
+import numpy as np
 import pytest
 
 from processes import SOURCE
@@ -19,6 +21,7 @@ MLP = (["model={name: mlp, hidden: [32]}"], ["--model", "mlp", "--hidden", "32"]
 CNN = (["model={name: cnn, hidden: 16}"], ["--model", "cnn", "--hidden", "16"])
 # 1003 and 301 samples are no multiple of 2 or 3: the last batch is smaller and the sampler pads.
 MANY = (["data.train.limit=1003", "data.batch_size=48"], ["--limit", "1003", "--batch-size", "48"])
+GPT_SIZES = {"vocab_size": 61, "context": 16, "layers": 2, "heads": 2, "width": 32}
 FEW = (["data.train.limit=301", "data.batch_size=12"], ["--limit", "301", "--batch-size", "12"])
 
 
@@ -48,6 +51,34 @@ def test_a_changed_setting_changes_the_bits(job, peers):
     peers.train(1, peer_file, "--seed", "8", *MLP[1], *FEW[1], *SGD[1])
     with pytest.raises(AssertionError, match="the bytes of .* differ"):
         assert_same_bits(last_weights(run_dir), peer_file)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """301 samples of 16 random tokens below 61."""
+    path = tmp_path_factory.mktemp("text") / "text.bin"
+    numbers = np.random.default_rng(0).integers(0, GPT_SIZES["vocab_size"], 301 * 16 + 1)
+    numbers.astype(np.uint16).tofile(path)
+    return path
+
+
+@pytest.mark.parametrize("world_size, accumulate", [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
+def test_a_gpt_over_tokens(job, peers, text, optimizer, accumulate, world_size):
+    """Its loss is a mean over tokens; with as many on every rank the weights are exactly 1."""
+    limit = 301 if accumulate == 1 else 300  # so many that groups are even
+    train = f"data={{train: {{name: tokens, path: '{text}', length: 16, limit: {limit}}}, batch_size: 12}}"
+    model = (
+        [f"model={json.dumps({'name': 'gpt', **GPT_SIZES})}", train, f"train.accumulate={accumulate}"],
+        ["--model", "gpt", "--gpt", json.dumps(GPT_SIZES), "--data", text, "--limit", limit]
+        + ["--batch-size", "12", "--accumulate", accumulate],
+    )
+    ours = [override for part in (model, optimizer) for override in part[0]]
+    run_dir = job.train(*ours, ranks=world_size)
+    peer_file = job.directory / "peer.safetensors"
+    peers.train(world_size, peer_file, "--seed", "7", *model[1], *optimizer[1])
+    assert_same_bits(last_weights(run_dir), peer_file)
+    assert checkpoints(run_dir) == [{1: 26, 2: 13}[accumulate]]
 
 
 EXTRAS = {

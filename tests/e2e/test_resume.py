@@ -1,6 +1,8 @@
 """A run that was stopped and continued is the run that was never stopped."""
 
 import json
+import os
+import signal
 
 import pytest
 
@@ -85,6 +87,18 @@ def test_in_the_middle_of_an_epoch_with_accumulation(job, whole):
     assert_same_checkpoint(stopped, never_stopped)
 
 
+# Several buckets, so that their order matters to the sums of three ranks and more.
+@pytest.mark.parametrize("ranks, backend", [(3, "shm"), (3, "gloo"), (4, "shm")])
+def test_on_three_ranks_and_more(job, whole, ranks, backend):
+    distributed = ["distributed.bucket_cap_mb=0.002", f"distributed.backend={backend}"]
+    settings = [*distributed, "train.max_steps=6", *EVERY_EPOCH]
+    never_stopped = whole.train(*settings, ranks=ranks)
+    stopped = job.train(*settings, "train.max_steps=1", ranks=ranks)
+    resume(job, stopped, *settings, "train.max_steps=4", ranks=ranks)
+    resume(job, stopped, *settings, ranks=ranks)
+    assert_same_checkpoint(stopped, never_stopped)
+
+
 def test_a_restart_under_the_same_run_id_continues(job, whole):
     """What a scheduler does: the same command again, with the run's name in the environment."""
     env = processes.environment(LOCKSTEP_RUN_ID="my-run")
@@ -122,9 +136,35 @@ def test_on_another_number_of_ranks(job):
     assert checkpoints(stopped)[-1] == 21
 
 
-def test_keep_last(job):
-    run_dir = job.train("checkpoint.every=4 steps", "checkpoint.keep_last=3")
+@pytest.mark.parametrize("background", ["true", "false"])
+def test_keep_last(job, background):
+    run_dir = job.train("checkpoint.every=4 steps", "checkpoint.keep_last=3", f"checkpoint.async={background}")
     assert checkpoints(run_dir) == [16, 20, 21]
+
+
+# Writing it takes a good part of a second.
+LARGE = ["model.hidden=[4096,4096]", "data.train.limit=96", "data.eval.limit=10", "train.epochs=100",
+         "train.log_every=1 step"]
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_killed_while_a_checkpoint_is_written(job, ranks):
+    started = job.start(*LARGE, "checkpoint.every=2 steps", ranks=ranks)
+
+    def is_writing_another():
+        written = [*job.runs.glob("*/checkpoints/[0-9]*")]
+        return written and [*job.runs.glob("*/checkpoints/.tmp-[0-9]*")]
+
+    processes.wait_until(is_writing_another, 60, "half a checkpoint")
+    for pid in processes.ranks_of(job.directory).values() if ranks else [started.pid]:
+        os.kill(pid, signal.SIGKILL)
+    processes.finish(started, 30)
+    run_dir = only(job.runs.iterdir())
+    kept = checkpoints(run_dir)
+    ended = resume(job, run_dir, *LARGE, f"train.max_steps={kept[-1] + 1}", ranks=ranks)
+    assert "cannot be used" not in ended.out
+    assert checkpoints(run_dir) == [*kept, kept[-1] + 1][-2:]
+    assert not list((run_dir / "checkpoints").glob(".tmp-*"))
 
 
 def flip_a_byte(path):

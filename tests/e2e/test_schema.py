@@ -12,7 +12,11 @@ from safetensors_file import assert_same_bits, last_weights
 
 RECIPES = sorted((SOURCE / "configs").glob("*.yaml"))
 # Recipes for data of one's own: the tests that make such data and train on it.
-TESTED_ELSEWHERE = {"digits.yaml": "test_images.py", "images.yaml": "test_images.py"}
+TESTED_ELSEWHERE = {
+    "digits.yaml": "test_images.py",
+    "gpt_bible.yaml": "test_gpt.py",
+    "images.yaml": "test_images.py",
+}
 HERE = [recipe for recipe in RECIPES if recipe.name not in TESTED_ELSEWHERE]
 
 # As a user would write it, with every section.

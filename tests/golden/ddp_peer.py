@@ -19,13 +19,17 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import idx
 import models
+import tokens
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=["mlp", "cnn"], default="mlp")
+    parser.add_argument("--model", choices=["mlp", "cnn", "gpt"], default="mlp")
     parser.add_argument("--hidden", help="widths of the hidden layers, e.g. 64,32")
-    parser.add_argument("--data", required=True, help="directory of the IDX files")
+    parser.add_argument("--gpt", type=json.loads, help="sizes of the gpt, as JSON")
+    parser.add_argument(
+        "--data", required=True, help="directory of the IDX files, for a gpt a file of tokens"
+    )
     parser.add_argument(
         "--mean", type=float, help="subtracted from the pixels; together with --std"
     )
@@ -62,8 +66,14 @@ def make_optimizer(args, parameters):
     return torch.optim.AdamW(parameters, lr=args.lr, weight_decay=args.weight_decay, fused=True)
 
 
+def load_train(args):
+    if args.model == "gpt":
+        return [part[: args.limit] for part in tokens.load_windows(args.data, args.gpt["context"])]
+    return idx.load_split(args.data, "train", args.limit, args.mean, args.std)
+
+
 def make_loader(args, rank, world):
-    dataset = TensorDataset(*idx.load_split(args.data, "train", args.limit, args.mean, args.std))
+    dataset = TensorDataset(*load_train(args))
     sampler = DistributedSampler(
         dataset,
         num_replicas=world,
@@ -104,7 +114,7 @@ def train_step(args, model, optimizer, group):
     for i, (image, label) in enumerate(group):
         is_last = i + 1 == len(group)
         with contextlib.nullcontext() if is_last else model.no_sync():
-            loss = F.cross_entropy(model(image), label)
+            loss = F.cross_entropy(model(image).flatten(0, -2), label.flatten())
             (loss if len(group) == 1 else loss * (len(label) / num_samples)).backward()
     if args.clip_grad_norm is not None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip_grad_norm)
@@ -140,6 +150,13 @@ def evaluate(args, model):
     }
 
 
+def build(args):
+    if args.model == "gpt":
+        return models.build_gpt(args.seed, **args.gpt)
+    hidden = [int(width) for width in args.hidden.split(",")] if args.hidden else None
+    return models.build(args.model, args.seed, hidden)
+
+
 def main():
     args = parse_arguments()
     torch.set_num_threads(1)
@@ -147,8 +164,7 @@ def main():
     if args.batch_size % world:
         raise SystemExit(f"--batch-size {args.batch_size} does not divide over {world} ranks")
     dist.init_process_group("gloo")
-    hidden = [int(width) for width in args.hidden.split(",")] if args.hidden else None
-    module = models.build(args.model, args.seed, hidden)
+    module = build(args)
     parallel = DistributedDataParallel(
         module,
         bucket_cap_mb=args.bucket_cap_mb,
@@ -159,7 +175,7 @@ def main():
         save_file(
             {name: tensor.contiguous() for name, tensor in module.state_dict().items()}, args.out
         )
-        print(json.dumps(evaluate(args, module)), flush=True)
+        print(json.dumps({} if args.model == "gpt" else evaluate(args, module)), flush=True)
     dist.barrier()
     dist.destroy_process_group()
 

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
 import idx  # noqa: E402
 import models  # noqa: E402
+import tokens  # noqa: E402
 
 BATCH_SIZE = 48
 CASES = {
@@ -67,7 +68,7 @@ def run_python(seed, model_class, arguments, images, scaling):
     loss = F.cross_entropy(logits, label)
     loss.backward()
     tensors = {"batch.image": image, "batch.label": label, "logits": logits, "loss": loss}
-    tensors["correct"] = (logits.argmax(1) == label).sum()
+    tensors["sum.accuracy"] = (logits.argmax(1) == label).sum()
     for name, parameter in model.named_parameters():
         tensors[f"parameter.{name}"] = parameter
         tensors[f"gradient.{name}"] = parameter.grad
@@ -89,3 +90,59 @@ def test_every_bit_is_equal(case, seed, images, tmp_path):
     assert tensors.keys() == python_tensors.keys()
     for name, expected in python_tensors.items():
         assert tensors[name] == expected, f"{name} differs"
+
+
+GPTS = {
+    "tied": dict(vocab_size=61, context=16, layers=2, heads=2, width=32),
+    "untied": dict(vocab_size=97, context=20, layers=3, heads=3, width=24, tied_embeddings=False),
+}
+TOKENS_PER_SAMPLE = 16
+
+
+def make_text(path, vocabulary, separator=None):
+    """48 samples of random tokens; with `separator`, of different length."""
+    rng = np.random.default_rng(0)
+    text = rng.integers(1, vocabulary, BATCH_SIZE * TOKENS_PER_SAMPLE + 1)
+    if separator is not None:
+        lengths = rng.integers(2, TOKENS_PER_SAMPLE + 1, BATCH_SIZE)
+        documents = [[*rng.integers(1, vocabulary, length), separator] for length in lengths]
+        text = np.concatenate(documents)
+    tokens.write_tokens(path, text)
+
+
+def run_python_gpt(seed, sizes, tokens_BT, targets_BT):
+    torch.set_num_threads(1)
+    model = models.build_gpt(seed, **sizes)
+    logits = model(tokens_BT)
+    loss = F.cross_entropy(logits.flatten(0, 1), targets_BT.flatten())
+    loss.backward()
+    tensors = {"batch.tokens": tokens_BT, "batch.targets": targets_BT, "logits": logits}
+    tensors.update(loss=loss, targets=(targets_BT != -100).sum())
+    for name, parameter in model.named_parameters():
+        tensors[f"parameter.{name}"] = parameter
+        tensors[f"gradient.{name}"] = parameter.grad
+    names = [name for name, _ in model.named_parameters()]
+    return names, {name: tensor.detach().numpy().tobytes() for name, tensor in tensors.items()}
+
+
+@pytest.mark.parametrize("separator", [None, 0], ids=["windows", "documents"])
+@pytest.mark.parametrize("case", GPTS)
+def test_every_bit_of_a_gpt_is_equal(case, separator, tmp_path):
+    """Also where targets of padding do not count."""
+    sizes, path = GPTS[case], tmp_path / "text.bin"
+    make_text(path, sizes["vocab_size"], separator)
+    data = {"name": "tokens", "path": str(path), "length": TOKENS_PER_SAMPLE}
+    if separator is None:
+        batch = tokens.load_windows(path, TOKENS_PER_SAMPLE)
+    else:
+        data["separator"] = separator
+        batch = tokens.load_documents(path, TOKENS_PER_SAMPLE, separator)
+    config = {"seed": 3, "batch_size": BATCH_SIZE, "model": {"name": "gpt", **sizes}, "data": data}
+    path_of_results = tmp_path / "results"
+    path_of_results.mkdir()
+    names, ours = run_cpp(config, path_of_results)
+    python_names, theirs = run_python_gpt(3, sizes, *batch)
+    assert names == python_names
+    assert ours.keys() == theirs.keys()
+    for name, expected in theirs.items():
+        assert ours[name] == expected, f"{name} differs"

@@ -58,7 +58,8 @@ void run(const std::string& config_file, const std::filesystem::path& out) {
   }
   write(out, "logits", outputs.predictions);
   write(out, "loss", outputs.loss);
-  write(out, "correct", outputs.sums.at("accuracy"));
+  for (const auto& [name, sum] : outputs.sums) write(out, "sum." + name, sum);
+  if (outputs.targets.defined()) write(out, "targets", outputs.targets);
 }
 
 }  // namespace

@@ -92,6 +92,103 @@ TEST_CASE("zoo: batches that do not fit are errors with the shapes") {
             .starts_with("config: the model needs the field 'image'"));
 }
 
+constexpr const char* kSmallGpt =
+    "{name: gpt, vocab_size: 11, context: 6, layers: 1, heads: 2, width: 8}";
+
+Batch text(const at::Tensor& tokens, const at::Tensor& targets) {
+  return {.fields = {{"tokens", tokens}, {"targets", targets}},
+          .indices = at::arange(tokens.size(0))};
+}
+
+at::Tensor some_tokens(at::IntArrayRef shape) {
+  at::manual_seed(2);
+  return at::randint(11, shape, at::kLong);
+}
+
+TEST_CASE("zoo: the gpt has the names and shapes of GPT-2's files") {
+  const auto model = build(kSmallGpt);
+  const auto parameters = model->named_parameters();
+  CHECK(parameters.keys() ==
+        std::vector<std::string>{
+            "transformer.wte.weight", "transformer.wpe.weight", "transformer.h.0.ln_1.weight",
+            "transformer.h.0.ln_1.bias", "transformer.h.0.attn.c_attn.weight",
+            "transformer.h.0.attn.c_attn.bias", "transformer.h.0.attn.c_proj.weight",
+            "transformer.h.0.attn.c_proj.bias", "transformer.h.0.ln_2.weight",
+            "transformer.h.0.ln_2.bias", "transformer.h.0.mlp.c_fc.weight",
+            "transformer.h.0.mlp.c_fc.bias", "transformer.h.0.mlp.c_proj.weight",
+            "transformer.h.0.mlp.c_proj.bias", "transformer.ln_f.weight", "transformer.ln_f.bias"});
+  CHECK(parameters["transformer.h.0.attn.c_attn.weight"].sizes() == at::IntArrayRef{8, 24});
+  CHECK(parameters["transformer.h.0.mlp.c_fc.weight"].sizes() == at::IntArrayRef{8, 32});
+}
+
+TEST_CASE("zoo: no token of a gpt sees those behind it") {
+  const auto model = build(kSmallGpt);
+  auto tokens = some_tokens({2, 6});
+  const auto before = model->forward(text(tokens, tokens)).predictions;
+  tokens.index_put_({0, 3}, (tokens[0][3] + 1).remainder(11));
+  const auto after = model->forward(text(tokens, tokens)).predictions;
+  CHECK(at::equal(before[0].slice(0, 0, 3), after[0].slice(0, 0, 3)));
+  CHECK_FALSE(at::allclose(before[0][3], after[0][3]));
+  CHECK(at::equal(before[1], after[1]));
+}
+
+TEST_CASE("zoo: a gpt's loss is the mean over the targets that count, 0 where none does") {
+  const auto model = build(kSmallGpt);
+  CHECK(model->target_name() == "tokens");
+  model->eval();
+  const auto tokens = some_tokens({2, 6});
+  auto targets = some_tokens({2, 6});
+  targets[1].slice(0, 2).fill_(-100);
+  const auto outputs = model->forward(text(tokens, targets));
+  const auto both = at::cat({targets[0], targets[1].slice(0, 0, 2)});
+  const auto logits = at::cat({outputs.predictions[0], outputs.predictions[1].slice(0, 0, 2)});
+  CHECK(outputs.count == 2);
+  CHECK(outputs.targets.item<int64_t>() == 8);
+  CHECK(outputs.loss.item<float>() ==
+        Approx(at::cross_entropy_loss(logits, both).item<float>()).epsilon(1e-6));
+  CHECK(outputs.sums.at("accuracy").item<int64_t>() ==
+        logits.argmax(1).eq(both).sum().item<int64_t>());
+  const auto none = model->forward(text(tokens, at::full({2, 6}, -100, at::kLong)));
+  CHECK(none.loss.item<float>() == 0);
+  none.loss.backward();
+  for (const auto& parameter : model->parameters())
+    CHECK(parameter.grad().abs().sum().item<float>() == 0);
+}
+
+TEST_CASE("zoo: dropout of a gpt changes what training sees, not what evaluation does") {
+  const auto model =
+      build("{name: gpt, vocab_size: 11, context: 6, layers: 1, heads: 2, width: 8, dropout: 0.5}");
+  const auto batch = text(some_tokens({2, 6}), some_tokens({2, 6}));
+  const auto loss = [&] { return model->forward(batch).loss.item<float>(); };
+  CHECK(loss() != loss());
+  model->eval();
+  CHECK(loss() == loss());
+}
+
+TEST_CASE("zoo: text that does not fit a gpt is an error of the input") {
+  const auto error = [](const at::Tensor& tokens, const at::Tensor& targets) {
+    return forward_error(kSmallGpt, text(tokens, targets));
+  };
+  const auto good = some_tokens({2, 6});
+  CHECK(error(at::full({2, 6}, 11, at::kLong), good) ==
+        "config: 'tokens' holds token 11, but the model has a vocabulary of 11: tokens 0 to 10 are "
+        "valid; set model.vocab_size");
+  CHECK(error(at::full({2, 6}, -100, at::kLong), good)
+            .starts_with("config: 'tokens' holds token -100"));
+  CHECK(
+      error(good, at::full({2, 6}, -1, at::kLong)).starts_with("config: 'targets' holds token -1"));
+  CHECK(error(some_tokens({2, 7}), some_tokens({2, 7})) ==
+        "config: model gpt takes up to 6 tokens, but 'tokens' is [2, 7]; set model.context or the "
+        "length of the samples");
+  CHECK(error(good, some_tokens({2, 5})) ==
+        "config: the model needs a target per token: 'targets' is [2, 5], expected [2, 6]");
+  CHECK(error(at::zeros({2, 6}), good) ==
+        "config: the model needs int64 tokens of equal length: 'tokens' is Float [2, 6], expected "
+        "Long [B, T]");
+  CHECK(error_of([] { build("{name: gpt, heads: 3}"); }) ==
+        "config: model gpt: 3 heads do not divide a width of 128");
+}
+
 TEST_CASE("zoo: a cnn that its images are too small for is an error") {
   CHECK(error_of([] { build("{name: cnn, image_size: 10, channels: [4, 4, 4]}"); }) ==
         "config: model cnn: images of 10 pixels are too small for 3 convolutions; give fewer "

@@ -1,38 +1,28 @@
 #include "trainer/checkpoint.h"
 
 #include <ATen/ATen.h>
-#include <stdlib.h>
 
 #include <catch2/catch.hpp>
 #include <fstream>
 
+#include "core/crc32c.h"
+#include "core/durable_file.h"
 #include "core/error.h"
-#include "trainer/safetensors.h"
 #include "data/safetensors_header.h"
+#include "tests/trainer/temporary_directory.h"
+#include "trainer/safetensors.h"
 
 using namespace lockstep;
 namespace fs = std::filesystem;
 
 namespace {
 
-class Directory {
- public:
-  Directory() {
-    std::string path = (fs::temp_directory_path() / "lockstep-checkpoint-XXXXXX").string();
-    path_ = ::mkdtemp(path.data());
-  }
-  ~Directory() { fs::remove_all(path_); }
-  Directory(const Directory&) = delete;
-  Directory& operator=(const Directory&) = delete;
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
-
 Checkpoint sample(int64_t step) {
-  return {.position = {step, 1, 7, 2},
-          .world_size = 2,
+  return {.head = {.position = {step, 1, 7, 2},
+                   .world_size = 2,
+                   .early_stop = {"loss", "min", 0.1 + 0.2, 3},
+                   .evaluation_is_due = true,
+                   .gradient_order = {"b", "a"}},
           .model = {{"b", at::arange(6, at::kFloat).view({2, 3}) + step},
                     {"a", at::scalar_tensor(step, at::kLong)}},
           .optimizer = {{"momentum_buffer.b", at::full({2, 3}, 0.25)}},
@@ -58,12 +48,11 @@ std::string safetensors_bytes(const std::string& header, size_t data_bytes) {
 }  // namespace
 
 TEST_CASE("checkpoint: what was written is read, in the order of the module") {
-  const Directory directory;
+  const TemporaryDirectory directory;
   write_checkpoint(directory / "checkpoints", sample(40));
   const auto read = read_checkpoint(directory / "checkpoints", 40);
   const auto written = sample(40);
-  CHECK(read.position == written.position);
-  CHECK(read.world_size == 2);
+  CHECK(read.head == written.head);
   for (const auto& [mine, theirs] : {std::pair{read.model, written.model},
                                      {read.optimizer, written.optimizer},
                                      {read.rng, written.rng}}) {
@@ -76,14 +65,39 @@ TEST_CASE("checkpoint: what was written is read, in the order of the module") {
   }
 }
 
+TEST_CASE("checkpoint: older formats are read, others are refused with their numbers") {
+  const auto head = describe_head(sample(40).head);
+  auto older = head;
+  for (const auto* key : {"early_stop", "evaluation_is_due", "gradient_order"}) older.erase(key);
+  const CheckpointHead expected{.position = sample(40).head.position, .world_size = 2};
+  CHECK(read_head(older) == expected);
+  CHECK(read_head(head) == sample(40).head);
+
+  const TemporaryDirectory directory;
+  write_checkpoint(directory / "checkpoints", sample(40));
+  const auto path = directory / "checkpoints/40/manifest.json";
+  auto manifest = nlohmann::ordered_json::parse(read_file(path));
+  const auto write_with_format = [&](int format) {
+    manifest["content"]["format"] = format;
+    const auto text = manifest["content"].dump();
+    manifest["crc32c"] = crc32c(text.data(), text.size());
+    std::ofstream(path) << manifest.dump();
+  };
+  write_with_format(2);
+  CHECK_NOTHROW(read_checkpoint(directory / "checkpoints", 40));
+  write_with_format(99);
+  CHECK_THROWS_WITH(read_checkpoint(directory / "checkpoints", 40),
+                    Catch::Contains("format 99; this one reads 2 to 3"));
+}
+
 TEST_CASE("checkpoint: one of the same step is replaced, leftovers of a kill are removed") {
-  const Directory directory;
+  const TemporaryDirectory directory;
   fs::create_directories(directory / "checkpoints/.tmp-40-123");
   write_checkpoint(directory / "checkpoints", sample(40));
   auto other = sample(40);
-  other.position.samples = 9;
+  other.head.position.samples = 9;
   write_checkpoint(directory / "checkpoints", other);
-  CHECK(read_checkpoint(directory / "checkpoints", 40).position.samples == 9);
+  CHECK(read_checkpoint(directory / "checkpoints", 40).head.position.samples == 9);
   size_t entries = 0;
   for (const auto& entry : fs::directory_iterator(directory / "checkpoints"))
     entries += !entry.path().empty();
@@ -91,7 +105,7 @@ TEST_CASE("checkpoint: one of the same step is replaced, leftovers of a kill are
 }
 
 TEST_CASE("checkpoint: the latest that verifies is used, and damage is named") {
-  const Directory directory;
+  const TemporaryDirectory directory;
   const auto checkpoints = directory / "checkpoints";
   for (const int64_t step : {10, 20, 30}) write_checkpoint(checkpoints, sample(step));
   flip_byte(checkpoints / "30/model.safetensors", 3);
@@ -99,7 +113,7 @@ TEST_CASE("checkpoint: the latest that verifies is used, and damage is named") {
   std::vector<std::string> rejected;
   const auto found = read_last_good_checkpoint(checkpoints, rejected);
   REQUIRE(found);
-  CHECK(found->position.step == 10);
+  CHECK(found->head.position.step == 10);
   REQUIRE(rejected.size() == 2);
   CHECK_THAT(rejected[0], Catch::Contains("checkpoint 30 cannot be used") &&
                               Catch::Contains("tensor 'a' is damaged"));
@@ -112,7 +126,7 @@ TEST_CASE("checkpoint: the latest that verifies is used, and damage is named") {
 }
 
 TEST_CASE("checkpoint: every truncation of every file is noticed") {
-  const Directory directory;
+  const TemporaryDirectory directory;
   for (const auto* name :
        {"model.safetensors", "optimizer.safetensors", "rng.safetensors", "manifest.json"}) {
     write_checkpoint(directory / "checkpoints", sample(1));
@@ -125,7 +139,7 @@ TEST_CASE("checkpoint: every truncation of every file is noticed") {
 }
 
 TEST_CASE("checkpoint: none at all is no error, old ones are pruned") {
-  const Directory directory;
+  const TemporaryDirectory directory;
   std::vector<std::string> rejected;
   CHECK_FALSE(read_last_good_checkpoint(directory / "checkpoints", rejected));
   for (const int64_t step : {1, 20, 3}) write_checkpoint(directory / "checkpoints", sample(step));

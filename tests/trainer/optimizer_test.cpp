@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "core/part.h"
 #include "trainer/gradients.h"
@@ -102,6 +103,21 @@ TEST_CASE("gradients: weights of the batches of a step are their shares of its s
   CHECK(weighted_loss(loss, counts, 0).item<double>() == Approx(0.4));
   CHECK(weighted_loss(loss, counts, 2).item<double>() == 0.2);
   CHECK(weighted_loss(loss, {7}, 0).is_same(loss));
+}
+
+TEST_CASE("gradients: losses over targets are divided so that each target weighs the same") {
+  const auto count = [](int64_t targets) { return at::scalar_tensor(targets, at::kLong); };
+  WorldOptions options;
+  options.device = "cpu";
+  World world(options);
+  const auto equal = target_divisors(world, {count(96), count(96), count(96)});
+  for (const auto& divisor : equal) CHECK(divisor.item<double>() == 3);
+  CHECK(target_divisors(world, {count(96)}).front().item<double>() == 1);
+  const auto unequal = target_divisors(world, {count(10), count(0), count(30)});
+  CHECK(unequal[0].item<double>() == 4);
+  CHECK(std::isfinite(unequal[1].item<double>()));  // its loss is 0
+  CHECK(unequal[2].item<double>() == Approx(4 / 3.0));
+  CHECK(target_divisors(world, {count(0)}).front().item<double>() == 1);
 }
 
 TEST_CASE("gradients: clipping scales to the limit and leaves short ones alone") {

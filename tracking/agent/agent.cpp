@@ -16,6 +16,8 @@
 #include "tracking/agent/run_entries.h"
 #include "tracking/alerts/alert_rules.h"
 #include "tracking/event_log_reader.h"
+#include "tracking/forward/log_forwarder.h"
+#include "tracking/forward/log_receiver.h"
 #include "tracking/run_directory.h"
 #include "tracking/system/system_sampler.h"
 #include "tracking/unix_time.h"
@@ -47,6 +49,7 @@ class Agent {
  private:
   void tick();
   void wait();
+  bool all_there() const;
   void feed_entries();
   bool is_over() const;
   std::vector<int64_t> process_ids() const;
@@ -74,6 +77,8 @@ class Agent {
   bool feeds_ = false;
   std::vector<EntryPlan> entries_;
   std::vector<std::unique_ptr<SinkThread>> sinks_;
+  std::unique_ptr<LogReceiver> receiver_;
+  std::unique_ptr<LogForwarder> forwarder_;
 };
 
 Agent::Agent(const AgentOptions& options)
@@ -86,8 +91,13 @@ Agent::Agent(const AgentOptions& options)
       rules_(options.config.alerts),
       next_sample_(started_),
       next_heartbeat_(started_ + kHeartbeatEvery) {
+  if (options.forwarding.receives())
+    receiver_ = std::make_unique<LogReceiver>(options.run_dir, options.forwarding);
+  if (options.forwarding.sends())
+    forwarder_ =
+        std::make_unique<LogForwarder>(options.run_dir, options.node_rank, options.forwarding);
   for (const auto& part : options.config.sinks.parts())
-    if (part.name() != kConsoleSink)
+    if (part.name() != kConsoleSink && !forwarder_)
       sinks_.push_back(std::make_unique<SinkThread>(part, options.environment));
 }
 
@@ -103,6 +113,7 @@ AgentReport Agent::run() {
   }
   recorder_.close();
   feed_entries();
+  if (forwarder_) forwarder_->finish();
   return deliver(end);
 }
 
@@ -155,8 +166,7 @@ void Agent::tick() {
   watch_ranks();
   watch_consoles(false);
   const auto now = AgentClock::now();
-  const bool all_there = static_cast<int>(watch_.logs().size()) >= options_.expected_logs;
-  if (all_there || now - started_ > kLogsAppearWithin) feed_entries();
+  if (!feeds_ && (all_there() || now - started_ > kLogsAppearWithin)) feed_entries();
   if (now >= next_sample_) {
     record_sample();
     next_sample_ = now + options_.config.system_every.value;
@@ -175,17 +185,31 @@ void Agent::wait() {
   if (count > 0) starter_lives_ = false;
 }
 
+bool Agent::all_there() const {
+  if (static_cast<int>(watch_.logs().size()) < options_.expected_logs) return false;
+  if (!receiver_) return true;
+  const auto& nodes = options_.forwarding.from_nodes;
+  const bool has_node_logs = std::ranges::all_of(nodes, [this](int node) {
+    return std::filesystem::exists(node_log_path(options_.run_dir, node));
+  });
+  if (!has_node_logs) return false;
+  const auto received = logs_of_nodes(options_.run_dir, std::set(nodes.begin(), nodes.end()));
+  return static_cast<int>(received.size()) >= options_.forwarding.num_logs;
+}
+
 // Which logs an entry has is decided once, so they should all be there.
 void Agent::feed_entries() {
   if (feeds_ || watch_.logs().empty()) return;
   feeds_ = true;
-  entries_ = plan_entries(options_.run_dir, options_.config, options_.node_rank);
+  std::set nodes = {options_.node_rank};
+  nodes.insert(options_.forwarding.from_nodes.begin(), options_.forwarding.from_nodes.end());
+  entries_ = plan_entries(options_.run_dir, options_.config, nodes);
   for (auto& sink : sinks_)
     for (const auto& entry : entries_) sink->add(entry);
 }
 
 bool Agent::is_over() const {
-  if (starter_lives_) return false;
+  if (starter_lives_ || (receiver_ && !receiver_->is_over())) return false;
   if (watch_.logs().empty())
     return AgentClock::now() - started_ > kAgentTick || options_.starter_fd >= 0;
   return watch_.all_closed();
@@ -260,6 +284,7 @@ AgentReport Agent::deliver(const RunEnd& end) {
 std::vector<SinkStatus> Agent::statuses() const {
   std::vector<SinkStatus> statuses;
   for (const auto& sink : sinks_) statuses.push_back(sink->status());
+  if (forwarder_) statuses.push_back(forwarder_->status());
   return statuses;
 }
 

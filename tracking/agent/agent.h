@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tracking/agent/sink_thread.h"
+#include "tracking/forward/forwarding.h"
 #include "tracking/tracking_config.h"
 
 namespace lockstep {
@@ -24,6 +25,7 @@ struct AgentOptions {
   int starter_fd = -1;
   TrackingConfig config;
   Environment environment;
+  Forwarding forwarding;  // where nodes share no file system
 };
 
 struct AgentReport {
@@ -31,6 +33,8 @@ struct AgentReport {
   std::vector<SinkStatus> sinks;
 };
 
+// An agent that forwards feeds no sinks: the one that receives does, for all.
+//
 // Works until the run is over and the sinks have everything, or gave up, or
 // config.upload_timeout has passed. Returns at once (complete, no sinks) when another agent of the
 // node has the job and its starter is gone. After a report that is not complete the process must

@@ -10,7 +10,7 @@ namespace lockstep {
 
 void NodeWatch::poll(const OnRow& on_row) {
   if (rank_logs(run_dir_).size() > logs_.size())
-    for (const auto& path : logs_of_node(run_dir_, node_rank_))
+    for (const auto& path : logs_of_nodes(run_dir_, std::set{node_rank_}))
       if (!logs_.contains(path)) logs_[path] = std::make_unique<WatchedLog>(path);
   for (auto& [path, log] : logs_) {
     log->has_writer = has_writer(path);  // first: when there is none, what is read next is final

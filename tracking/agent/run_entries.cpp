@@ -1,7 +1,6 @@
 #include "tracking/agent/run_entries.h"
 
 #include <algorithm>
-#include <set>
 
 #include "tracking/run_directory.h"
 
@@ -26,8 +25,8 @@ std::vector<RankLog> identified_logs(const fs::path& run_dir) {
   return logs;
 }
 
-bool is_wanted(const RunInfo& info, std::optional<int> node_rank) {
-  return !node_rank || info.node_rank == *node_rank;
+bool is_wanted(const RunInfo& info, const Nodes& nodes) {
+  return !nodes || nodes->contains(info.node_rank);
 }
 
 EntryPlan shared_entry(const fs::path& run_dir, const std::vector<RankLog>& logs) {
@@ -40,34 +39,34 @@ EntryPlan shared_entry(const fs::path& run_dir, const std::vector<RankLog>& logs
 
 }  // namespace
 
-std::vector<fs::path> logs_of_node(const fs::path& run_dir, std::optional<int> node_rank) {
+std::vector<fs::path> logs_of_nodes(const fs::path& run_dir, const Nodes& nodes) {
   std::vector<fs::path> paths;
   for (const auto& log : identified_logs(run_dir))
-    if (is_wanted(log.info, node_rank)) paths.push_back(log.path);
+    if (is_wanted(log.info, nodes)) paths.push_back(log.path);
   return paths;
 }
 
 std::vector<EntryPlan> plan_entries(const fs::path& run_dir, const TrackingConfig& config,
-                                    std::optional<int> node_rank) {
+                                    const Nodes& nodes) {
   const auto logs = identified_logs(run_dir);
   if (logs.empty()) return {};
   if (config.shared) {
-    if (!is_wanted(logs[0].info, node_rank)) return {};
+    if (!is_wanted(logs[0].info, nodes)) return {};
     return {shared_entry(run_dir, logs)};
   }
   const bool takes_all_nodes =
       config.ranks.kind == RankSelection::Kind::Main && config.system_nodes == "all";
   std::vector<EntryPlan> plans;
-  std::set<int> nodes;
+  std::set<int> seen;
   for (const auto& log : logs) {
     EntryPlan plan{.run_dir = run_dir, .id = log.info.id, .log = log.path};
-    const bool is_first_of_node = nodes.insert(log.info.node_rank).second;
+    const bool is_first_of_node = seen.insert(log.info.node_rank).second;
     plan.others = {node_log_path(run_dir, log.info.node_rank)};
     if (takes_all_nodes) plan.others = node_logs(run_dir);
     if (!is_first_of_node) plan.only_consoles = {log.info.rank};
     for (const auto& other : logs)
       if (other.path != log.path) plan.others_consoles.push_back(other.info.rank);
-    if (is_wanted(log.info, node_rank)) plans.push_back(std::move(plan));
+    if (is_wanted(log.info, nodes)) plans.push_back(std::move(plan));
   }
   return plans;
 }

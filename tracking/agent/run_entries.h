@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "tracking/agent/feed.h"
@@ -10,15 +11,16 @@
 
 namespace lockstep {
 
-// The logs of ranks whose node is `node_rank`, or all where nullopt; those that do not say yet
-// whose they are are left out.
-std::vector<std::filesystem::path> logs_of_node(const std::filesystem::path& run_dir,
-                                                std::optional<int> node_rank);
+using Nodes = std::optional<std::set<int>>;  // nullopt: all
 
-// The entries that an agent of `node_rank` feeds; nullopt: all of them (`lockstep sync`).
+// The logs of ranks of `nodes`; those that do not say yet whose they are are left out.
+std::vector<std::filesystem::path> logs_of_nodes(const std::filesystem::path& run_dir,
+                                                 const Nodes& nodes);
+
+// The entries that an agent feeds for `nodes` (`lockstep sync`: for all).
 // System metrics of a node go into the entry of its lowest logging rank; with `shared` every rank's
 // log goes into one entry, which the agent of the lowest rank feeds.
 std::vector<EntryPlan> plan_entries(const std::filesystem::path& run_dir,
-                                    const TrackingConfig& config, std::optional<int> node_rank);
+                                    const TrackingConfig& config, const Nodes& nodes);
 
 }  // namespace lockstep

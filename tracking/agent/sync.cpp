@@ -8,11 +8,14 @@
 #include "core/error.h"
 #include "core/plugin.h"
 #include "tracking/agent/run_entries.h"
+#include "tracking/event_log_reader.h"
+#include "tracking/run_directory.h"
 #include "tracking/run_list.h"
 
 namespace lockstep {
 namespace {
 
+constexpr auto kLastWordsWithin = std::chrono::seconds(10);
 constexpr int kSyncTickMs = 200;
 
 bool at_rest(const SinkStatus& sink) { return sink.complete || sink.gave_up; }
@@ -32,6 +35,15 @@ std::map<std::string, RunEnd> ends_of(const std::filesystem::path& run_dir) {
   return ends;
 }
 
+// The agent of a run that has just ended may still write its last words, behind which a sink gets
+// the end.
+void wait_for_last_words(const std::filesystem::path& run_dir) {
+  const auto latest = std::chrono::steady_clock::now() + kLastWordsWithin;
+  const auto logs = node_logs(run_dir);
+  while (std::ranges::any_of(logs, has_writer) && std::chrono::steady_clock::now() < latest)
+    ::poll(nullptr, 0, kSyncTickMs);
+}
+
 }  // namespace
 
 TrackingConfig read_tracking_config(const std::filesystem::path& run_dir) {
@@ -48,6 +60,7 @@ TrackingConfig read_tracking_config(const std::filesystem::path& run_dir) {
 
 std::vector<SinkStatus> sync_run(const SyncOptions& options) {
   const auto ends = ends_of(options.run_dir);
+  wait_for_last_words(options.run_dir);
   std::vector<std::unique_ptr<SinkThread>> sinks;
   for (const auto& part : options.config.sinks.parts()) {
     if (part.name() == kConsoleSink) continue;

@@ -1,6 +1,6 @@
 // What the keyboard does, in one place: views say what their keys do, and "?" shows them all.
 import { signal } from "@preact/signals";
-import { useLayoutEffect } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { Icon } from "./parts/icons";
 import { Dialog } from "./parts/overlay";
 import { go } from "./router";
@@ -30,11 +30,13 @@ addEventListener("keydown", (event) => {
 
 /** The keys hold while the component is there. `keys` may change with every render, and do what is on the screen from then on. */
 export function useKeys(title: string, keys: Key[]) {
+  const entry = useRef({ title, keys }).current;
+  // Not through the signal: who draws the list of keys has keys too, and would draw itself for ever.
+  useLayoutEffect(() => void Object.assign(entry, { title, keys }));
   useLayoutEffect(() => {
-    const entry = { title, keys };
     active.value = [...active.value, entry];
     return () => void (active.value = active.value.filter((other) => other !== entry));
-  });
+  }, [entry]);
 }
 
 const NAMES: Record<string, string> = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", Enter: "Enter", " ": "Space", Escape: "Esc" };

@@ -1,0 +1,75 @@
+"""How long training stands still for a checkpoint of 512 MiB, and how long until it is on the disk, in turn with Python.
+
+    .venv/bin/python bench/checkpoint.py [--rounds 3] [--width 6300] [--directory .] [--out bench/results/checkpoint.json]
+
+An MLP with AdamW: parameters and two averages of each. Checkpoints go below --directory, so that is the disk that is
+measured. The peers: torch.save (which leaves its bytes to the kernel, so a crash may lose them), torch.save and fsync,
+and torch.distributed.checkpoint.async_save. Lockstep's are synced, checksummed and renamed in every row.
+Goal: a stall of at most a sixth of torch.save's. Needs: cmake --build build --target lockstep_bench_checkpoint
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import tempfile
+
+from measuring import BIN, SOURCE, commit, machine, output_of, print_table, row
+
+DRIVER = BIN / "lockstep_bench_checkpoint"
+PEER = pathlib.Path(__file__).with_name("checkpoint_peer.py")
+PYTHON = SOURCE / ".venv" / "bin" / "python"
+SAVES = 3  # of each process; the first one of a peer allocates, so it counts in its minimum and maximum only
+SETTINGS = {
+    "lockstep": [DRIVER, "background"],
+    "torch.save": [PYTHON, PEER, "save"],
+    "torch.save + fsync": [PYTHON, PEER, "synced"],
+    "torch async_save": [PYTHON, PEER, "async"],
+    "lockstep, async: false": [DRIVER, "waiting"],
+}
+
+
+def measure(words, directory, options):
+    *program, how = words
+    with tempfile.TemporaryDirectory(dir=directory) as scratch:
+        command = [*program, scratch, options.width, options.steps, SAVES, how]
+        return json.loads(output_of(command, scratch, 600, OMP_NUM_THREADS="1"))
+
+
+def rows_of(name, results):
+    def median(key):
+        return [statistics.median(values) for values in (result.get(key) for result in results) if values]
+
+    yield row(f"{name}: stall", "ms", median("stall_ms"), 1)
+    yield row(f"{name}: until written", "ms", median("written_ms"), 1)
+    yield row(f"{name}: step", "ms", median("idle_step_ms"), 1)
+    if writing := median("writing_step_ms"):
+        yield row(f"{name}: step beside writing", "ms", writing, 1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=10, help="between two checkpoints")
+    parser.add_argument("--width", type=int, default=6300, help="of the hidden layers")
+    parser.add_argument("--directory", type=pathlib.Path, default=pathlib.Path.cwd())
+    parser.add_argument("--out", type=pathlib.Path)
+    options = parser.parse_args()
+    facts = machine(options.directory)
+    results = {name: [] for name in SETTINGS}
+    for _ in range(options.rounds):
+        for name, words in SETTINGS.items():
+            results[name].append(measure(words, options.directory, options))
+    rows = [line for name, found in results.items() for line in rows_of(name, found)]
+    print_table(f"a checkpoint of {results['lockstep'][0]['bytes'] >> 20} MiB", rows)
+    median = {line["row"]: line["median"] for line in rows}
+    ratio = median["torch.save: stall"] / median["lockstep: stall"]
+    print(f"\nstall of torch.save / Lockstep's: {ratio:.1f} (goal: 6)")
+    if options.out:
+        report = {"command": f"bench/checkpoint.py --rounds {options.rounds} --width {options.width}", "commit": commit(),
+                  "machine": facts, "bytes": results["lockstep"][0]["bytes"], "stall_ratio": round(ratio, 2),
+                  "rows": rows}
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+main()

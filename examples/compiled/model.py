@@ -1,0 +1,30 @@
+"""A model in plain Python: a small convolutional network with batch normalisation, for MNIST.
+
+    lockstep-compile examples/compiled/model.py:make_model --loss cross_entropy --batch example -o model.ls2
+    lockstep launch -n 2 examples/compiled/run.yaml
+"""
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, width: int = 16, classes: int = 10):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(1, width, 3, stride=2), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, 2 * width, 3, stride=2), nn.BatchNorm2d(2 * width), nn.ReLU(),
+        )
+        self.head = nn.Linear(2 * width * 36, classes)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:  # gets the field `image` of a batch
+        return self.head(self.body(image).flatten(1))
+
+
+def make_model() -> nn.Module:
+    return Net()
+
+
+def example() -> dict[str, torch.Tensor]:
+    """A batch like those of the run, 64 samples for each rank; only its shapes and types matter."""
+    return {"image": torch.rand(64, 1, 28, 28), "label": torch.randint(0, 10, (64,))}

@@ -1,0 +1,88 @@
+#include "models/compiled/graph.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/csrc/inductor/aoti_runner/model_container_runner.h>
+#include <torch/csrc/inductor/aoti_runner/model_container_runner_cpu.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+// A folder for as long as something is loaded from it.
+class PassingFolder {
+ public:
+  PassingFolder() {
+    auto pattern = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
+    if (!::mkdtemp(pattern.data()))
+      throw errno_error("no folder for compiled code could be made in " + pattern);
+    path_ = pattern;
+  }
+  ~PassingFolder() {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+  }
+  PassingFolder(const PassingFolder&) = delete;
+  PassingFolder& operator=(const PassingFolder&) = delete;
+
+  std::string write(const char* name, const std::vector<uint8_t>& content) const {
+    const auto path = path_ / name;
+    std::ofstream file(path, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(content.data()),
+               static_cast<std::streamsize>(content.size()));
+    file.close();
+    if (!file) throw errno_error("compiled code could not be written to " + path.string());
+    return path.string();
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::unique_ptr<torch::inductor::AOTIModelContainerRunner> make_runner(const std::string& library,
+                                                                       const std::string& device) {
+  if (device == "cpu")
+    return std::make_unique<torch::inductor::AOTIModelContainerRunnerCpu>(
+        library, /*num_models=*/1, /*run_single_threaded=*/true);
+  // LibTorch's CUDA half, which is loaded by now, has left its maker here.
+  const auto& makers = torch::inductor::getAOTIModelRunnerRegistry();
+  const auto found = makers.find(device.substr(0, device.find(':')));
+  if (found == makers.end())
+    throw config_error(
+        fmt::format("this LibTorch runs no compiled code on '{}'", printable(device)));
+  return found->second(library, 1, device, std::filesystem::path(library).parent_path(), true);
+}
+
+}  // namespace
+
+CompiledGraph::CompiledGraph(const GraphFiles& files, const std::string& device,
+                             const std::string& name) {
+  const PassingFolder folder;
+  const auto library = folder.write("graph.so", files.library);
+  if (!files.operators.empty()) folder.write("graph.json", files.operators);
+  try {
+    runner_ = make_runner(library, device);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    throw config_error(fmt::format("{}: its code cannot be loaded: {}", name,
+                                   printable(text.substr(0, text.find('\n')), 300)));
+  }
+}
+
+CompiledGraph::~CompiledGraph() = default;
+
+std::vector<at::Tensor> CompiledGraph::run(const std::vector<at::Tensor>& inputs) const {
+  const at::NoGradGuard no_grad;
+  return runner_->run(inputs);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,131 @@
+#include "models/compiled/manifest.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kPackageFormat = 1;
+constexpr int64_t kLargestSize = int64_t{1} << 40;
+
+// One map of the manifest, and where it is, for messages.
+class ManifestMap {
+ public:
+  ManifestMap(const nlohmann::json& json, std::string where)
+      : json_(json), where_(std::move(where)) {
+    if (!json.is_object()) throw damaged("is no map");
+  }
+
+  std::string text(const char* key) const {
+    const auto& value = at(key);
+    if (!value.is_string()) throw damaged(fmt::format("'{}' is no text", key));
+    return value.get<std::string>();
+  }
+
+  bool flag(const char* key) const {
+    const auto& value = at(key);
+    if (!value.is_boolean()) throw damaged(fmt::format("'{}' is neither true nor false", key));
+    return value.get<bool>();
+  }
+
+  int64_t number(const char* key, int64_t least = 0) const { return whole(at(key), key, least); }
+
+  std::vector<int64_t> sizes(const char* key) const {
+    std::vector<int64_t> sizes;
+    for (const auto& item : list(key)) sizes.push_back(whole(item, key, 0));
+    return sizes;
+  }
+
+  std::vector<std::string> texts(const char* key) const {
+    std::vector<std::string> texts;
+    for (const auto& item : list(key)) {
+      if (!item.is_string()) throw damaged(fmt::format("'{}' holds something else than text", key));
+      texts.push_back(item.get<std::string>());
+    }
+    return texts;
+  }
+
+  // `mark`: the name of TensorSpec::marked; nullptr: there is none.
+  std::vector<TensorSpec> tensors(const char* key, const char* mark) const {
+    std::vector<TensorSpec> specs;
+    for (const auto& item : list(key)) {
+      const ManifestMap map(item, fmt::format("{}: {}", where_, key));
+      TensorSpec spec{.name = map.text("name"), .dtype = map.text("dtype")};
+      spec.shape = map.sizes("shape");
+      spec.marked = mark && map.flag(mark);
+      for (const auto& earlier : specs)
+        if (earlier.name == spec.name)
+          throw damaged(fmt::format("'{}' names '{}' twice", key, printable(spec.name)));
+      specs.push_back(std::move(spec));
+    }
+    return specs;
+  }
+
+  const nlohmann::json& at(const char* key) const {
+    const auto it = json_.find(key);
+    if (it == json_.end()) throw damaged(fmt::format("'{}' is missing", key));
+    return *it;
+  }
+
+  Error damaged(const std::string& why) const {
+    return config_error(fmt::format("{} {}; compile the model again", where_, why));
+  }
+
+ private:
+  const nlohmann::json& list(const char* key) const {
+    const auto& value = at(key);
+    if (!value.is_array()) throw damaged(fmt::format("'{}' is no list", key));
+    return value;
+  }
+
+  int64_t whole(const nlohmann::json& value, const char* key, int64_t least) const {
+    const bool fits = value.is_number_integer() && value.get<int64_t>() >= least &&
+                      value.get<int64_t>() <= kLargestSize;
+    if (!fits) throw damaged(fmt::format("'{}' is no number of at least {}", key, least));
+    return value.get<int64_t>();
+  }
+
+  const nlohmann::json& json_;
+  std::string where_;
+};
+
+}  // namespace
+
+PackageManifest parse_package_manifest(std::string_view text, const std::string& name) {
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const ManifestMap map(json, name + ": its manifest");
+  if (const auto format = map.number("format"); format != kPackageFormat)
+    throw config_error(
+        fmt::format("{}: a package of format {}; this lockstep-trainer reads format {}: "
+                    "compile the model again with the lockstep-compile beside it",
+                    name, format, kPackageFormat));
+  PackageManifest manifest{.model = map.text("name"), .torch = map.text("torch")};
+  manifest.device = map.text("device");
+  manifest.architecture = map.text("architecture");
+  manifest.precision = map.text("precision");
+  manifest.cpu_flags = map.texts("cpu_flags");
+  manifest.batch_size = map.number("batch_size", 1);
+  manifest.dynamic_batch = map.flag("dynamic_batch");
+  manifest.parameters = map.tensors("parameters", "trainable");
+  manifest.buffers = map.tensors("buffers", "changed");
+  manifest.fields = map.tensors("fields", nullptr);
+  manifest.sums = map.texts("sums");
+  manifest.predictions = map.flag("predictions");
+  const auto& members = map.at("members");
+  if (!members.is_object()) throw map.damaged("has no map of members");
+  for (const auto& [member, facts] : members.items()) {
+    const ManifestMap fact(facts, fmt::format("{}: its manifest: '{}'", name, printable(member)));
+    const auto crc32 = fact.number("crc32");
+    if (crc32 > UINT32_MAX) throw fact.damaged("has an impossible checksum");
+    manifest.members[member] = {static_cast<uint64_t>(fact.number("bytes")),
+                                static_cast<uint32_t>(crc32)};
+  }
+  return manifest;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+// Shapes: B samples of the batch, T tokens of a sample, N = B T, V tokens of the vocabulary.
+#include "models/language.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "models/classification.h"
+
+namespace lockstep {
+
+at::Tensor count_token_targets(const Batch& batch) {
+  return batch.at("targets").ne(kIgnoredTarget).sum();
+}
+
+void verify_tokens(const std::string& name, const at::Tensor& tokens, const TokenRange& range) {
+  if (tokens.dim() != 2 || tokens.scalar_type() != at::kLong)
+    throw config_error(
+        fmt::format("the model needs int64 tokens of equal length: '{}' is {} {}, expected Long "
+                    "[B, T]",
+                    name, c10::toString(tokens.scalar_type()), shape_text(tokens)));
+  if (!tokens.is_cpu()) return;  // asking a GPU would wait for it in every step
+  const auto plain = tokens.contiguous();
+  const auto* begin = plain.const_data_ptr<int64_t>();
+  const auto* end = begin + plain.numel();
+  const auto* wrong = std::find_if(begin, end, [&](int64_t token) {
+    return (token < 0 || token >= range.vocab_size) && token != range.ignored;
+  });
+  if (wrong == end) return;
+  throw config_error(
+      fmt::format("'{}' holds token {}, but the model has a vocabulary of {}: tokens 0 to {} are "
+                  "valid; set model.vocab_size",
+                  name, *wrong, range.vocab_size, range.vocab_size - 1));
+}
+
+Outputs language_outputs(const at::Tensor& logits_BTV, const Batch& batch, bool with_accuracy) {
+  Outputs outputs;
+  outputs.count = logits_BTV.size(0);
+  outputs.predictions = logits_BTV;
+  const auto has_targets = std::any_of(batch.fields.begin(), batch.fields.end(),
+                                       [](const auto& field) { return field.first == "targets"; });
+  if (!has_targets) return outputs;
+  const auto& targets_BT = batch.at("targets");
+  verify_tokens("targets", targets_BT, {logits_BTV.size(2), kIgnoredTarget});
+  if (targets_BT.sizes() != logits_BTV.sizes().slice(0, 2))
+    throw config_error(
+        fmt::format("the model needs a target per token: 'targets' is {}, expected "
+                    "[{}, {}]",
+                    shape_text(targets_BT), logits_BTV.size(0), logits_BTV.size(1)));
+  const auto logits_NV = logits_BTV.flatten(0, 1);
+  const auto targets_N = targets_BT.reshape({-1});
+  outputs.targets = count_token_targets(batch);
+  // The sum and then a division have the bits of the mean, which is not a number without targets.
+  const auto sum =
+      at::cross_entropy_loss(logits_NV, targets_N, {}, at::Reduction::Sum, kIgnoredTarget);
+  outputs.loss = sum / outputs.targets.clamp_min(1).to(sum.scalar_type());
+  if (with_accuracy) outputs.sums["accuracy"] = logits_NV.detach().argmax(1).eq(targets_N).sum();
+  return outputs;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,242 @@
+// Model "compiled": a package that lockstep-compile made of a Python model: its forward pass, loss
+// and gradients in one graph, and its evaluation in another. No Python at run time.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include <array>
+#include <cstring>
+#include <set>
+
+#include "core/error.h"
+#include "core/printable.h"
+#include "models/classification.h"
+#include "models/compiled/graph.h"
+#include "models/compiled/package.h"
+
+namespace lockstep {
+namespace {
+
+struct CompiledConfig {
+  std::string package;
+};
+
+template <class V>
+void fields(V& v, CompiledConfig& c) {
+  v("package", c.package, "a file that lockstep-compile wrote", required());
+}
+
+at::ScalarType scalar_type_of(const TensorSpec& spec, const std::string& package) {
+  constexpr std::array<std::pair<const char*, at::ScalarType>, 10> kTypes = {
+      {{"float32", at::kFloat},
+       {"float64", at::kDouble},
+       {"float16", at::kHalf},
+       {"bfloat16", at::kBFloat16},
+       {"int64", at::kLong},
+       {"int32", at::kInt},
+       {"int16", at::kShort},
+       {"int8", at::kChar},
+       {"uint8", at::kByte},
+       {"bool", at::kBool}}};
+  for (const auto& [name, type] : kTypes)
+    if (spec.dtype == name) return type;
+  throw config_error(fmt::format("{}: '{}' is of {}, which no dataset and no checkpoint has",
+                                 package, printable(spec.name), printable(spec.dtype)));
+}
+
+// "float32 [B, 3, 32, 32]"
+std::string field_text(const std::string& type, at::IntArrayRef sample) {
+  std::string text = type + " [B";
+  for (const auto size : sample) text += fmt::format(", {}", size);
+  return text + "]";
+}
+
+// The module that holds `name` of `root`, made on the way, and the last word of the name.
+std::pair<torch::nn::Module*, std::string> place_of(torch::nn::Module& root, std::string name) {
+  auto* module = &root;
+  for (auto dot = name.find('.'); dot != std::string::npos; dot = name.find('.')) {
+    const auto part = name.substr(0, dot);
+    const auto children = module->named_children();
+    module = children.contains(part)
+                 ? children[part].get()
+                 : module->register_module(part, std::make_shared<torch::nn::Module>()).get();
+    name.erase(0, dot + 1);
+  }
+  return {module, name};
+}
+
+class CompiledModel final : public Model {
+ public:
+  using Config = CompiledConfig;
+
+  explicit CompiledModel(const Config& config) : CompiledModel(CompiledPackage(config.package)) {}
+
+  // Code for a GPU can be loaded only once that GPU is this process's.
+  void to(at::Device device, bool non_blocking) override {
+    Module::to(device, non_blocking);
+    if (!training_) load_graphs(device);
+  }
+
+  Outputs forward(const Batch& batch) override {
+    auto inputs = inputs_of(batch);
+    auto values = evaluation_->run(inputs);
+    check(values.size() == 1 + manifest_.sums.size() + (manifest_.predictions ? 1 : 0),
+          "a compiled evaluation gives loss, sums and predictions");
+    auto outputs = outputs_of(values, inputs.back().size(0));
+    if (manifest_.predictions) outputs.predictions = values.back();
+    return outputs;
+  }
+
+  bool has_backward() const override { return true; }
+
+  StepOutputs forward_backward(const Batch& batch, const at::Tensor& weight) override {
+    auto inputs = inputs_of(batch);
+    const auto count = inputs.back().size(0);
+    if (!manifest_.dynamic_batch && count != manifest_.batch_size) throw wrong_size(count);
+    inputs.push_back(weight);
+    auto values = training_->run(inputs);
+    const auto first = 1 + manifest_.sums.size();
+    check(values.size() == first + trained_.size() + changed_.size(),
+          "a compiled step gives loss, sums, gradients and changed buffers");
+    StepOutputs step{.outputs = outputs_of(values, count)};
+    const auto gradients = values.begin() + static_cast<std::ptrdiff_t>(first);
+    step.gradients.assign(gradients, gradients + static_cast<std::ptrdiff_t>(trained_.size()));
+    if (!is_verified_) verify_gradients(step.gradients);
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < changed_.size(); ++i)
+      changed_[i].copy_(values[first + trained_.size() + i]);
+    return step;
+  }
+
+  void verify(const ModelUse& use) const override {
+    if (use.device != manifest_.device)
+      throw config_error(
+          fmt::format("{}: was compiled for device {}, this run computes on {}: set "
+                      "distributed.device, or compile with --device {}",
+                      package_, printable(manifest_.device), use.device, use.device));
+    const auto sample = use.first_sample();
+    for (const auto& field : manifest_.fields) verify_field(field, sample.at(field.name));
+    if (manifest_.dynamic_batch) return;
+    if (use.batch_size != manifest_.batch_size) throw wrong_size(use.batch_size);
+    if (use.last_batch_size != use.batch_size)
+      throw config_error(fmt::format(
+          "{}: trains on batches of {} samples, but the last one of an epoch has {}: set "
+          "data.drop_last: true, or compile with --dynamic-batch",
+          package_, manifest_.batch_size, use.last_batch_size));
+  }
+
+ private:
+  explicit CompiledModel(const CompiledPackage& package)
+      : package_(package.name()), manifest_(package.manifest()) {
+    package.verify_host(host_facts(TORCH_VERSION));
+    if (manifest_.fields.empty())
+      throw config_error(package_ + ": takes no field of a batch; compile the model again");
+    for (const auto& spec : manifest_.parameters) add_parameter(spec, load(spec, package));
+    for (const auto& spec : manifest_.buffers) add_buffer(spec, load(spec, package));
+    files_ = {package.graph("train"), package.graph("eval")};
+    if (manifest_.device == "cpu") load_graphs(at::kCPU);
+  }
+
+  void load_graphs(const at::Device& device) {
+    const auto graph = [&](const GraphFiles& files, const char* kind) {
+      return std::make_unique<CompiledGraph>(files, device.str(),
+                                             fmt::format("{}: {}.pt2", package_, kind));
+    };
+    training_ = graph(files_[0], "train");
+    evaluation_ = graph(files_[1], "eval");
+    files_ = {};
+  }
+
+  at::Tensor load(const TensorSpec& spec, const CompiledPackage& package) const {
+    auto tensor = at::empty(spec.shape, scalar_type_of(spec, package_));
+    for (const auto& entry : package.weight_entries())
+      if (entry.name == spec.name && entry.end > entry.begin)
+        std::memcpy(tensor.mutable_data_ptr(), package.weights().data() + entry.begin,
+                    entry.end - entry.begin);
+    return tensor;
+  }
+
+  void add_parameter(const TensorSpec& spec, at::Tensor value) {
+    const auto [module, name] = place_of(*this, spec.name);
+    auto& parameter = module->register_parameter(name, std::move(value), spec.marked);
+    state_.push_back(parameter);
+    if (spec.marked) trained_.push_back(parameter);
+  }
+
+  void add_buffer(const TensorSpec& spec, at::Tensor value) {
+    const auto [module, name] = place_of(*this, spec.name);
+    auto& buffer = module->register_buffer(name, std::move(value));
+    state_.push_back(buffer);
+    if (spec.marked) changed_.push_back(buffer);
+  }
+
+  std::vector<at::Tensor> inputs_of(const Batch& batch) const {
+    auto inputs = state_;
+    inputs.reserve(state_.size() + manifest_.fields.size() + 1);
+    for (const auto& field : manifest_.fields) {
+      const auto& tensor = batch.at(field.name);
+      verify_field(field, tensor);
+      inputs.push_back(tensor.contiguous());
+    }
+    return inputs;
+  }
+
+  void verify_field(const TensorSpec& field, const at::Tensor& tensor) const {
+    const bool fits = tensor.dim() > 0 && tensor.sizes().slice(1) == at::IntArrayRef(field.shape) &&
+                      tensor.scalar_type() == scalar_type_of(field, package_);
+    if (fits) return;
+    auto given = std::string(at::toString(tensor.scalar_type())) + " " + shape_text(tensor);
+    if (tensor.dim() > 0)
+      given = field_text(python_name(tensor.scalar_type()), tensor.sizes().slice(1));
+    throw config_error(fmt::format(
+        "{}: takes '{}' as {}, but the dataset gives {}: compile the model with an example of this "
+        "dataset's batches",
+        package_, field.name, field_text(field.dtype, field.shape), given));
+  }
+
+  Outputs outputs_of(const std::vector<at::Tensor>& values, int64_t count) const {
+    Outputs outputs;
+    outputs.loss = values[0];
+    outputs.count = count;
+    for (size_t i = 0; i < manifest_.sums.size(); ++i)
+      outputs.sums[manifest_.sums[i]] = values[1 + i];
+    return outputs;
+  }
+
+  // They are changed in place later: each is memory of its own, in the parameter's layout.
+  void verify_gradients(const std::vector<at::Tensor>& gradients) {
+    std::set<const void*> places;
+    for (size_t i = 0; i < gradients.size(); ++i)
+      check(gradients[i].sizes() == trained_[i].sizes() && gradients[i].is_contiguous() &&
+                gradients[i].scalar_type() == trained_[i].scalar_type() &&
+                (gradients[i].numel() == 0 || places.insert(gradients[i].const_data_ptr()).second),
+            "a compiled step gives each parameter a gradient of its own");
+    is_verified_ = true;
+  }
+
+  static std::string python_name(at::ScalarType type) {
+    auto name = std::string(c10::getDtypeNames(type).first);
+    return name;
+  }
+
+  Error wrong_size(int64_t count) const {
+    return config_error(
+        fmt::format("{}: trains on batches of {} samples per rank, here they have {}: set "
+                    "data.per_rank_batch_size: {}, or compile with --dynamic-batch",
+                    package_, manifest_.batch_size, count, manifest_.batch_size));
+  }
+
+  std::string package_;
+  PackageManifest manifest_;
+  std::array<GraphFiles, 2> files_;  // of training and evaluation, until they are loaded
+  std::unique_ptr<CompiledGraph> training_, evaluation_;
+  std::vector<at::Tensor> state_;              // parameters and buffers, as the graphs take them
+  std::vector<at::Tensor> trained_, changed_;  // parameters with gradients; buffers of training
+  bool is_verified_ = false;
+};
+
+REGISTER_MODEL("compiled", CompiledModel, "a Python model that lockstep-compile compiled");
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,230 @@
+// Model "gpt": a decoder-only transformer for text, the architecture of GPT-2 (Radford et al.,
+// "Language Models are Unsupervised Multitask Learners", 2019): learned positions, layer norm
+// before attention and before the perceptron, GELU with tanh. Needs "tokens" int64 [B, T]; the loss
+// is the mean over those "targets" (int64 [B, T]) that are not -100.
+//
+// Names and shapes of the parameters are those of GPT2LMHeadModel in Hugging Face's transformers.
+// Initialised as there: normal with deviation 0.02, the projections back into the residual stream
+// 0.02 / sqrt(2 layers), biases 0, norms 1; drawn in the order of the parameters.
+// Shapes: B samples, T tokens, N = B T, C width, H heads, D = C / H, V vocabulary.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "models/classification.h"
+#include "models/language.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kNormEpsilon = 1e-5;
+constexpr double kInitDeviation = 0.02;
+
+struct GptConfig {
+  int64_t vocab_size = 257;
+  int64_t context = 256;
+  int64_t layers = 4;
+  int64_t heads = 4;
+  int64_t width = 128;
+  double dropout = 0;
+  bool tied_embeddings = true;
+};
+
+template <class V>
+void fields(V& v, GptConfig& c) {
+  v("vocab_size", c.vocab_size, "tokens there are: 257 for bytes, 50257 for GPT-2's", at_least(1));
+  v("context", c.context, "tokens that a sample may have at most", at_least(1));
+  v("layers", c.layers, "blocks of attention and perceptron", at_least(1));
+  v("heads", c.heads, "attention heads of a layer; they divide the width", at_least(1));
+  v("width", c.width, "numbers per token between the layers", at_least(1));
+  v("dropout", c.dropout, "share of numbers that training sets to 0, as GPT-2 does (there 0.1)",
+    at_least(0), below(1));
+  v("tied_embeddings", c.tied_embeddings,
+    "one matrix for tokens that come in and logits that go out");
+}
+
+// Like Linear, with the weight the other way round: [in, out], as in GPT-2's files.
+struct Projection final : torch::nn::Module {
+  Projection(int64_t in, int64_t out)
+      : weight(register_parameter("weight", at::empty({in, out}))),
+        bias(register_parameter("bias", at::empty({out}))) {}
+
+  at::Tensor forward(const at::Tensor& x_NC) const { return at::addmm(bias, x_NC, weight); }
+
+  at::Tensor weight, bias;
+};
+
+struct Norm final : torch::nn::Module {
+  explicit Norm(int64_t width)
+      : weight(register_parameter("weight", at::empty({width}))),
+        bias(register_parameter("bias", at::empty({width}))) {}
+
+  at::Tensor forward(const at::Tensor& x_NC) const {
+    return at::layer_norm(x_NC, weight.sizes(), weight, bias, kNormEpsilon);
+  }
+
+  at::Tensor weight, bias;
+};
+
+// A matrix with a row per token, position or logit.
+struct Table final : torch::nn::Module {
+  Table(int64_t rows, int64_t width)
+      : weight(register_parameter("weight", at::empty({rows, width}))) {}
+
+  at::Tensor weight;
+};
+
+struct Attention final : torch::nn::Module {
+  explicit Attention(const GptConfig& config)
+      : heads(config.heads),
+        dropout(config.dropout),
+        c_attn(register_module("c_attn",
+                               std::make_shared<Projection>(config.width, 3 * config.width))),
+        c_proj(
+            register_module("c_proj", std::make_shared<Projection>(config.width, config.width))) {}
+
+  at::Tensor forward(const at::Tensor& x_NC, int64_t num_samples) const {
+    const auto width = x_NC.size(1);
+    const auto parts = c_attn->forward(x_NC).split(width, 1);
+    const auto by_head = [&](const at::Tensor& part_NC) {
+      return part_NC.view({num_samples, -1, heads, width / heads}).transpose(1, 2);
+    };
+    const auto mixed_BHTD = at::scaled_dot_product_attention(
+        by_head(parts[0]), by_head(parts[1]), by_head(parts[2]), {}, is_training() ? dropout : 0,
+        /*is_causal=*/true);
+    return c_proj->forward(mixed_BHTD.transpose(1, 2).reshape({-1, width}));
+  }
+
+  int64_t heads;
+  double dropout;
+  std::shared_ptr<Projection> c_attn, c_proj;
+};
+
+struct Perceptron final : torch::nn::Module {
+  explicit Perceptron(int64_t width)
+      : c_fc(register_module("c_fc", std::make_shared<Projection>(width, 4 * width))),
+        c_proj(register_module("c_proj", std::make_shared<Projection>(4 * width, width))) {}
+
+  at::Tensor forward(const at::Tensor& x_NC) const {
+    return c_proj->forward(at::gelu(c_fc->forward(x_NC), "tanh"));
+  }
+
+  std::shared_ptr<Projection> c_fc, c_proj;
+};
+
+struct Block final : torch::nn::Module {
+  explicit Block(const GptConfig& config)
+      : dropout(config.dropout),
+        ln_1(register_module("ln_1", std::make_shared<Norm>(config.width))),
+        attn(register_module("attn", std::make_shared<Attention>(config))),
+        ln_2(register_module("ln_2", std::make_shared<Norm>(config.width))),
+        mlp(register_module("mlp", std::make_shared<Perceptron>(config.width))) {}
+
+  at::Tensor forward(const at::Tensor& x_NC, int64_t num_samples) const {
+    const auto kept = [&](const at::Tensor& x) {
+      return dropout > 0 ? at::dropout(x, dropout, is_training()) : x;
+    };
+    const auto seen_NC = kept(attn->forward(ln_1->forward(x_NC), num_samples)) + x_NC;
+    return seen_NC + kept(mlp->forward(ln_2->forward(seen_NC)));
+  }
+
+  double dropout;
+  std::shared_ptr<Norm> ln_1;
+  std::shared_ptr<Attention> attn;
+  std::shared_ptr<Norm> ln_2;
+  std::shared_ptr<Perceptron> mlp;
+};
+
+struct Transformer final : torch::nn::Module {
+  explicit Transformer(const GptConfig& config)
+      : dropout(config.dropout),
+        wte(register_module("wte", std::make_shared<Table>(config.vocab_size, config.width))),
+        wpe(register_module("wpe", std::make_shared<Table>(config.context, config.width))),
+        h(register_module("h", std::make_shared<torch::nn::Module>())) {
+    for (int64_t i = 0; i < config.layers; ++i)
+      blocks.push_back(h->register_module(std::to_string(i), std::make_shared<Block>(config)));
+    ln_f = register_module("ln_f", std::make_shared<Norm>(config.width));
+  }
+
+  at::Tensor forward(const at::Tensor& tokens_BT) const {
+    const auto places_T = at::arange(tokens_BT.size(1), tokens_BT.options());
+    auto x_NC = (at::embedding(wte->weight, tokens_BT) + at::embedding(wpe->weight, places_T))
+                    .flatten(0, 1);
+    if (dropout > 0) x_NC = at::dropout(x_NC, dropout, is_training());
+    for (const auto& block : blocks) x_NC = block->forward(x_NC, tokens_BT.size(0));
+    return ln_f->forward(x_NC);
+  }
+
+  double dropout;
+  std::shared_ptr<Table> wte, wpe;
+  std::shared_ptr<torch::nn::Module> h;
+  std::vector<std::shared_ptr<Block>> blocks;
+  std::shared_ptr<Norm> ln_f;
+};
+
+class Gpt final : public Model {
+ public:
+  using Config = GptConfig;
+
+  explicit Gpt(const Config& config) : vocab_size_(config.vocab_size), context_(config.context) {
+    if (config.width % config.heads != 0)
+      throw config_error(fmt::format("model gpt: {} heads do not divide a width of {}",
+                                     config.heads, config.width));
+    transformer_ = register_module("transformer", std::make_shared<Transformer>(config));
+    if (!config.tied_embeddings)
+      lm_head_ =
+          register_module("lm_head", std::make_shared<Table>(config.vocab_size, config.width));
+    initialise(config.layers);
+  }
+
+  Outputs forward(const Batch& batch) override {
+    verify_text(batch);
+    const auto& tokens_BT = batch.at("tokens");
+    const auto x_NC = transformer_->forward(tokens_BT);
+    const auto logits_NV =
+        at::linear(x_NC, lm_head_ ? lm_head_->weight : transformer_->wte->weight);
+    return language_outputs(logits_NV.view({-1, tokens_BT.size(1), vocab_size_}), batch,
+                            /*with_accuracy=*/!is_training());
+  }
+
+  std::string target_name() const override { return "tokens"; }
+  at::Tensor count_targets(const Batch& batch) const override { return count_token_targets(batch); }
+
+ private:
+  void verify_text(const Batch& batch) const {
+    const auto& tokens_BT = batch.at("tokens");
+    verify_tokens("tokens", tokens_BT, {vocab_size_, std::nullopt});
+    const auto length = tokens_BT.size(1);
+    if (length == 0 || length > context_)
+      throw config_error(
+          fmt::format("model gpt takes up to {} tokens, but 'tokens' is {}; set model.context or "
+                      "the length of the samples",
+                      context_, shape_text(tokens_BT)));
+  }
+
+  void initialise(int64_t layers) {
+    const at::NoGradGuard no_grad;
+    const auto residual = kInitDeviation / std::sqrt(2.0 * static_cast<double>(layers));
+    for (auto& item : named_parameters()) {
+      auto& parameter = item.value();
+      if (item.key().ends_with(".bias"))
+        parameter.zero_();
+      else if (parameter.dim() == 1)
+        parameter.fill_(1);
+      else
+        parameter.normal_(0, item.key().ends_with("c_proj.weight") ? residual : kInitDeviation);
+    }
+  }
+
+  int64_t vocab_size_, context_;
+  std::shared_ptr<Transformer> transformer_;
+  std::shared_ptr<Table> lm_head_;  // none: tied to the embedding of tokens
+};
+
+REGISTER_MODEL("gpt", Gpt, "transformer of GPT-2's architecture, for text as tokens");
+
+}  // namespace
+}  // namespace lockstep

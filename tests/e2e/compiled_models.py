@@ -1,0 +1,63 @@
+"""What the tests of compiled packages compile: plain Python models, example batches, and what cannot be compiled."""
+
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+SOURCE = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(SOURCE / "tests" / "golden"), str(SOURCE / "examples" / "compiled")]
+import model
+import models
+
+BATCH = 24  # per rank
+TOKENS = 16
+
+
+def mlp():
+    return models.Mlp(hidden=[32])
+
+
+def net():
+    """The recipe in examples/compiled: convolutions with batch normalisation, whose buffers training changes."""
+    return model.make_model()
+
+
+def gpt2():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(n_layer=2, n_embd=32, n_head=2, vocab_size=64, n_positions=TOKENS, attn_pdrop=0.0, resid_pdrop=0.0,
+                        embd_pdrop=0.0, use_cache=False, bos_token_id=0, eos_token_id=0)
+    return GPT2LMHeadModel(config)
+
+
+def digits():
+    return {"image": torch.rand(BATCH, 1, 28, 28), "label": torch.randint(0, 10, (BATCH,))}
+
+
+def text():
+    return {"input_ids": torch.randint(0, 64, (BATCH, TOKENS)), "labels": torch.randint(0, 64, (BATCH, TOKENS))}
+
+
+class Branch(nn.Module):
+    """Its path through Python depends on the numbers: no graph holds that."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(784, 10)
+
+    def forward(self, image):
+        x = self.layer(image.flatten(1))
+        if x.sum() > 0:  # the line that the message names
+            x = x * 2
+        return x
+
+
+def a_loss_per_sample(model, batch):
+    return F.cross_entropy(model(batch["image"]), batch["label"], reduction="none")
+
+
+def no_model():
+    return [1, 2]

@@ -1,0 +1,380 @@
+"""A Python model, compiled, trains as it does in Python, on any number of ranks and without Python."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from torch.nn import functional as F
+
+import compiled_models
+import compiled_peer
+import processes
+from conftest import MNIST, Job
+from processes import SOURCE
+from refusals import refuse
+from safetensors_file import assert_same_bits, checkpoints, last_weights
+from test_resume import assert_same_checkpoint, resume
+
+sys.path.insert(0, str(SOURCE / "tests" / "golden"))
+import idx
+
+MODELS = Path(compiled_models.__file__)
+COMPILE = Path(sys.executable).parent / "lockstep-compile"
+STEPS = {1: 500, 2: 200}  # by the number of ranks
+SAMPLES = 768  # 1 and 2 ranks have whole batches only
+# Compiled and eager add up in another order: losses of single steps drift apart as rounding does in training.
+LOSS_TOLERANCE = 2e-3
+WEIGHT_TOLERANCE = 5e-3
+
+RECIPE = SOURCE / "examples" / "compiled"
+KINDS = {
+    "gpt2": [f"{MODELS}:gpt2", "--loss", "model", "--batch", "text", "--dynamic-batch"],
+    "net": [f"{RECIPE}/model.py:make_model", "--loss", "cross_entropy", "--batch", "example"],
+    "mlp": [f"{MODELS}:mlp", "--loss", "cross_entropy", "--batch", "digits"],
+}
+BATCH = {"gpt2": 24, "net": 64, "mlp": 24}  # of a rank
+
+
+def compile_package(kind, directory):
+    out = directory / f"{kind}.ls2"
+    command = [COMPILE, *KINDS[kind], "--seed", 7, "-o", out]
+    ended = processes.run(command, directory, timeout=400)
+    assert ended.code == 0, ended.err
+    return out
+
+
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory):
+    """{kind: path}. Two at a time: the compiler takes most of it."""
+    directory = tmp_path_factory.mktemp("packages")
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(KINDS, pool.map(lambda kind: compile_package(kind, directory), KINDS)))
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory):
+    """Sequences that can be learned: each counts on from its first token."""
+    path = tmp_path_factory.mktemp("texts") / "texts.npz"
+    first = numpy.random.default_rng(0).integers(0, 64, (SAMPLES, 1))
+    tokens = (first + numpy.arange(compiled_models.TOKENS)) % 64
+    numpy.savez(path, input_ids=tokens, labels=tokens)
+    return path
+
+
+def use(job, package, kind, texts=None):
+    """`job` trains the package, with batches of the compiled size."""
+    job.config["model"] = {"name": "compiled", "package": str(package)}
+    job.config["data"]["train"]["limit"] = SAMPLES
+    del job.config["data"]["batch_size"]
+    job.config["data"]["per_rank_batch_size"] = BATCH[kind]
+    job.config["optimizer"] = {"name": "sgd", "lr": 0.02, "momentum": 0.9}
+    job.config["checkpoint"] = {"every": "1000 epochs"}
+    job.config["train"] = {"epochs": 1000, "log_every": "1 step", "eval_every": "1000 epochs"}
+    if kind == "gpt2":
+        job.config["data"]["train"] = {"name": "npy", "path": str(texts)}
+        job.config["data"]["eval"] = {"name": "npy", "path": str(texts), "limit": 101}
+    job.write()
+
+
+def fields_of(kind, texts):
+    if kind == "gpt2":
+        with numpy.load(texts) as arrays:
+            return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    images, labels = idx.load_split(MNIST, "train", SAMPLES)
+    return {"image": images, "label": labels}
+
+
+def eager_loss(kind):
+    if kind == "gpt2":
+        return lambda module, batch: module(**batch).loss
+    return lambda module, batch: F.cross_entropy(module(batch["image"]), batch["label"])
+
+
+def build_eager(kind):
+    torch.manual_seed(7)
+    return getattr(compiled_models, kind)()
+
+
+def load_weights(run_dir):
+    from safetensors.torch import load_file
+
+    return load_file(last_weights(run_dir))
+
+
+def assert_close(ours, module):
+    """Weights and buffers, by their Python names."""
+    theirs = module.state_dict()
+    assert ours and set(ours) <= set(theirs)
+    for name, tensor in ours.items():
+        difference = (tensor.double() - theirs[name].double()).abs().max().item()
+        assert difference <= WEIGHT_TOLERANCE * max(1.0, theirs[name].abs().max().item()), (name, difference)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_trains_as_in_python(job, packages, texts, kind, ranks):
+    use(job, packages[kind], kind, texts)
+    steps = STEPS[ranks]
+    run_dir = job.train(f"train.max_steps={steps}", ranks=ranks)
+    module = build_eager(kind)
+    torch.set_num_threads(1)
+    data = compiled_peer.batches(fields_of(kind, texts), ranks, BATCH[kind], 7, steps)
+    expected = compiled_peer.train(module, eager_loss(kind), data, lr=0.02, momentum=0.9)
+    losses = [value for _, value in job.series(run_dir.name, "train/loss")]
+    assert len(losses) == steps
+    assert max(abs(a - b) for a, b in zip(losses, expected)) <= LOSS_TOLERANCE
+    assert losses[-1] < losses[0] / 2
+    assert_close(load_weights(run_dir), module)
+
+
+def test_python_loads_its_checkpoint(job, packages):
+    use(job, packages["net"], "net")
+    loaded = load_weights(job.train("train.max_steps=3"))
+    module = compiled_models.net()
+    module.load_state_dict(loaded, strict=True)
+    assert loaded["body.1.num_batches_tracked"].item() == 3
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_stopped_and_resumed_is_never_stopped(job, tmp_path_factory, packages, texts, kind, ranks):
+    whole = Job(tmp_path_factory.mktemp("whole"))
+    for each in (job, whole):
+        use(each, packages[kind], kind, texts)
+    never_stopped = whole.train("train.max_steps=25", ranks=ranks)
+    stopped = job.train("train.max_steps=13", ranks=ranks)
+    resume(job, stopped, "train.max_steps=25", ranks=ranks)
+    assert checkpoints(stopped)[-1] == 25
+    assert_same_checkpoint(stopped, never_stopped)
+
+
+@pytest.mark.parametrize("backend", ["shm", "gloo"])
+def test_settings_work_as_for_a_model_in_cpp(job, tmp_path_factory, packages, backend):
+    """Accumulation, clipping, evaluation and either way of averaging, beside the eager model of the same bits."""
+    settings = ["train.accumulate=2", "train.clip_grad_norm=0.5", "train.max_steps=30", "train.eval_every=10 steps",
+                f"distributed.backend={backend}"]
+    eager = Job(tmp_path_factory.mktemp("eager"))
+    for each in (job, eager):
+        use(each, packages["mlp"], "mlp")
+    eager.config["model"] = {"name": "mlp", "hidden": [32]}
+    eager.write()
+    ours, theirs = job.train(*settings, ranks=2), eager.train(*settings, ranks=2)
+    for metric in ("train/loss", "train/accuracy", "train/grad_norm", "eval/loss", "eval/accuracy"):
+        got, want = job.series(ours.name, metric), eager.series(theirs.name, metric)
+        assert [step for step, _ in got] == [step for step, _ in want]
+        assert numpy.allclose([v for _, v in got], [v for _, v in want], rtol=1e-4, atol=1e-5), metric
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_every_way_of_averaging_gives_the_same_bits(job, packages, ranks):
+    use(job, packages["net"], "net")
+    job.config["data"]["drop_last"] = True
+    job.write()
+    ways = [["distributed.backend=shm"], ["distributed.backend=gloo"],
+            ["distributed.backend=gloo", "distributed.gradient_as_bucket_view=true"]]
+    runs = [job.train("train.max_steps=6", *way, ranks=ranks) for way in ways]
+    for other in runs[1:]:
+        assert_same_bits(last_weights(runs[0]), last_weights(other))
+
+
+def test_batches_of_any_size_for_a_dynamic_package(job, packages, texts):
+    """721 samples: the last batch of an epoch has one."""
+    use(job, packages["gpt2"], "gpt2", texts)
+    run_dir = job.train("data.train.limit=721", "data.per_rank_batch_size=30", "train.max_steps=25")
+    assert len(job.series(run_dir.name, "train/loss")) == 25
+
+
+def test_the_recipe(job, packages):
+    target = [f"run.dir={job.runs}", f"model.package={packages['net']}", "data.eval.limit=300", "train.max_steps=40"]
+    target += [f"data.{split}.path={MNIST}" for split in ("train", "eval")]
+    ended = processes.run([processes.LOCKSTEP, "launch", "-n", 2, RECIPE / "run.yaml", *target], job.directory)
+    assert ended.code == 0, ended.err
+    assert job.list()[0]["summary"]["eval/accuracy"] > 0.5
+
+
+def test_neither_python_nor_cuda_is_in_the_process(job, packages):
+    use(job, packages["mlp"], "mlp")
+    temporary = job.directory / "temporary"
+    temporary.mkdir()
+    started = job.start("train.max_steps=1000000", "tracking.sinks=[]",
+                        env=processes.environment(TMPDIR=temporary))
+    try:
+        maps = Path(f"/proc/{started.pid}/maps")
+        text = processes.wait_until(lambda: (content := maps.read_text()) and content.count("graph.so") and content, 30,
+                                    "the compiled code is loaded")
+    finally:
+        started.terminate()
+        processes.finish(started, 30)
+    names = {line.split()[5].rsplit("/", 1)[-1] for line in text.splitlines() if len(line.split()) > 5}
+    others = [name for name in names if "python" in name or name.startswith(("libtorch", "libc10"))]
+    assert sorted(others) == ["libc10.so", "libtorch_cpu.so"]  # neither libtorch_cuda nor libpython
+    assert not list(temporary.iterdir())
+
+
+# What is refused, before ranks meet.
+
+
+def altered(package, out, change=lambda manifest: None, members=None):
+    """A copy whose manifest and members are changed; the checksums of the archive are right."""
+    with zipfile.ZipFile(package) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(content["manifest.json"])
+    change(manifest)
+    content["manifest.json"] = json.dumps(manifest).encode()
+    content |= members or {}
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, value in content.items():
+            archive.writestr(name, value)
+    return out
+
+
+def setting(key, value):
+    return lambda manifest: manifest.update({key: value})
+
+
+CHANGES = {
+    "another torch": (setting("torch", "2.10.0"), ["was compiled with LibTorch 2.10.0, this is 2.11.0"]),
+    "another device": (setting("device", "cuda"), ["was compiled for device cuda, this run computes on cpu"]),
+    "another architecture": (setting("architecture", "riscv64"), ["was compiled for riscv64 processors, this machine is"]),
+    "another processor": (setting("cpu_flags", ["amx_fp99"]), ["uses instructions that this processor has not (amx_fp99)"]),
+    "another format": (setting("format", 2), ["a package of format 2", "reads format 1"]),
+    "a damaged manifest": (setting("fields", 3), ["its manifest 'fields' is no list"]),
+    "an unknown dtype": (lambda m: m["fields"][0].update(dtype="float8"), ["'image' is of float8"]),
+}
+
+
+@pytest.mark.parametrize("change, texts", CHANGES.values(), ids=CHANGES.keys())
+def test_a_package_that_is_not_for_this_run(job, packages, change, texts):
+    use(job, altered(packages["mlp"], job.directory / "other.ls2", change), "mlp")
+    refuse(job, [], ["other.ls2: ", *texts], 2)
+
+
+def with_inner_path(package):
+    """Its train.pt2 holds a member that would land elsewhere."""
+    with zipfile.ZipFile(package) as archive:
+        inner = archive.read("train.pt2")
+    path = package.parent / "inner.pt2"
+    path.write_bytes(inner)
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_STORED) as archive:
+        archive.writestr("../../evil.so", b"x")
+    return path.read_bytes()
+
+
+def test_an_unsafe_path(job, packages):
+    other = job.directory / "other.ls2"
+    use(job, altered(packages["mlp"], other, members={"../evil": b"x"}), "mlp")
+    refuse(job, [], ["other.ls2: has a member '../evil' with an unsafe path"], None)
+    inner = with_inner_path(packages["mlp"])
+    facts = {"bytes": len(inner), "crc32": zlib.crc32(inner)}
+    altered(packages["mlp"], other, lambda m: m["members"].update({"train.pt2": facts}), {"train.pt2": inner})
+    refuse(job, [], ["train.pt2: has a member '../../evil.so' with an unsafe path"], None)
+
+
+def test_a_member_of_another_package(job, packages):
+    with zipfile.ZipFile(packages["net"]) as archive:
+        weights = archive.read("weights.safetensors")
+    other = altered(packages["mlp"], job.directory / "other.ls2", members={"weights.safetensors": weights})
+    use(job, other, "mlp")
+    refuse(job, [], ["weights.safetensors is not the one that its manifest describes"], 2)
+
+
+def test_a_damaged_file(job, packages):
+    whole = packages["mlp"].read_bytes()
+    path = job.directory / "other.ls2"
+    path.write_bytes(whole)
+    use(job, path, "mlp")
+    for size in (1, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        refuse(job, [], ["other.ls2: not a usable zip archive", "compile the model again"], None)
+    path.write_bytes(b"")
+    refuse(job, [], ["other.ls2: has no manifest.json"], None)
+    with zipfile.ZipFile(packages["mlp"]) as archive:
+        at = archive.getinfo("eval.pt2").header_offset + 5000
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    refuse(job, [], ["other.ls2: not a usable zip archive: member 'eval.pt2'"], None)
+    refuse(job, ["model.package=nowhere.ls2"], ["nowhere.ls2: no such file"], None)
+    refuse(job, [f"model.package={job.file}"], ["not a usable zip archive"], None)
+
+
+def save(path, **arrays):
+    numpy.savez(path, **arrays)
+    return f"data.train={{name: npy, path: {path}}}"
+
+
+def test_data_that_do_not_fit(job, packages):
+    use(job, packages["mlp"], "mlp")
+    images, labels = numpy.zeros((48, 1, 28, 28), numpy.float32), numpy.zeros(48, numpy.int64)
+    other = job.directory / "data.npz"
+    refuse(job, [save(other, image=images, number=labels)], ["needs the field 'label'", "only: image, number"], 2)
+    refuse(job, [save(other, image=images[:, :, 1:], label=labels)],
+           ["takes 'image' as float32 [B, 1, 28, 28], but the dataset gives float32 [B, 1, 27, 28]"], None)
+    refuse(job, [save(other, image=images, label=labels.astype(numpy.int32))],
+           ["takes 'label' as int64 [B], but the dataset gives int32 [B]"], None)
+    other.unlink()
+
+
+def test_batches_that_do_not_fit(job, packages):
+    use(job, packages["mlp"], "mlp")
+    refuse(job, ["data.per_rank_batch_size=12"],
+           ["trains on batches of 24 samples per rank, here they have 12", "data.per_rank_batch_size: 24", "--dynamic-batch"], 2)
+    refuse(job, ["data.train.limit=767"], ["the last one of an epoch has 23", "data.drop_last: true"], None)
+    run_dir = job.train("data.train.limit=767", "data.drop_last=true", "train.epochs=1")
+    assert checkpoints(run_dir) == [31]
+
+
+def test_another_device(job, packages):
+    use(job, packages["mlp"], "mlp")
+    refuse(job, ["distributed.device=cuda"], ["was compiled for device cpu, this run computes on cuda"], None)
+
+
+# What lockstep-compile refuses.
+
+
+def refused_compile(capsys, directory, *arguments):
+    from lockstep.command_line import main
+
+    code = main([*map(str, arguments), "-o", str(directory / "out.ls2")])
+    lines = capsys.readouterr().err.splitlines()
+    assert code == 78
+    assert len(lines) == 1 and lines[0].startswith("lockstep-compile: error: "), lines
+    assert not list(directory.iterdir())
+    return lines[0]
+
+
+def line_of(text):
+    return 1 + next(i for i, line in enumerate(MODELS.read_text().splitlines()) if text in line)
+
+
+WRONG = {
+    "a branch on numbers": (["Branch"], ["cannot be exported", f"{MODELS}:{line_of('the line that the message names')}"]),
+    "a loss per sample": (["mlp", "--loss", "a_loss_per_sample"], ["'loss' of shape [24]: it must be a scalar"]),
+    "no module": (["no_model"], ["returns a list, not a torch.nn.Module"]),
+    "an unknown function": (["mpl"], ["has no function 'mpl'; it has"]),
+    "an unknown loss": (["mlp", "--loss", "crossentropy"], ["has no function 'crossentropy'"]),
+    "no labels": (["mlp", "--batch", "text"], ["cannot be exported", "models.py"]),
+    "no batch": (["mlp", "--batch", "nowhere.npz"], ["nowhere.npz: no such file"]),
+    "a wrong option": (["mlp", "--precison", "bf16"], ["--precison", "see lockstep-compile --help"]),
+}
+
+
+@pytest.mark.parametrize("arguments, texts", WRONG.values(), ids=WRONG.keys())
+def test_what_cannot_be_compiled(capsys, tmp_path, arguments, texts):
+    name, *more = arguments
+    given = {"--loss": "cross_entropy", "--batch": "digits", **dict(zip(more[::2], more[1::2]))}
+    line = refused_compile(capsys, tmp_path, f"{MODELS}:{name}", *[word for pair in given.items() for word in pair])
+    for text in texts:
+        assert text in line
+
+
+def test_the_help_names_every_option():
+    text = subprocess.run([COMPILE, "--help"], capture_output=True, text=True, check=True, timeout=60, env=os.environ).stdout
+    for option in ("--loss", "--batch", "--out", "--dynamic-batch", "--precision", "--device", "--threads", "--seed"):
+        assert option in text

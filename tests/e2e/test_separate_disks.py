@@ -1,0 +1,61 @@
+"""Several hosts that share no file system: one run directory still has everything."""
+
+import pytest
+
+from cluster import Cluster
+from network import Network
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    network = Network(2)
+    beta = network.hosts[1]
+    disk = tmp_path_factory.mktemp("disk")
+    shared = beta.command
+
+    def command_of(directory):
+        """On its own disk: where the others have their runs, this host has another directory."""
+        mount = 'mount --make-rprivate / && mount --bind "$0" "$1" && shift && exec "$@"'
+        return lambda command: shared(["unshare", "--mount", "sh", "-c", mount, disk, directory, *command])
+
+    network.give_own_disk = lambda directory: setattr(beta, "command", command_of(directory))
+    network.disk = disk
+    yield network
+    network.close()
+
+
+@pytest.fixture
+def cluster(job, network):
+    job.runs.mkdir(exist_ok=True)
+    network.give_own_disk(job.runs)
+    cluster = Cluster(job, network)
+    yield cluster
+    cluster.stop()
+
+
+def test_logs_of_all_ranks_come_together(job, network, cluster):
+    run = cluster.train("train.epochs=2", "train.log_every=1 step", "tracking.ranks=all", "tracking.sinks=[csv]")
+    names = sorted(path.name for path in (run / "events").iterdir())
+    assert names == ["node-00000.lsev", "node-00001.lsev", *(f"rank-0000{rank}.lsev" for rank in range(4))]
+    (apart,) = network.disk.iterdir()
+    assert apart.name == run.name
+    for name in ("rank-00002.lsev", "rank-00003.lsev", "node-00001.lsev"):
+        assert (run / "events" / name).read_bytes() == (apart / "events" / name).read_bytes()
+    entries = {entry["id"]: entry for entry in job.list()}
+    assert {entry["state"] for entry in entries.values()} == {"finished"}
+    for rank in range(4):
+        entry = f"{run.name}-rank-{rank}"
+        losses = [row for row in job.export(entry) if row["metric"] == "rank/loss"]
+        assert [row["step"] for row in losses] == list(range(1, 43))
+        assert ("system/memory.percent" in entries[entry]["summary"]) == (rank in (0, 2))
+    # The sinks were fed where the run is.
+    assert len(list((run / "sinks" / "csv").glob("*/position.json"))) == 4
+    assert not (apart / "sinks" / "csv").exists()
+    assert not list(run.glob(".seen-by-*"))
+
+
+def test_system_metrics_of_all_nodes_come_with_the_one_entry(cluster):
+    run = cluster.train("tracking.system_nodes=all", "tracking.sinks=[jsonl]")
+    (file,) = (run / "sinks" / "jsonl").rglob("*.jsonl")
+    text = file.read_text()
+    assert "system/memory.percent" in text and "system/node-1/memory.percent" in text

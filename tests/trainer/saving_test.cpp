@@ -1,0 +1,128 @@
+#include "trainer/saving.h"
+
+#include <ATen/ATen.h>
+#include <sys/resource.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <future>
+
+#include "core/error.h"
+#include "core/part.h"
+#include "tests/trainer/temporary_directory.h"
+
+using namespace lockstep;
+using namespace std::chrono_literals;
+
+namespace {
+
+// What a training has, on one rank.
+struct Training {
+  Training() {
+    Part<Model> model_part(model_registry());
+    model_part.read(parse_config("m: {name: mlp, inputs: 3, hidden: [], classes: 2}", "test").find("m")[0],
+                    "model");
+    model = model_part.build();
+    NamedTensors parameters;
+    for (const auto& item : model->named_parameters())
+      parameters.emplace_back(item.key(), item.value());
+    Part<Optimizer, const NamedTensors&> part(optimizer_registry());
+    part.read(parse_config("o: {name: adamw}", "test").find("o")[0], "optimizer");
+    optimizer = part.build(parameters);
+    parallel = std::make_unique<DataParallel>(world, *model, DataParallelConfig{});
+  }
+  TrainingState at_step(int64_t step) {
+    head.position.step = step;
+    return {*model, *optimizer, *parallel, head};
+  }
+  at::Tensor first() const { return model->parameters().front().detach(); }
+
+  World world{{.device = "cpu"}};
+  Tracker tracker;
+  std::shared_ptr<Model> model;
+  std::shared_ptr<Optimizer> optimizer;
+  std::unique_ptr<DataParallel> parallel;
+  CheckpointHead head;
+};
+
+}  // namespace
+
+TEST_CASE("saving: what is written is the state of its step, while training goes on") {
+  for (const bool in_background : {true, false}) {
+    const TemporaryDirectory directory;
+    Training training;
+    Saving saving(training.world, training.tracker,
+                  {.checkpoints = directory / "c", .keep_last = 2, .in_background = in_background});
+    saving.prepare(*training.model, *training.optimizer);
+    for (int64_t step = 1; step <= 4; ++step) {
+      training.first().fill_(static_cast<double>(step));
+      saving.save(training.at_step(step), std::nullopt);
+      training.first().fill_(-1);
+      saving.look();
+    }
+    saving.finish();
+    CHECK(list_checkpoints(directory / "c") == std::vector<int64_t>{3, 4});
+    for (const int64_t step : {3, 4}) {
+      const auto read = read_checkpoint(directory / "c", step);
+      CHECK(read.head.position.step == step);
+      CHECK(at::equal(read.model.at(0).second, at::full_like(training.first(), step)));
+      CHECK(read.optimizer.size() == training.optimizer->state().size());
+      CHECK(read.rng.size() == 1);
+    }
+  }
+}
+
+TEST_CASE("saving: a failed write in the background ends the training, once, with its reason") {
+  const TemporaryDirectory directory;
+  std::ofstream(directory / "file") << "no directory";
+  Training training;
+  Saving saving(training.world, training.tracker, {.checkpoints = directory / "file" / "c"});
+  saving.save(training.at_step(1), std::nullopt);
+  CHECK_THROWS_WITH(saving.finish(), Catch::Contains("Not a directory"));
+  CHECK_NOTHROW(saving.finish());
+  saving.save(training.at_step(2), std::nullopt);
+  CHECK_THROWS_WITH(saving.save(training.at_step(3), std::nullopt), Catch::Contains("file"));
+}
+
+TEST_CASE("saving: a checkpoint under way is finished before its memory is gone") {
+  const TemporaryDirectory directory;
+  Training training;
+  {
+    Saving saving(training.world, training.tracker, {.checkpoints = directory / "c"});
+    saving.save(training.at_step(7), std::nullopt);
+  }
+  CHECK(list_checkpoints(directory / "c") == std::vector<int64_t>{7});
+}
+
+TEST_CASE("background work: its thread has a lower priority, and waiting for it ends in time") {
+  BackgroundWork work("test");
+  std::promise<void> may_end;
+  int priority = 0;
+  work.start([&] {
+    priority = ::getpriority(PRIO_PROCESS, 0);
+    may_end.get_future().wait();
+  });
+  CHECK(work.is_busy());
+  CHECK_THROWS_WITH(work.wait(1ms, "a test"), Catch::Contains("a test has not ended"));
+  may_end.set_value();
+  work.wait(20s, "a test");
+  CHECK_FALSE(work.is_busy());
+  CHECK(priority > ::getpriority(PRIO_PROCESS, 0));
+}
+
+TEST_CASE("snapshot: copies have the values of now, in the memory of the copies before") {
+  Snapshot snapshot;
+  const auto whole = at::arange(12, at::kFloat).view({3, 4});
+  const NamedTensors tensors = {{"transposed", whole.t()},
+                                {"number", at::scalar_tensor(5, at::kLong)},
+                                {"nothing", at::zeros({0, 2})}};
+  const auto first = snapshot.copy(tensors);
+  whole.zero_();
+  CHECK(at::equal(first[0].second, at::arange(12, at::kFloat).view({3, 4}).t()));
+  CHECK(first[0].second.is_contiguous());
+  CHECK(first[1].second.item<int64_t>() == 5);
+  CHECK(first[2].second.sizes() == at::IntArrayRef{0, 2});
+  const auto second = snapshot.copy(tensors);
+  CHECK(second[0].second.const_data_ptr() == first[0].second.const_data_ptr());
+  CHECK(at::equal(second[0].second, at::zeros({4, 3})));
+}

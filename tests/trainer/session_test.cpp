@@ -1,0 +1,69 @@
+#include "trainer/session.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/durable_file.h"
+#include "core/error.h"
+#include "tests/tracking/temporary_directory.h"
+#include "tracking/event_log_reader.h"
+#include "tracking/run_directory.h"
+#include "tracking/run_end.h"
+#include "trainer/checkpoint.h"
+
+using namespace lockstep;
+
+namespace {
+
+constexpr const char* kRunFile = R"(
+run: {name: small, dir: "elsewhere"}
+model: {name: mlp, inputs: 3, hidden: [4], classes: 2}
+data:
+  train:
+    name: synthetic
+    samples: 64
+    fields: {image: {shape: [3]}, label: {dtype: int64, values: uniform, high: 2}}
+  batch_size: 16
+optimizer: {name: sgd, lr: 0.1}
+train: {epochs: 2, log_every: 1 step}
+tracking: {sinks: []}
+)";
+
+}  // namespace
+
+TEST_CASE("session: a program's own run is trained in and left open", "[trainer]") {
+  const TemporaryDirectory dir;
+  const auto run_dir = dir / "mine";
+  write_file_durably(dir / "run.yaml", kRunFile);
+  const RunInfo process{.id = "mine", .name = "mine", .job_id = "mine", .world_size = 1};
+  create_run_directory(run_dir, process, Json::object());
+  auto tracker = open_tracker({.run_dir = run_dir, .process = process});
+  tracker.log(0, 0, std::vector<Metric>{{"mine/before", 1}});
+  const auto result =
+      run_session({.config_path = dir / "run.yaml", .own_run = OwnRun{tracker, run_dir}});
+  CHECK(result.run_id == "mine");
+  CHECK(tracker.is_logging());
+  tracker.log(8, 2, std::vector<Metric>{{"mine/after", 2}});
+  tracker.finish({.state = RunState::Finished});
+
+  const auto log = read_event_log(event_log_path(run_dir, 0));
+  CHECK(log.rows.size() == 2 + 8);
+  CHECK(std::ranges::count(log.keys, "train/loss") == 1);
+  CHECK(log.info->id == "mine");
+  CHECK(list_checkpoints(checkpoints_path(run_dir)).back() == 8);
+  CHECK_FALSE(std::filesystem::exists("elsewhere"));
+}
+
+TEST_CASE("session: a failure in a program's own run is the program's to record", "[trainer]") {
+  const TemporaryDirectory dir;
+  const auto run_dir = dir / "mine";
+  write_file_durably(dir / "run.yaml", kRunFile);
+  const RunInfo process{.id = "mine", .name = "mine", .job_id = "mine", .world_size = 1};
+  create_run_directory(run_dir, process, Json::object());
+  auto tracker = open_tracker({.run_dir = run_dir, .process = process});
+  write_file_durably(run_dir / "checkpoints", "in the way of the directory");
+  CHECK_THROWS_WITH(
+      run_session({.config_path = dir / "run.yaml", .own_run = OwnRun{tracker, run_dir}}),
+      Catch::Contains("mine/checkpoints"));
+  CHECK(tracker.is_logging());
+  CHECK_FALSE(read_run_end(run_dir));
+}

@@ -1,0 +1,76 @@
+#include "trainer/background_work.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+// A tenth of a processor beside a busy thread of the training, all of it beside an idle one.
+constexpr int kNicer = 10;
+// linux/ioprio.h: the last of "best effort".
+constexpr int kIoPriorityOfProcess = 1;
+constexpr int kLowestBestEffort = (2 << 13) | 7;
+
+// Of the calling thread alone. Best effort: without it the work is done all the same.
+void lower_own_priority() {
+  const int nice = ::getpriority(PRIO_PROCESS, 0) + kNicer;
+  [[maybe_unused]] const auto set = ::setpriority(PRIO_PROCESS, 0, nice);
+  [[maybe_unused]] const auto io =
+      ::syscall(SYS_ioprio_set, kIoPriorityOfProcess, 0, kLowestBestEffort);
+}
+
+}  // namespace
+
+BackgroundWork::BackgroundWork(const std::string& name)
+    : thread_([this](const std::stop_token& stop) { run(stop); }) {
+  ::pthread_setname_np(thread_.native_handle(), name.c_str());
+}
+
+void BackgroundWork::start(std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  check(!work_, "one piece of work at a time");
+  work_ = std::move(work);
+  changed_.notify_all();
+}
+
+bool BackgroundWork::is_busy() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<bool>(work_);
+}
+
+void BackgroundWork::wait(std::chrono::milliseconds timeout, const std::string& what) {
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_for(lock, timeout, [&] { return !work_; }))
+    throw environment_error(
+        fmt::format("{} has not ended for {} s", what,
+                    std::chrono::duration_cast<std::chrono::seconds>(timeout).count()));
+  if (const auto failure = std::exchange(failure_, nullptr)) std::rethrow_exception(failure);
+}
+
+void BackgroundWork::run(const std::stop_token& stop) {
+  lower_own_priority();
+  std::unique_lock lock(mutex_);
+  while (changed_.wait(lock, stop, [&] { return static_cast<bool>(work_); })) {
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      work_();  // nobody else touches it until it is done
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    failure_ = failure;
+    work_ = nullptr;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+// What a checkpoint says beside its tensors: the same on every rank.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "trainer/early_stop.h"
+#include "trainer/position.h"
+
+namespace lockstep {
+
+struct CheckpointHead {
+  Position position;
+  int world_size = 1;
+  EarlyStopState early_stop;
+  // The run ended here before the evaluation that was due at this step.
+  bool evaluation_is_due = false;
+  // DataParallel::gradient_order()
+  std::vector<std::string> gradient_order;
+
+  bool operator==(const CheckpointHead&) const = default;
+};
+
+nlohmann::ordered_json describe_head(const CheckpointHead& head);
+
+// The other way. What older checkpoints do not say keeps its default.
+CheckpointHead read_head(const nlohmann::ordered_json& json);
+
+}  // namespace lockstep

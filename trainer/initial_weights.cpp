@@ -1,0 +1,88 @@
+#include "trainer/initial_weights.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/nearest_name.h"
+#include "core/printable.h"
+#include "distributed/collectives.h"
+#include "distributed/objects.h"
+#include "tracking/on_ranks.h"
+#include "trainer/safetensors.h"
+
+namespace lockstep {
+namespace {
+
+NamedTensors tensors_to_fill(const Model& model) {
+  NamedTensors tensors;
+  for (const auto& list : {model.named_parameters(), model.named_buffers()})
+    for (const auto& item : list) tensors.emplace_back(item.key(), item.value().detach());
+  return tensors;
+}
+
+const at::Tensor* find_tensor(const NamedTensors& tensors, const std::string& name) {
+  const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                  [&](const auto& item) { return item.first == name; });
+  return found == tensors.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> names_of_tensors(const NamedTensors& tensors) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors) names.push_back(name);
+  return names;
+}
+
+std::string missing_text(const std::string& name, const std::vector<std::string>& there) {
+  if (there.empty()) return "tensors at all";
+  const auto example = nearest_name(name, there).value_or(there.front());
+  return fmt::format("'{}', which the model has; it has {} tensors, e.g. '{}'", name, there.size(),
+                     printable(example, 200));
+}
+
+// What keeps `loaded` from being the weights of `model`; empty: nothing.
+std::string misfit(const NamedTensors& model, const NamedTensors& loaded) {
+  for (const auto& [name, tensor] : model) {
+    const auto* found = find_tensor(loaded, name);
+    if (!found) return "has no " + missing_text(name, names_of_tensors(loaded));
+    if (found->sizes() != tensor.sizes())
+      return fmt::format("'{}' is {} there and {} in the model", name,
+                         nlohmann::json(found->sizes().vec()).dump(),
+                         nlohmann::json(tensor.sizes().vec()).dump());
+  }
+  for (const auto& [name, tensor] : loaded)
+    if (!find_tensor(model, name))
+      return fmt::format("has '{}', which the model does not have", printable(name, 200));
+  return {};
+}
+
+// Returns what is wrong, or nothing and has filled `model`.
+std::string fill_from(const std::filesystem::path& path, const NamedTensors& model) {
+  try {
+    const auto loaded = read_safetensors(path);
+    const auto problem = misfit(model, loaded);
+    if (!problem.empty()) return fmt::format("{}: {}", printable(path.string(), 400), problem);
+    for (const auto& [name, tensor] : model) tensor.copy_(*find_tensor(loaded, name));
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+void load_initial_weights(World& world, Model& model, const std::filesystem::path& path) {
+  const at::NoGradGuard no_grad;
+  auto tensors = tensors_to_fill(model);
+  nlohmann::json problem = "";
+  if (is_main(world.rank())) problem = fill_from(path, tensors);
+  problem = broadcast_object(world, problem, 0, "initial weights");
+  if (const auto text = problem.get<std::string>(); !text.empty())
+    throw config_error("train.init_from: " + text);
+  for (auto& [name, tensor] : tensors) broadcast(world, tensor, 0, "initial weights " + name);
+}
+
+}  // namespace lockstep

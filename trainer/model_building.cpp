@@ -1,0 +1,44 @@
+#include "trainer/model_building.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+#include "data/sampler.h"
+#include "distributed/cuda.h"
+
+namespace lockstep {
+namespace {
+
+Batch first_sample_of(const Dataset& dataset) {
+  constexpr std::array<int64_t, 1> kFirst = {0};
+  return dataset.get_batch(kFirst);
+}
+
+// Of a rank, in every epoch.
+int64_t last_batch_size(const BatchPlan& plan, const LoaderConfig& config, int64_t num_samples,
+                        RankCounts ranks) {
+  if (config.drop_last) return plan.per_rank_batch_size;
+  const DistributedSampler sampler(num_samples,
+                                   {.rank = 0, .world = static_cast<int>(ranks.world)});
+  return sampler.num_samples() - (plan.batches_per_epoch - 1) * plan.per_rank_batch_size;
+}
+
+}  // namespace
+
+std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& train_set,
+                                   const BatchPlan& plan, RankCounts ranks) {
+  at::manual_seed(static_cast<uint64_t>(config.run.seed));
+  auto model = config.model.build();
+  ModelUse use{.device = wants_gpu(config.distributed.device) ? "cuda" : "cpu"};
+  use.batch_size = plan.per_rank_batch_size;
+  use.last_batch_size = last_batch_size(plan, config.data.loader, train_set.size(), ranks);
+  use.first_sample = [&] { return first_sample_of(train_set); };
+  model->verify(use);
+  return model;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,17 @@
+// From the run file's `model:` to a model that this run can train.
+#pragma once
+
+#include <memory>
+
+#include "models/model.h"
+#include "trainer/run_config.h"
+
+namespace lockstep {
+
+// Builds the model on the CPU, seeded with run.seed, so equal to the same Python module after
+// manual_seed, and verifies that it can be used as the run file says. Needs no other rank. `ranks`:
+// of the job. Throws Config.
+std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& train_set,
+                                   const BatchPlan& plan, RankCounts ranks);
+
+}  // namespace lockstep

@@ -1,0 +1,64 @@
+#include "trainer/saving.h"
+
+#include <utility>
+
+#include "distributed/collectives.h"
+#include "tracking/on_ranks.h"
+
+namespace lockstep {
+
+Saving::Saving(World& world, Tracker& tracker, SavingOptions options)
+    : world_(world), tracker_(tracker), options_(std::move(options)) {
+  if (options_.in_background && is_main(world.rank()))
+    background_ = std::make_unique<BackgroundWork>("checkpoint");
+}
+
+void Saving::prepare(const Model& model, const Optimizer& optimizer) {
+  if (!background_) return;
+  is_under_way_ = true;
+  background_->start([this, model = tensors_of(model), optimizer = optimizer.state()] {
+    model_.reserve(model);
+    optimizer_.reserve(optimizer);
+  });
+}
+
+void Saving::save(const TrainingState& state, std::optional<CheckpointToPublish> to_publish) {
+  wait();
+  auto checkpoint = capture_state(world_, state);
+  if (background_) {
+    checkpoint.model = model_.copy(checkpoint.model);
+    checkpoint.optimizer = optimizer_.copy(checkpoint.optimizer);
+    is_under_way_ = true;
+    background_->start([this, checkpoint = std::move(checkpoint),
+                        to_publish = std::move(to_publish)] { write(checkpoint, to_publish); });
+  }
+  if (options_.in_background) return;
+  if (is_main(world_.rank())) write(checkpoint, to_publish);
+  wait();
+  barrier(world_, "checkpoint");
+}
+
+void Saving::write(const Checkpoint& checkpoint,
+                   const std::optional<CheckpointToPublish>& to_publish) {
+  write_checkpoint(options_.checkpoints, checkpoint);
+  prune_checkpoints(options_.checkpoints, options_.keep_last);
+  if (to_publish) published_ = publish_checkpoint(*to_publish);
+}
+
+void Saving::look() {
+  if (is_under_way_ && !is_busy()) wait();
+}
+
+void Saving::wait() {
+  is_under_way_ = false;
+  if (background_) background_->wait(world_.timeout(), "writing a checkpoint");
+  if (const auto published = std::exchange(published_, std::nullopt)) record(*published, tracker_);
+}
+
+void Saving::finish() {
+  if (!options_.in_background) return;
+  wait();
+  barrier(world_, "checkpoint");
+}
+
+}  // namespace lockstep

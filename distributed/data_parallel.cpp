@@ -74,6 +74,7 @@ struct DataParallel::Synchroniser {
   std::shared_ptr<c10d::Reducer> reducer;
   std::shared_ptr<c10d::Logger> logger;
   bool last_was_synchronized = true;
+  bool learns_graph = false;  // the next synchronised backward pass is a static graph's first
 };
 
 namespace {
@@ -162,6 +163,7 @@ DataParallel::DataParallel(World& world, torch::nn::Module& module,
     synchroniser_->reducer = make_reducer(synchroniser_->group, module, parameters_, config);
     synchroniser_->logger = std::make_shared<c10d::Logger>(synchroniser_->reducer);
     synchroniser_->reducer->set_logger(synchroniser_->logger);
+    synchroniser_->learns_graph = config.static_graph;
     if (config.static_graph) synchroniser_->reducer->set_static_graph();
   });
   if (synchroniser_->reducer) publish_buckets();
@@ -216,7 +218,11 @@ void DataParallel::backward(const at::Tensor& loss, bool synchronize) {
       if (config_.find_unused_parameters) outputs.push_back(loss);
       synchroniser_->reducer->prepare_for_backward(outputs);
     }
-    loss.backward();
+    const bool learns = synchronize && synchroniser_->learns_graph;
+    // As Python's DDP: the first pass of a static graph is counted, and then averaged as a whole.
+    auto& reducer = *synchroniser_->reducer;
+    (learns ? with_last_act(loss, [&reducer] { reducer.delay_all_reduce(); }) : loss).backward();
+    if (learns) synchroniser_->learns_graph = false;
   });
   if (synchronize)
     exposed_wait_ = std::chrono::steady_clock::now() - synchroniser_->backend->last_start();

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
@@ -35,7 +36,29 @@ class GradientSources final : public torch::autograd::Node {
   }
 };
 
+// Has `act` called at the end of the backward pass that it is in.
+class LastAct final : public torch::autograd::Node {
+ public:
+  LastAct(torch::autograd::Edge edge, std::function<void()> act)
+      : Node(torch::autograd::edge_list{std::move(edge)}), act_(std::move(act)) {}
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    torch::autograd::Engine::get_default_engine().queue_callback(act_);
+    return std::move(gradients);
+  }
+
+ private:
+  std::function<void()> act_;
+};
+
 }  // namespace
+
+at::Tensor with_last_act(const at::Tensor& loss, std::function<void()> act) {
+  auto root = loss.detach();
+  torch::autograd::create_gradient_edge(
+      root, std::make_shared<LastAct>(torch::autograd::impl::gradient_edge(loss), std::move(act)));
+  return root;
+}
 
 at::Tensor make_root(const std::vector<at::Tensor>& parameters, std::vector<at::Tensor> gradients) {
   torch::autograd::edge_list sources;

@@ -36,7 +36,8 @@ struct StepOutputs {
 struct ModelUse {
   std::string device;                           // "cpu" or "cuda"
   int64_t batch_size = 0, last_batch_size = 0;  // of a rank, and the last one of an epoch
-  std::function<Batch()> first_sample = {};     // of the training set, read when it is called
+  // The first of the training set and, where there is one, of the evaluation set; read when called.
+  std::function<std::vector<Batch>()> first_samples = {};
 };
 
 class Model : public torch::nn::Module {

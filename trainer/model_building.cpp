@@ -30,13 +30,18 @@ int64_t last_batch_size(const BatchPlan& plan, const LoaderConfig& config, int64
 }  // namespace
 
 std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& train_set,
-                                   const BatchPlan& plan, RankCounts ranks) {
+                                   const Dataset* eval_set, const BatchPlan& plan,
+                                   RankCounts ranks) {
   at::manual_seed(static_cast<uint64_t>(config.run.seed));
   auto model = config.model.build();
   ModelUse use{.device = wants_gpu(config.distributed.device) ? "cuda" : "cpu"};
   use.batch_size = plan.per_rank_batch_size;
   use.last_batch_size = last_batch_size(plan, config.data.loader, train_set.size(), ranks);
-  use.first_sample = [&] { return first_sample_of(train_set); };
+  use.first_samples = [&] {
+    std::vector<Batch> samples = {first_sample_of(train_set)};
+    if (eval_set && eval_set->size() > 0) samples.push_back(first_sample_of(*eval_set));
+    return samples;
+  };
   model->verify(use);
   return model;
 }

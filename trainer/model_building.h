@@ -9,9 +9,10 @@
 namespace lockstep {
 
 // Builds the model on the CPU, seeded with run.seed, so equal to the same Python module after
-// manual_seed, and verifies that it can be used as the run file says. Needs no other rank. `ranks`:
-// of the job. Throws Config.
+// manual_seed, and verifies that it can be used as the run file says. Needs no other rank.
+// `eval_set`: may be null. `ranks`: of the job. Throws Config.
 std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& train_set,
-                                   const BatchPlan& plan, RankCounts ranks);
+                                   const Dataset* eval_set, const BatchPlan& plan,
+                                   RankCounts ranks);
 
 }  // namespace lockstep

@@ -299,7 +299,7 @@ SessionResult run_session(const SessionOptions& options) {
   decide(config.tracking.ranks, describe_process(options, config, config.run.name),
          {.run_name = config.tracking.run_name, .group = config.tracking.group});
 
-  const auto model = build_model(config, *train_set, plan, ranks);
+  const auto model = build_model(config, *train_set, eval_set.get(), plan, ranks);
 
   World world(world_options(options.ranks, config.distributed, options.progress));
   const auto local_pids = compare_notes(world, options.ranks, resolved);

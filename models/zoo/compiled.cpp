@@ -52,6 +52,14 @@ std::string field_text(const std::string& type, at::IntArrayRef sample) {
   return text + "]";
 }
 
+void verify_name(const TensorSpec& spec, const std::string& package) {
+  const bool has_all = !spec.name.empty() && spec.name.front() != '.' && spec.name.back() != '.' &&
+                       spec.name.find("..") == std::string::npos;
+  if (!has_all)
+    throw config_error(
+        fmt::format("{}: '{}' is no name of a parameter or buffer", package, printable(spec.name)));
+}
+
 // The module that holds `name` of `root`, made on the way, and the last word of the name.
 std::pair<torch::nn::Module*, std::string> place_of(torch::nn::Module& root, std::string name) {
   auto* module = &root;
@@ -115,8 +123,8 @@ class CompiledModel final : public Model {
           fmt::format("{}: was compiled for device {}, this run computes on {}: set "
                       "distributed.device, or compile with --device {}",
                       package_, printable(manifest_.device), use.device, use.device));
-    const auto sample = use.first_sample();
-    for (const auto& field : manifest_.fields) verify_field(field, sample.at(field.name));
+    for (const auto& sample : use.first_samples())
+      for (const auto& field : manifest_.fields) verify_field(field, sample.at(field.name));
     if (manifest_.dynamic_batch) return;
     if (use.batch_size != manifest_.batch_size) throw wrong_size(use.batch_size);
     if (use.last_batch_size != use.batch_size)
@@ -149,6 +157,7 @@ class CompiledModel final : public Model {
   }
 
   at::Tensor load(const TensorSpec& spec, const CompiledPackage& package) const {
+    verify_name(spec, package_);
     auto tensor = at::empty(spec.shape, scalar_type_of(spec, package_));
     for (const auto& entry : package.weight_entries())
       if (entry.name == spec.name && entry.end > entry.begin)
@@ -192,7 +201,7 @@ class CompiledModel final : public Model {
     throw config_error(fmt::format(
         "{}: takes '{}' as {}, but the dataset gives {}: compile the model with an example of this "
         "dataset's batches",
-        package_, field.name, field_text(field.dtype, field.shape), given));
+        package_, printable(field.name), field_text(field.dtype, field.shape), given));
   }
 
   Outputs outputs_of(const std::vector<at::Tensor>& values, int64_t count) const {

@@ -22,6 +22,8 @@ from lockstep.packing import cpu_flags, describe, pack_weights, write_package
 Report = Callable[[str], None]
 
 TOLERANCE = {"fp32": 1e-3, "bf16": 5e-2}  # of a value's greatest element, compiled against eager
+# Of a gradient's norm: where a number lies at the kink of a ReLU, rounding decides whether it has a gradient.
+KINKS = 5e-2
 
 
 def compile_step(
@@ -143,12 +145,22 @@ def compare(step: Step, state: State, batch: Batch, members: dict[str, bytes], g
         if any(not torch.equal(a, b) for a, b in zip(expected, eager(step, state, batch, graph))):
             report(f"the {kind} pass draws random numbers: it is not compared")
             continue
-        for i, (got, want) in enumerate(zip(run(graph.inputs), expected, strict=True)):
-            scale = max(1e-3, want.abs().max().item()) if want.numel() else 1
-            difference = (got.double() - want.double()).abs().max().item() if want.numel() else 0
-            if not difference <= tolerance * scale:
+        outputs = list(zip(run(graph.inputs), expected, strict=True))
+        gradients = range(1 + len(graph.sums), 1 + len(graph.sums) + len(state.trainable) * graph.training)
+        largest = max((expected[i].norm().item() for i in gradients), default=0.0)
+        for i, (got, want) in enumerate(outputs):
+            if i in gradients:
+                difference, allowed = (got - want).norm().item(), KINKS * want.norm().item() + 1e-3 * largest
+            else:
+                difference, allowed = greatest(got.double() - want.double()), tolerance * max(1e-3, greatest(want))
+                allowed = max(allowed, 0.0 if want.is_floating_point() else 1.0)  # one that is counted otherwise
+            if not difference <= allowed:
                 raise CompileError(f"output {i} of the compiled {kind} pass differs from the model's own by {difference:.3g} "
-                                   f"where at most {tolerance * scale:.3g} is expected: this is a fault of the compiler")
+                                   f"where at most {allowed:.3g} is expected: this is a fault of the compiler")
+
+
+def greatest(tensor: torch.Tensor) -> float:
+    return tensor.abs().max().item() if tensor.numel() else 0.0
 
 
 def eager(step: Step, state: State, batch: Batch, graph: Graph) -> list[torch.Tensor]:

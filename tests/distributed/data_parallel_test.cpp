@@ -44,22 +44,28 @@ void fill(Net& net, double value) {
 TEST_CASE(
     "data parallel: rank 0's parameters and buffers are everybody's, gradients are the mean over "
     "ranks") {
-  for (const bool in_buckets : {false, true}) {
+  for (const auto& config :
+       {DataParallelConfig{}, DataParallelConfig{.gradient_as_bucket_view = true},
+        DataParallelConfig{.static_graph = true}}) {
     const auto results = run_ranks(2, [&](World& world) {
       Net net(4);
       fill(net, world.rank() == 0 ? 0.5 : 9);
-      DataParallel parallel(world, net, {.gradient_as_bucket_view = in_buckets});
+      DataParallel parallel(world, net, config);
+      at::Tensor first;  // a static graph's first step is another
       for (int step = 0; step < 3; ++step) {
         parallel.zero_gradients();
         parallel.before_forward(true);
         parallel.backward(net.loss(samples(world.rank())), true);
+        if (step == 0) first = net.layer->weight.grad().clone();
       }
-      return std::tuple{net.layer->weight.detach(), net.offset, net.layer->weight.grad().clone()};
+      return std::tuple{net.layer->weight.detach(), net.offset, net.layer->weight.grad().clone(),
+                        first};
     });
     Net reference(4);
     fill(reference, 0.5);
     ((reference.loss(samples(0)) + reference.loss(samples(1))) / 2).backward();
-    for (const auto& [weight, offset, gradient] : results) {
+    for (const auto& [weight, offset, gradient, first] : results) {
+      CHECK(at::allclose(first, reference.layer->weight.grad()));
       CHECK(at::equal(weight, at::full({2, 4}, 0.5)));
       CHECK(at::equal(offset, at::full({2}, 0.5)));
       CHECK(at::allclose(gradient, reference.layer->weight.grad()));

@@ -31,7 +31,7 @@ OVERRIDES = {
     "bad choice": (["distributed.device=gpu"], ["distributed.device", "gpu", "auto, cpu, cuda"]),
     "unknown model": (
         ["model.name=mpl"],
-        ["model.name: unknown model 'mpl'; did you mean 'mlp'? valid: cnn, gpt, mlp"],
+        ["model.name: unknown model 'mpl'; did you mean 'mlp'? valid: cnn, compiled, gpt, mlp"],
     ),
     "unknown dataset": (["data.train.name=idxx"], ["unknown dataset 'idxx'; did you mean 'idx'?"]),
     "unknown optimizer": (["optimizer.name=sdg"], ["unknown optimizer 'sdg'; did you mean 'sgd'?"]),

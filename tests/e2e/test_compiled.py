@@ -178,8 +178,9 @@ def test_every_way_of_averaging_gives_the_same_bits(job, packages, ranks):
     use(job, packages["net"], "net")
     job.config["data"]["drop_last"] = True
     job.write()
-    ways = [["distributed.backend=shm"], ["distributed.backend=gloo"],
-            ["distributed.backend=gloo", "distributed.gradient_as_bucket_view=true"]]
+    ways = [["distributed.backend=shm"], ["distributed.backend=gloo"]]
+    if ranks == 2:  # on 3, where dividing rounds, bucket views differ from buckets, as in Python
+        ways.append(["distributed.backend=gloo", "distributed.gradient_as_bucket_view=true"])
     runs = [job.train("train.max_steps=6", *way, ranks=ranks) for way in ways]
     for other in runs[1:]:
         assert_same_bits(last_weights(runs[0]), last_weights(other))
@@ -207,14 +208,14 @@ def test_neither_python_nor_cuda_is_in_the_process(job, packages):
     started = job.start("train.max_steps=1000000", "tracking.sinks=[]",
                         env=processes.environment(TMPDIR=temporary))
     try:
-        maps = Path(f"/proc/{started.pid}/maps")
-        text = processes.wait_until(lambda: (content := maps.read_text()) and content.count("graph.so") and content, 30,
-                                    "the compiled code is loaded")
+        processes.wait_until(lambda: list(job.runs.glob("*/run.json")), 30, "the run begins")
+        text = Path(f"/proc/{started.pid}/maps").read_text()
     finally:
         started.terminate()
         processes.finish(started, 30)
     names = {line.split()[5].rsplit("/", 1)[-1] for line in text.splitlines() if len(line.split()) > 5}
     others = [name for name in names if "python" in name or name.startswith(("libtorch", "libc10"))]
+    assert "graph.so" in text
     assert sorted(others) == ["libc10.so", "libtorch_cpu.so"]  # neither libtorch_cuda nor libpython
     assert not list(temporary.iterdir())
 
@@ -318,6 +319,8 @@ def test_data_that_do_not_fit(job, packages):
            ["takes 'image' as float32 [B, 1, 28, 28], but the dataset gives float32 [B, 1, 27, 28]"], None)
     refuse(job, [save(other, image=images, label=labels.astype(numpy.int32))],
            ["takes 'label' as int64 [B], but the dataset gives int32 [B]"], None)
+    save(other, image=images[:, :, 1:], label=labels)
+    refuse(job, [f"data.eval={{name: npy, path: {other}}}"], ["but the dataset gives float32 [B, 1, 27, 28]"], None)
     other.unlink()
 
 

@@ -240,9 +240,11 @@ RunEnd describe_end(const Trainer& trainer, const std::filesystem::path& run_dir
   return {.state = RunState::Finished};
 }
 
-// The main rank's word on how the job ended; the launcher has no better one.
-void record_early_end(const World& world, const std::filesystem::path& run_dir, const RunEnd& end) {
-  if (!is_main(world.rank()) || end.reason.empty()) return;
+// The main rank's word on how the job ended; the launcher has no better one. A run that came to its
+// last step needs no word, but an agent of an attempt before may have said that it was killed.
+void record_end(const World& world, const std::filesystem::path& run_dir, const RunEnd& end) {
+  if (!is_main(world.rank())) return;
+  if (end.reason.empty()) return clear_run_end(run_dir);
   write_run_end(run_dir, end);
   clear_stop_request(run_dir);
 }
@@ -278,7 +280,7 @@ SessionResult train(const Job& job) {
     result.reason = end.reason;
     if (is_own) return result;
     report_tracking(made.finish(end), options.console.out);
-    record_early_end(world, run_dir, end);
+    record_end(world, run_dir, end);
     return result;
   } catch (const std::exception& error) {
     if (!is_own) record_failure(world, made, run_dir, error);

@@ -57,7 +57,7 @@ class Agent {
   void raise(const std::vector<Alert>& alerts);
   void watch_ranks();
   bool watch_consoles(bool is_final);
-  RunEnd wait_for_end();
+  std::optional<RunEnd> wait_for_end();
   RunEnd silent_end(const WatchedLog& log);
   AgentReport deliver(const RunEnd& end);
   RunEnd end_of(const EntryPlan& plan, const RunEnd& end) const;
@@ -102,19 +102,21 @@ Agent::Agent(const AgentOptions& options)
 }
 
 AgentReport Agent::run() {
-  while (true) {
+  std::optional<RunEnd> end;
+  while (!end) {
     tick();
-    if (is_over()) break;
-    wait();
+    if (is_over())
+      end = wait_for_end();
+    else
+      wait();
   }
-  const auto end = wait_for_end();
   record_sample();
   while (watch_consoles(true)) {
   }
   recorder_.close();
   feed_entries();
   if (forwarder_) forwarder_->finish();
-  return deliver(end);
+  return deliver(*end);
 }
 
 std::vector<int64_t> Agent::process_ids() const {
@@ -216,10 +218,11 @@ bool Agent::is_over() const {
 }
 
 // A launcher that sees a rank die knows more than its log; it writes end.json once all ranks are
-// gone. Where nobody does, this agent is the last that knows anything.
-RunEnd Agent::wait_for_end() {
+// gone. Where nobody does, this agent is the last that knows anything. nullopt: ranks were started
+// again meanwhile, and the run goes on.
+std::optional<RunEnd> Agent::wait_for_end() {
   watch_ranks();
-  if (watch_.all_finished()) return {.state = RunState::Finished};
+  if (watch_.all_finished()) return RunEnd{.state = RunState::Finished};
   const auto begin = AgentClock::now();
   auto seen_at = begin;
   std::optional<RunEnd> seen;
@@ -233,6 +236,8 @@ RunEnd Agent::wait_for_end() {
     }
     ::poll(nullptr, 0, static_cast<int>(kAgentTick.count()));
   }
+  watch_ranks();
+  if (!watch_.all_closed()) return std::nullopt;
   RunEnd end{.state = RunState::Lost};
   if (const auto* silent = watch_.first_silent()) {
     end = silent_end(*silent);

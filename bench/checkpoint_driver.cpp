@@ -81,7 +81,7 @@ nlohmann::json measure(Training& training, const SavingOptions& options, int ste
   for (int i = 0; i < steps; ++i) result["idle_step_ms"].push_back(training.step());
   for (int round = 0; round < rounds; ++round) {
     const auto begin = Clock::now();
-    saving.save(training.state(), std::nullopt);
+    saving.save(training.state(), std::nullopt, false);
     result["stall_ms"].push_back(ms_since(begin));
     double written_ms = ms_since(begin);
     for (int i = 0; i < steps; ++i) {

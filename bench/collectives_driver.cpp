@@ -14,6 +14,7 @@
 
 #include "distributed/collectives.h"
 #include "distributed/counters.h"
+#include "distributed/step_vote.h"
 #include "launch/rank_env.h"
 
 namespace {
@@ -60,6 +61,14 @@ nlohmann::json metrics(World& world, double scale) {
           {"separate", one_by_one}};
 }
 
+double vote(World& world, double scale) {
+  StepVote vote(world);
+  return median_us(static_cast<int>(2000 * scale), [&] {
+    vote.begin(0);
+    vote.finish();
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -86,7 +95,8 @@ int main(int argc, char** argv) {
   const double scale = argc > 2 ? std::stod(argv[2]) : 1;
   const nlohmann::json result = {{"backend", world.backend()},
                                  {"all_reduce_us", all_reduces(world, scale)},
-                                 {"metrics_us", metrics(world, scale)}};
+                                 {"metrics_us", metrics(world, scale)},
+                                 {"vote_us", vote(world, scale)}};
   world.finish();
   if (ranks.rank == 0) std::printf("%s\n", result.dump().c_str());
 }

@@ -19,7 +19,7 @@ import time
 import measuring
 from measuring import BIN, SOURCE, output_of, print_table
 from rows_collectives import TORCHRUN, last_json
-from rows_steps import write_data
+from rows_steps import write_images
 
 MODEL = "{name: mlp, inputs: 64, hidden: [64, 64, 64, 64]}"
 HIDDEN = "64,64,64,64"
@@ -54,7 +54,7 @@ def trainer(package, ranks, steps, directory):
     file.write_text(json.dumps({
         "run": {"name": "bench", "dir": str(directory / "runs")},
         "model": {"name": "compiled", "package": str(package)},
-        "data": {"train": {"name": "idx", "path": str(write_data(directory)), "split": "train"}, "per_rank_batch_size": 32},
+        "data": {"train": {"name": "idx", "path": str(write_images(directory)), "split": "train"}, "per_rank_batch_size": 32},
         "optimizer": {"name": "sgd", "lr": 0.05},
         "train": {"epochs": 1000, "max_steps": steps, "log_every": f"{max(1, steps // 8)} steps"},
         "checkpoint": {"every": "1000 epochs", "keep_last": 1},
@@ -72,7 +72,7 @@ def trainer(package, ranks, steps, directory):
 
 def peer(ranks, steps, directory, *options):
     command = [*([sys.executable] if ranks == 1 else TORCHRUN), SOURCE / "bench" / "step_peer.py", "--data",
-               write_data(directory), "--inputs", 64, "--hidden", HIDDEN, "--optimizer", "sgd", "--lr", 0.05,
+               write_images(directory), "--inputs", 64, "--hidden", HIDDEN, "--optimizer", "sgd", "--lr", 0.05,
                "--batch-size", 32, "--steps", steps, "--interval", max(1, steps // 8), *options]
     cache = tempfile.mkdtemp(dir=directory)  # torch.compile begins cold
     return last_json(output_of(command, directory, 600, OMP_NUM_THREADS="1", TORCHINDUCTOR_CACHE_DIR=cache))

@@ -63,6 +63,9 @@ def rows(settings):
         more = {"goal": GOALS[size]} if size in GOALS else {}
         yield compared(f"all-reduce, {label}", "µs", times["shm"], times["python"], "Gloo from Python", **more,
                        gloo_from_cpp=times["gloo"], limit=limit_of(int(size)))
+    yield compared("vote of a step", "µs", [round_["vote_us"] for round_ in results["shm"]],
+                   [round_["all_reduce_us"]["4"] for round_ in results["python"]], "one number over Gloo",
+                   gloo_from_cpp=[round_["vote_us"] for round_ in results["gloo"]], limit="as an all-reduce of 4 B; the rest of the step hides it")
     packed = [round_["metrics_us"]["packed"] for round_ in results["shm"]]
     separate = [round_["metrics_us"]["separate"] for round_ in results["python"]]
     yield compared("16 metrics of a step", "µs", packed, separate, "16 all-reduces over Gloo", goal=16,

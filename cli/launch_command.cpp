@@ -143,12 +143,12 @@ void record_end(const LaunchReport& report, const fs::path& run_dir) {
     end.signal = cause->exit.signal;
     if (const auto detail = cause->detail(); cause->error && !detail.empty())
       end.reason = detail.front();
-  } else if (const auto signal = report.interrupted_by ? report.interrupted_by
-                                                       : report.preempted_by()) {
+  } else if (const auto signal =
+                 report.interrupted_by ? report.interrupted_by : report.preempted_by()) {
     // Workers that took the signal themselves have written how far they got.
-    const bool in_good_order = std::none_of(
-        report.workers.begin(), report.workers.end(),
-        [](const auto& worker) { return worker.failed() && !worker.preempted_by(); });
+    const bool in_good_order =
+        std::none_of(report.workers.begin(), report.workers.end(),
+                     [](const auto& worker) { return worker.failed() && !worker.preempted_by(); });
     if (in_good_order && read_run_end(run_dir)) return;
     end.state = RunState::Killed;
     end.signal = signal;

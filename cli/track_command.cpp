@@ -161,6 +161,7 @@ int track_command(int argc, char** argv) {
                                  .environment = environment_of_process(),
                                  .forwarding = forwarding_of(parsed)});
   if (report.complete) return 0;
+  if (report.handed_over) end_process(0);
   fmt::print(stderr, "lockstep track: {}; lockstep sync {} tries again\n",
              describe_incomplete(report.sinks), run_dir.string());
   end_process(static_cast<int>(ErrorKind::Environment));

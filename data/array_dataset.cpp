@@ -113,6 +113,8 @@ ArrayDataset::ArrayDataset(std::string name, const ArrayDatasetConfig& config, A
       open_([this](size_t number) { return reopen(number); }) {
   check(!files_.files.empty(), "a dataset of arrays needs a file");
   for (size_t number = 0; number < files_.files.size(); ++number) {
+    if (files_.files.size() > 1)
+      identities_.push_back(MappedFile::identity_of(files_.files[number]));
     auto shard = open(number);
     std::vector<FieldLayout> layout;
     for (const auto& field : shard.fields) layout.push_back({field.name, field.given, field.shape});
@@ -168,7 +170,9 @@ ArrayDataset::OpenShard ArrayDataset::open(size_t number) const {
 ArrayDataset::OpenShard ArrayDataset::reopen(size_t number) const {
   // The cache lets one thread at a time load a shard.
   if (only_) return *std::exchange(only_, std::nullopt);
-  auto shard = open(number);
+  auto shard = MappedFile::read_again(files_.files[number], identities_[number],
+                                      [&] { return open(number); });
+  // Memory is read by these, so size and time alone are not trusted.
   const auto before = number == 0 ? 0 : ends_[number - 1];
   bool same = shard.size >= ends_[number] - before && shard.fields.size() == layout_.size();
   for (size_t f = 0; same && f < layout_.size(); ++f)
@@ -261,13 +265,12 @@ void ArrayDataset::fill(const SampleRequest& request, std::span<const at::Tensor
   for (const auto index : request.indices)
     check(index >= 0 && index < size(), "sample index outside the dataset");
   for_each_shard(ends_, request.indices, [&](size_t number, auto rows, auto places) {
-    open_.use(number,
-              files_.mapped ? std::max(request.nearby_groups, kMostOpen) : request.nearby_groups,
-              [&](const OpenShard& shard) {
-                for (size_t f = 0; f < shard.fields.size(); ++f)
-                  gather(shard.fields[f], rows, places, tensors[f]);
-                verify_unchanged(shard);
-              });
+    const auto keep = files_.mapped ? kMostOpen : request.nearby_groups;
+    open_.use(number, keep, [&](const OpenShard& shard) {
+      for (size_t f = 0; f < shard.fields.size(); ++f)
+        gather(shard.fields[f], rows, places, tensors[f]);
+      verify_unchanged(shard);
+    });
   });
 }
 

@@ -104,7 +104,8 @@ class ArrayDataset : public Dataset {
   std::string path_;  // for messages
   ArrayShards files_;
   std::vector<FieldLayout> layout_;
-  std::vector<int64_t> ends_;              // of the shards, in the order of their samples
+  std::vector<int64_t> ends_;                     // of the shards, in the order of their samples
+  std::vector<MappedFile::Identity> identities_;  // of the shards, where there are several
   mutable std::optional<OpenShard> only_;  // the shard, where there is one, until the first use
   mutable BlockCache<OpenShard> open_;
 };

@@ -12,7 +12,7 @@ constexpr size_t kBadSamplesNamed = 10;
 }  // namespace
 
 void BadSamples::add(int64_t sample, const Error& error) {
-  if (error.kind() == ErrorKind::Bug) throw error;
+  if (error.kind() != ErrorKind::Config) throw error;
   const std::lock_guard lock(mutex_);
   if (samples_.contains(sample)) return;
   if (static_cast<int64_t>(samples_.size()) == limit_)

@@ -19,7 +19,8 @@ class BadSamples {
   explicit BadSamples(int64_t limit) : limit_(limit) {}
 
   // Counts a sample that could not be loaded because of `error`. Throws it, with the counts, when
-  // that is one too many, and as it is when it is a bug.
+  // that is one too many, and as it is when not the sample is to blame: a bug, or storage that
+  // fails or changes under the run.
   void add(int64_t sample, const Error& error);
 
   int64_t count() const;

@@ -10,6 +10,8 @@
 #include <memory>
 #include <mutex>
 
+#include "core/error.h"
+
 namespace lockstep {
 
 // Invariant: there are never more blocks than were asked to be kept, or than threads have been
@@ -24,7 +26,7 @@ class BlockCache {
   explicit BlockCache(Load load) : load_(std::move(load)) {}
 
   // Calls `read` with block `number`. `keep`: blocks that the caller uses in turns. Throws what
-  // loading it threw; the next call tries again.
+  // loading it threw; the next call tries again, but for Config: what is damaged stays damaged.
   template <class Read>
   void use(size_t number, int64_t keep, const Read& read) {
     std::unique_lock lock(mutex_);
@@ -65,6 +67,7 @@ class BlockCache {
   // The block, loaded and with this thread among its users.
   std::shared_ptr<Block> enter(size_t number, std::unique_lock<std::mutex>& lock) {
     for (;;) {
+      if (const auto error = damaged_.find(number); error != damaged_.end()) throw error->second;
       const auto known = blocks_.find(number);
       if (known == blocks_.end()) break;
       const auto block = known->second;
@@ -90,7 +93,13 @@ class BlockCache {
       loaded_.notify_all();
     };
     const std::unique_ptr<void, decltype(finish)> loading(this, finish);
-    block->content = std::make_unique<T>(load_(number));
+    try {
+      block->content = std::make_unique<T>(load_(number));
+    } catch (const Error& error) {
+      const std::lock_guard remembering(mutex_);
+      if (error.kind() == ErrorKind::Config) damaged_.emplace(number, error);
+      throw;
+    }
     succeeded = true;
     return block;
   }
@@ -113,6 +122,7 @@ class BlockCache {
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable loaded_;
   std::map<size_t, std::shared_ptr<Block>> blocks_;
+  std::map<size_t, Error> damaged_;  // what loading them threw
   int64_t inside_ = 0, most_inside_ = 0, keep_ = 0, loads_ = 0, most_blocks_ = 0;
   uint64_t uses_ = 0;
 };

@@ -99,6 +99,10 @@ std::optional<Batch> Loader::next() {
 std::optional<Batch> Loader::next_loaded() {
   if (position_ == num_batches_) return std::nullopt;
   stats_.ready += count_ready();
+  if (failed_) {
+    ++position_;
+    std::rethrow_exception(std::exchange(failed_, nullptr));
+  }
   if (!transfer_ || !transfer_->has_batch()) {
     auto slot = take();
     if (slot.error) {
@@ -114,7 +118,13 @@ std::optional<Batch> Loader::next_loaded() {
   auto batch = transfer_->finish();
   ++position_;
   // The one after it travels while the caller works with this one.
-  if (position_ < num_batches_ && next_is_ready()) transfer_->start(take().batch);
+  if (position_ < num_batches_ && next_is_ready()) {
+    auto slot = take();
+    if (slot.error)
+      failed_ = slot.error;
+    else
+      transfer_->start(std::move(slot.batch));
+  }
   return batch;
 }
 
@@ -128,8 +138,7 @@ int64_t Loader::count_ready() {
 bool Loader::next_is_ready() {
   if (workers_.empty()) return false;
   const std::lock_guard lock(mutex_);
-  const auto& slot = slot_of(taken_);
-  return slot.pieces_left == 0 && !slot.error;
+  return slot_of(taken_).pieces_left == 0;
 }
 
 Loader::Slot Loader::take() {

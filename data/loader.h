@@ -131,6 +131,7 @@ class Loader {
   int64_t position_ = 0;  // of next(); written by its thread alone
   LoaderStats stats_;
   std::unique_ptr<DeviceTransfer> transfer_;  // none: batches stay on the CPU
+  std::exception_ptr failed_;                 // what next() throws: of a batch that was to travel
 
   std::mutex mutex_;  // guards what follows
   BatchMemory memory_;

@@ -10,6 +10,13 @@
 #include "core/printable.h"
 
 namespace lockstep {
+namespace {
+
+MappedFile::Identity identity_in(const struct stat& status) {
+  return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
+}  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path)
     : name_(printable(path.string(), 400)),
@@ -38,7 +45,24 @@ MappedFile::~MappedFile() {
 MappedFile::Identity MappedFile::identity_now() const {
   struct stat status {};
   if (::fstat(file_.get(), &status) != 0) throw errno_error(name_ + ": cannot be read");
-  return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+  return identity_in(status);
+}
+
+MappedFile::Identity MappedFile::identity_of(const std::filesystem::path& path) {
+  struct stat status {};
+  const auto name = printable(path.string(), 400);
+  if (::stat(path.c_str(), &status) == 0) return identity_in(status);
+  if (errno == ENOENT || errno == ENOTDIR) throw config_error(name + ": no such file");
+  throw errno_error(name + ": cannot be opened");
+}
+
+void MappedFile::verify_same(const std::filesystem::path& path, const Identity& before) {
+  struct stat status {};
+  const auto name = printable(path.string(), 400);
+  if (::stat(path.c_str(), &status) != 0)
+    throw errno_error(name + ": is gone, while it was being read");
+  if (identity_in(status) != before)
+    throw environment_error(name + ": was changed while it was being read");
 }
 
 void MappedFile::verify_unchanged() const {

@@ -57,9 +57,27 @@ class MappedFile {
   };
   // When it was mapped.
   const Identity& identity() const { return mapped_; }
+  // Of the file that is at `path` now. Throws as the constructor when there is none.
+  static Identity identity_of(const std::filesystem::path& path);
+  // What `use` makes of the file at `path`. Throws Environment, also in the place of an error of
+  // `use`, when the file is gone or not the one that it was `before`.
+  template <class Use>
+  static auto read_again(const std::filesystem::path& path, const Identity& before,
+                         const Use& use) {
+    verify_same(path, before);
+    try {
+      auto result = use();
+      verify_same(path, before);
+      return result;
+    } catch (const Error&) {
+      verify_same(path, before);
+      throw;
+    }
+  }
 
  private:
   Identity identity_now() const;
+  static void verify_same(const std::filesystem::path& path, const Identity& before);
 
   std::string name_;
   FileDescriptor file_;

@@ -77,9 +77,13 @@ void TableEncoding::Statistics::add(const DataTable& table, std::span<const int6
   if (columns_.empty())
     for (const auto& column : table.columns)
       columns_.push_back({.name = column.name, .is_text = column.is_text});
-  for (size_t c = 0; c < columns_.size(); ++c) {
-    auto& learned = columns_[c];
-    const auto& column = table.columns[c];
+  for (const auto& column : table.columns)
+    if (std::ranges::find(columns_, column.name, &Column::name) == columns_.end())
+      throw config_error(
+          fmt::format("{}: column '{}' is not in every file; name the columns to use", table.name,
+                      printable(column.name)));
+  for (auto& learned : columns_) {
+    const auto& column = table.column(learned.name);
     verify_kind(learned, column, table.name);
     if (learned.is_text) {
       std::vector<int64_t> counts(column.words.size());

@@ -70,7 +70,8 @@ class TableEncoding {
   class Statistics {
    public:
     explicit Statistics(const TableConfig& config) : config_(config) {}
-    // `training`: rows of `table`, which has the used columns. Pieces come in any order.
+    // `training`: rows of `table`, which has the used columns, in any order from the second piece
+    // on. Pieces come in any order. Throws Config for a piece with other columns or kinds of them.
     void add(const DataTable& table, std::span<const int64_t> training);
 
    private:

@@ -114,4 +114,20 @@ nlohmann::json scatter_object(World& world, const std::vector<nlohmann::json>& v
   return from_bytes(outputs[0], sizes[world.rank()].item<int64_t>());
 }
 
+nlohmann::json act_on_main(World& world, const std::string& name,
+                           const std::function<nlohmann::json()>& act) {
+  nlohmann::json answer;
+  if (world.rank() == 0) {
+    try {
+      answer = {{"value", act()}};
+    } catch (const std::exception& error) {
+      const auto* known = dynamic_cast<const Error*>(&error);
+      answer = {{"error", error.what()}, {"kind", known ? known->kind() : ErrorKind::Bug}};
+    }
+  }
+  answer = broadcast_object(world, answer, 0, name);
+  if (!answer.contains("error")) return answer["value"];
+  throw Error(answer["kind"].get<ErrorKind>(), answer["error"].get<std::string>());
+}
+
 }  // namespace lockstep

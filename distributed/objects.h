@@ -4,6 +4,7 @@
 // they return at once.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -28,5 +29,10 @@ nlohmann::json broadcast_object(World& world, const nlohmann::json& value, int r
 // is ignored.
 nlohmann::json scatter_object(World& world, const std::vector<nlohmann::json>& values, int root,
                               const std::string& name);
+
+// What `act`, called on rank 0 only, returned, on every rank; what it threw, every rank throws, of
+// the same kind.
+nlohmann::json act_on_main(World& world, const std::string& name,
+                           const std::function<nlohmann::json()>& act);
 
 }  // namespace lockstep

@@ -36,7 +36,9 @@ struct StepOutputs {
 struct ModelUse {
   std::string device;                           // "cpu" or "cuda"
   int64_t batch_size = 0, last_batch_size = 0;  // of a rank, and the last one of an epoch
-  // The first of the training set and, where there is one, of the evaluation set; read when called.
+  bool may_lack_samples = false;  // batches are smaller where samples cannot be loaded
+  // The first of the training set and, where there is one, of the evaluation set; read when called;
+  // fewer where samples may be lacking.
   std::function<std::vector<Batch>()> first_samples = {};
 };
 

@@ -140,7 +140,7 @@ std::optional<Checkpoint> read_last_good_checkpoint(const fs::path& checkpoints,
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     try {
       return read_checkpoint(checkpoints, *step);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {  // JSON's too: of a manifest that lacks something
       rejected.push_back(fmt::format("checkpoint {} cannot be used: {}", *step, error.what()));
     }
   }
@@ -150,18 +150,21 @@ std::optional<Checkpoint> read_last_good_checkpoint(const fs::path& checkpoints,
                   checkpoints.string(), rejected.front()));
 }
 
-void prune_checkpoints(const fs::path& checkpoints, int64_t keep_last) {
+void prune_checkpoints(const fs::path& checkpoints, int64_t newest, int64_t keep_last) {
   const auto steps = list_checkpoints(checkpoints);
-  for (size_t i = 0; i + static_cast<size_t>(keep_last) < steps.size(); ++i) {
+  const auto end = std::ranges::upper_bound(steps, newest) - steps.begin();
+  for (std::ptrdiff_t i = 0; i < std::ssize(steps); ++i) {
+    if (i < end && i + keep_last >= end) continue;
+    const auto step = steps[static_cast<size_t>(i)];
     // Renamed first, so that a kill in the middle leaves no half of a checkpoint under a step's
     // name.
-    const auto doomed = checkpoints / fmt::format("{}old-{}", kTemporary, steps[i]);
+    const auto doomed = checkpoints / fmt::format("{}old-{}", kTemporary, step);
     std::error_code error;
-    fs::rename(directory_of(checkpoints, steps[i]), doomed, error);
+    fs::rename(directory_of(checkpoints, step), doomed, error);
     if (!error) fs::remove_all(doomed, error);
     if (error)
       throw environment_error(fmt::format("cannot remove the old checkpoint {}: {}",
-                                          directory_of(checkpoints, steps[i]).string(),
+                                          directory_of(checkpoints, step).string(),
                                           error.message()));
   }
 }

@@ -37,7 +37,9 @@ Checkpoint read_checkpoint(const std::filesystem::path& checkpoints, int64_t ste
 std::optional<Checkpoint> read_last_good_checkpoint(const std::filesystem::path& checkpoints,
                                                     std::vector<std::string>& rejected);
 
-// Removes all but the latest `keep_last`. Throws Environment.
-void prune_checkpoints(const std::filesystem::path& checkpoints, int64_t keep_last);
+// Once the checkpoint of `newest` is written: removes those before it but for the latest
+// `keep_last`, it included, and those of later steps, which an earlier run of the directory left
+// that was begun anew, or resumed before them. Throws Environment.
+void prune_checkpoints(const std::filesystem::path& checkpoints, int64_t newest, int64_t keep_last);
 
 }  // namespace lockstep

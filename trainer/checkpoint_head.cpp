@@ -1,11 +1,14 @@
 #include "trainer/checkpoint_head.h"
 
+#include <cmath>
+
 namespace lockstep {
 
 using HeadJson = nlohmann::ordered_json;
 
 HeadJson describe_head(const CheckpointHead& head) {
-  const auto& [position, world_size, early_stop, evaluation_is_due, gradient_order] = head;
+  const auto& [position, world_size, early_stop, evaluation_is_due, evaluation, gradient_order] =
+      head;
   HeadJson json = {{"step", position.step},
                    {"epoch", position.epoch},
                    {"samples", position.samples},
@@ -16,6 +19,8 @@ HeadJson describe_head(const CheckpointHead& head) {
                         {"best", early_stop.best ? HeadJson(*early_stop.best) : HeadJson(nullptr)},
                         {"without_improvement", early_stop.without_improvement}};
   json["evaluation_is_due"] = evaluation_is_due;
+  json["evaluation"] = HeadJson::object();
+  for (const auto& [name, value] : evaluation) json["evaluation"][name] = value;
   json["gradient_order"] = gradient_order;
   return json;
 }
@@ -32,6 +37,9 @@ CheckpointHead read_head(const HeadJson& json) {
     early_stop.without_improvement = found->at("without_improvement");
   }
   head.evaluation_is_due = json.value("evaluation_is_due", false);
+  if (const auto found = json.find("evaluation"); found != json.end())
+    for (const auto& [name, value] : found->items())  // JSON has no NaN
+      head.evaluation[name] = value.is_number() ? value.get<double>() : std::nan("");
   head.gradient_order = json.value("gradient_order", std::vector<std::string>{});
   return head;
 }

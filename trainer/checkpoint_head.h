@@ -1,6 +1,7 @@
 // What a checkpoint says beside its tensors: the same on every rank.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@ struct CheckpointHead {
   EarlyStopState early_stop;
   // The run ended here before the evaluation that was due at this step.
   bool evaluation_is_due = false;
+  // The evaluation at this step; empty where there was none.
+  std::map<std::string, double> evaluation;
   // DataParallel::gradient_order()
   std::vector<std::string> gradient_order;
 

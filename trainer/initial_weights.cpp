@@ -11,18 +11,11 @@
 #include "core/printable.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
-#include "tracking/on_ranks.h"
 #include "trainer/safetensors.h"
+#include "trainer/training_state.h"
 
 namespace lockstep {
 namespace {
-
-NamedTensors tensors_to_fill(const Model& model) {
-  NamedTensors tensors;
-  for (const auto& list : {model.named_parameters(), model.named_buffers()})
-    for (const auto& item : list) tensors.emplace_back(item.key(), item.value().detach());
-  return tensors;
-}
 
 const at::Tensor* find_tensor(const NamedTensors& tensors, const std::string& name) {
   const auto found = std::find_if(tensors.begin(), tensors.end(),
@@ -59,29 +52,27 @@ std::string misfit(const NamedTensors& model, const NamedTensors& loaded) {
   return {};
 }
 
-// Returns what is wrong, or nothing and has filled `model`.
-std::string fill_from(const std::filesystem::path& path, const NamedTensors& model) {
-  try {
-    const auto loaded = read_safetensors(path);
-    const auto problem = misfit(model, loaded);
-    if (!problem.empty()) return fmt::format("{}: {}", printable(path.string(), 400), problem);
-    for (const auto& [name, tensor] : model) tensor.copy_(*find_tensor(loaded, name));
-    return {};
-  } catch (const Error& error) {
-    return error.what();
-  }
+void fill_from(const std::filesystem::path& path, const NamedTensors& model) {
+  if (std::error_code ignored; !std::filesystem::exists(path, ignored))
+    throw config_error(
+        fmt::format("train.init_from: {} does not exist", printable(path.string(), 400)));
+  const auto loaded = read_safetensors(path);
+  const auto problem = misfit(model, loaded);
+  if (!problem.empty())
+    throw config_error(
+        fmt::format("train.init_from: {}: {}", printable(path.string(), 400), problem));
+  for (const auto& [name, tensor] : model) tensor.copy_(*find_tensor(loaded, name));
 }
 
 }  // namespace
 
 void load_initial_weights(World& world, Model& model, const std::filesystem::path& path) {
   const at::NoGradGuard no_grad;
-  auto tensors = tensors_to_fill(model);
-  nlohmann::json problem = "";
-  if (is_main(world.rank())) problem = fill_from(path, tensors);
-  problem = broadcast_object(world, problem, 0, "initial weights");
-  if (const auto text = problem.get<std::string>(); !text.empty())
-    throw config_error("train.init_from: " + text);
+  auto tensors = tensors_of(model);
+  act_on_main(world, "initial weights", [&] {
+    fill_from(path, tensors);
+    return true;
+  });
   for (auto& [name, tensor] : tensors) broadcast(world, tensor, 0, "initial weights " + name);
 }
 

@@ -1,8 +1,10 @@
 #include "trainer/log_forwarding.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "core/durable_file.h"
@@ -16,6 +18,7 @@ namespace lockstep {
 namespace {
 
 constexpr int kForwardingTokenBytes = 32;
+constexpr auto kLooksFor = std::chrono::seconds(2);
 
 // A file of a name that nobody has used before: whoever sees it sees the directory itself, and not
 // one of the same name that an earlier part of the run left.
@@ -37,9 +40,16 @@ class Probe {
   std::filesystem::path path_;
 };
 
+// A network file system may remember for a while that there was no such directory.
 bool sees(const std::filesystem::path& run_dir, const std::string& name) {
+  const auto latest = std::chrono::steady_clock::now() + kLooksFor;
   std::error_code ignored;
-  return std::filesystem::exists(run_dir / name, ignored);
+  while (!std::filesystem::exists(run_dir / name, ignored)) {
+    if (std::chrono::steady_clock::now() >= latest) return false;
+    std::filesystem::directory_iterator(run_dir.parent_path(), ignored);  // asks anew
+    ::poll(nullptr, 0, 100);
+  }
+  return true;
 }
 
 // What a rank could not do, for all to know; empty: it could.
@@ -48,7 +58,7 @@ std::string problem_of(const Act& act) {
   try {
     act();
     return "";
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     return error.what();
   }
 }
@@ -65,11 +75,24 @@ std::string url_of(const std::string& host, int port) {
   return fmt::format("http://{}:{}", is_v6 ? "[" + host + "]" : host, port);
 }
 
+// A port that the kernel chose is gone when a receiver stops listening; one that was asked for by
+// its number stays for the next.
+FileDescriptor listen_at_some_port() {
+  for (int tries = 10;; --tries) {
+    const int port = local_address(listen_everywhere(0).get()).port();
+    try {
+      return listen_everywhere(port);
+    } catch (const Error&) {
+      if (tries == 1) throw;  // taken meanwhile
+    }
+  }
+}
+
 // Rank 0 opens the door, and says where it is.
 nlohmann::json open_for_logs(const NodeLogs& node, Forwarding& forwarding) {
   nlohmann::json answer = nlohmann::json::object();
   answer["problem"] = problem_of([&] {
-    forwarding.listener = std::make_shared<const FileDescriptor>(listen_everywhere(0));
+    forwarding.listener = std::make_shared<const FileDescriptor>(listen_at_some_port());
     answer["to"] = url_of(node.ranks.master_addr, local_address(forwarding.listener->get()).port());
     answer["token"] = random_hex(kForwardingTokenBytes);
   });

@@ -13,9 +13,14 @@
 namespace lockstep {
 namespace {
 
-Batch first_sample_of(const Dataset& dataset) {
+// None where it is one that may be left out.
+void add_first_sample(std::vector<Batch>& samples, const Dataset& dataset, bool may_lack_samples) {
   constexpr std::array<int64_t, 1> kFirst = {0};
-  return dataset.get_batch(kFirst);
+  try {
+    samples.push_back(dataset.get_batch(kFirst));
+  } catch (const Error&) {
+    if (!may_lack_samples) throw;
+  }
 }
 
 // Of a rank, in every epoch.
@@ -37,9 +42,12 @@ std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& train
   ModelUse use{.device = wants_gpu(config.distributed.device) ? "cuda" : "cpu"};
   use.batch_size = plan.per_rank_batch_size;
   use.last_batch_size = last_batch_size(plan, config.data.loader, train_set.size(), ranks);
+  use.may_lack_samples = config.data.loader.max_bad_samples > 0;
   use.first_samples = [&] {
-    std::vector<Batch> samples = {first_sample_of(train_set)};
-    if (eval_set && eval_set->size() > 0) samples.push_back(first_sample_of(*eval_set));
+    std::vector<Batch> samples;
+    add_first_sample(samples, train_set, use.may_lack_samples);
+    if (eval_set && eval_set->size() > 0)
+      add_first_sample(samples, *eval_set, use.may_lack_samples);
     return samples;
   };
   model->verify(use);

@@ -36,17 +36,19 @@ void Saving::prepare(const Model& model, const Optimizer& optimizer) {
   });
 }
 
-void Saving::save(const TrainingState& state, std::optional<CheckpointToPublish> to_publish) {
+void Saving::save(const TrainingState& state, std::optional<CheckpointToPublish> to_publish,
+                  bool is_last) {
   wait();
   auto checkpoint = capture_state(world_, state);
-  if (background_) {
+  const bool in_background = options_.in_background && !is_last;
+  if (in_background && background_) {
     checkpoint.model = model_.copy(checkpoint.model);
     checkpoint.optimizer = optimizer_.copy(checkpoint.optimizer);
     is_under_way_ = true;
     background_->start([this, checkpoint = std::move(checkpoint),
                         to_publish = std::move(to_publish)] { write(checkpoint, to_publish); });
   }
-  if (options_.in_background) return;
+  if (in_background) return;
   if (is_main(world_.rank())) write(checkpoint, to_publish);
   wait();
   barrier(world_, "checkpoint");
@@ -55,7 +57,7 @@ void Saving::save(const TrainingState& state, std::optional<CheckpointToPublish>
 void Saving::write(const Checkpoint& checkpoint,
                    const std::optional<CheckpointToPublish>& to_publish) {
   write_checkpoint(options_.checkpoints, checkpoint);
-  prune_checkpoints(options_.checkpoints, options_.keep_last);
+  prune_checkpoints(options_.checkpoints, checkpoint.head.position.step, options_.keep_last);
   if (to_publish) published_ = publish_checkpoint(*to_publish);
 }
 
@@ -65,7 +67,8 @@ void Saving::look() {
 
 void Saving::wait() {
   is_under_way_ = false;
-  if (background_) background_->wait(world_.timeout(), "writing a checkpoint");
+  // A little less than the others wait for this rank, so that the reason is told first.
+  if (background_) background_->wait(world_.timeout() * 9 / 10, "writing a checkpoint");
   if (const auto published = std::exchange(published_, std::nullopt)) record(*published, tracker_);
 }
 

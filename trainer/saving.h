@@ -32,10 +32,12 @@ class Saving {
   void prepare(const Model& model, const Optimizer& optimizer);
 
   // Collective. In the background: returns when the state is copied; one checkpoint at a time, so
-  // it first waits for the one before. Otherwise: when the checkpoint is on the disk. Then older
+  // it first waits for the one before. Otherwise, and for the last one of the run, which nothing is
+  // to be done beside: when the checkpoint is on the disk. Then older
   // ones are removed and, if asked for, it is published. Throws Environment on the rank that could
   // not write this one or the one before, PeerError on the others.
-  void save(const TrainingState& state, std::optional<CheckpointToPublish> to_publish);
+  void save(const TrainingState& state, std::optional<CheckpointToPublish> to_publish,
+            bool is_last);
 
   // Once a step, no wait: throws Environment when the checkpoint under way could not be written,
   // and tells the tracker what was published.

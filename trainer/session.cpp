@@ -82,23 +82,6 @@ RunInfo describe_process(const SessionOptions& options, const RunConfig& config,
           .command = options.command};
 }
 
-// Rank 0 acts and tells the others the outcome; what fails there fails on every rank.
-template <class Act>
-nlohmann::json act_on_main(World& world, const std::string& name, const Act& act) {
-  nlohmann::json answer;
-  if (world.rank() == 0) {
-    try {
-      answer = {{"value", act()}};
-    } catch (const Error& error) {
-      answer = {{"error", error.what()}, {"config", error.kind() == ErrorKind::Config}};
-    }
-  }
-  answer = broadcast_object(world, answer, 0, name);
-  if (!answer.contains("error")) return answer["value"];
-  const auto message = answer["error"].get<std::string>();
-  throw answer["config"].get<bool>() ? config_error(message) : environment_error(message);
-}
-
 std::string agree_on_run(World& world, const SessionOptions& options, const RunConfig& config) {
   return act_on_main(world, "run id", [&] {
     const auto id = choose_run_id(world, options, config);
@@ -257,26 +240,28 @@ SessionResult train(const Job& job) {
   const bool is_own = options.own_run.has_value();
   Tracker made;
   auto& tracker = is_own ? options.own_run->tracker : made;
+  // Out here, so that a failure is recorded before a checkpoint under way is waited for.
+  std::optional<Interruption> interruption;
+  std::optional<Trainer> trainer;
   try {
     world.progress().enter(Phase::Building);
-    std::optional<Interruption> interruption;
     if (options.handle_signals) interruption.emplace(world.progress());
-    Trainer trainer({world, config, train_set, eval_set, tracker, run_dir,
-                     interruption ? &*interruption : nullptr, model});
+    trainer.emplace(TrainerParts{world, config, train_set, eval_set, tracker, run_dir,
+                                 interruption ? &*interruption : nullptr, model});
     const bool continues = options.resume_id || config.checkpoint.resume == "auto";
-    const auto resumed = continues ? trainer.resume() : 0;
-    if (resumed == 0) trainer.load_initial_weights();
+    const auto resumed = continues ? trainer->resume() : 0;
+    if (resumed == 0) trainer->load_initial_weights();
     if (!is_own) {
       open_run(world, describe_process(options, config, run_dir.filename()), resolved, run_dir);
-      made = open_tracker_of(job, trainer, resumed);
+      made = open_tracker_of(job, *trainer, resumed);
     }
     tell_about_data(train_set, tracker, world, run_dir);
     SessionResult result{.run_id = run_dir.filename(), .run_dir = run_dir};
-    result.evaluation = trainer.run();
+    result.evaluation = trainer->run();
     world.progress().enter(Phase::Finishing);
-    const auto end = describe_end(trainer, run_dir);
-    result.ending = trainer.ending();
-    result.signal = trainer.ending_signal();
+    const auto end = describe_end(*trainer, run_dir);
+    result.ending = trainer->ending();
+    result.signal = trainer->ending_signal();
     result.reason = end.reason;
     if (is_own) return result;
     report_tracking(made.finish(end), options.console.out);

@@ -24,12 +24,15 @@ StepBatches::StepBatches(World& world, const Model& model, Loader& loader, const
       num_batches_(std::min(plan.accumulate, loader.num_batches() - loader.position())),
       samples_(
           batch_counts(loader.num_samples(), plan.batch_size, loader.position(), num_batches_)),
-      counted_(!model.target_name().empty()) {
+      has_targets_(!model.target_name().empty()),
+      counted_(has_targets_ || plan.may_lack_samples) {
   if (!counted_) return;
   std::vector<at::Tensor> targets;
   for (int64_t i = 0; i < num_batches_; ++i) {
     batches_.push_back(next_of(loader));
-    targets.push_back(model.count_targets(batches_.back()));
+    const auto& batch = batches_.back();
+    targets.push_back(has_targets_ ? model.count_targets(batch)
+                                   : at::scalar_tensor(batch.size(), at::kLong));
   }
   divisors_ = target_divisors(world, targets);
 }
@@ -45,7 +48,7 @@ Batch StepBatches::next() {
 void StepBatches::verify(const Outputs& outputs) const {
   check(outputs.loss.defined() && outputs.count == last_size_,
         "a model in training must return the mean loss and the samples of its batch");
-  check(outputs.targets.defined() == counted_,
+  check(outputs.targets.defined() == has_targets_,
         "a model returns its number of targets if, and only if, it has a name for them");
 }
 

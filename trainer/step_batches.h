@@ -10,14 +10,16 @@
 namespace lockstep {
 
 struct StepPlan {
-  int64_t accumulate = 1;  // batches of a step, unless the loader ends earlier
-  int64_t batch_size = 1;  // of this rank
+  int64_t accumulate = 1;         // batches of a step, unless the loader ends earlier
+  int64_t batch_size = 1;         // of this rank
+  bool may_lack_samples = false;  // those that cannot be loaded are left out
 };
 
 class StepBatches {
  public:
-  // With a model that counts targets (Model::target_name()) collective, and loads all batches: how
-  // much each weighs depends on the targets of all batches of all ranks. Otherwise loads nothing.
+  // With a model that counts targets (Model::target_name()), or where samples may be lacking,
+  // collective, and loads all batches: how much each weighs depends on the targets, or samples, of
+  // all batches of all ranks. Otherwise loads nothing.
   // The arguments outlive this. The loader has a batch left.
   StepBatches(World& world, const Model& model, Loader& loader, const StepPlan& plan);
 
@@ -37,8 +39,9 @@ class StepBatches {
   Loader& loader_;
   int64_t num_batches_, given_ = 0, last_size_ = 0;
   std::vector<int64_t> samples_;  // of each batch
-  bool counted_;
-  std::vector<Batch> batches_;  // if counted
+  bool has_targets_;              // the model counts them
+  bool counted_;                  // targets, or samples
+  std::vector<Batch> batches_;    // if counted
   std::vector<at::Tensor> divisors_;
 };
 

@@ -100,6 +100,10 @@ int64_t Trainer::resume() {
   early_stop_.restore(head.early_stop);
   evaluation_is_due_ = head.evaluation_is_due;
   saved_step_ = position_.step;
+  if (!head.evaluation.empty()) {
+    evaluation_ = head.evaluation;
+    evaluated_step_ = position_.step;
+  }
   return position_.step;
 }
 
@@ -192,7 +196,8 @@ void Trainer::train_step(Loader& loader) {
   parallel_.zero_gradients();
   clock_.enter(Phase::DataWait);
   StepBatches batches(parts_.world, *model_, loader,
-                      {parts_.config.train.accumulate, plan_.per_rank_batch_size});
+                      {parts_.config.train.accumulate, plan_.per_rank_batch_size,
+                       parts_.config.data.loader.max_bad_samples > 0});
   while (!batches.is_last()) {
     clock_.enter(Phase::DataWait);
     const auto batch = batches.next();
@@ -331,7 +336,9 @@ void Trainer::save_now() {
   CheckpointHead head{.position = position_,
                       .early_stop = early_stop_.state(),
                       .evaluation_is_due = evaluation_is_due_};
-  saving_.save({*model_, *optimizer_, parallel_, head}, checkpoint_to_publish());
+  if (evaluated_step_ == position_.step) head.evaluation = evaluation_;
+  saving_.save({*model_, *optimizer_, parallel_, head}, checkpoint_to_publish(),
+               votes_ || is_finished());
   saved_step_ = position_.step;
   use_timeout_of(Phase::Logging);
   logged_at_ += std::chrono::steady_clock::now() - begin;

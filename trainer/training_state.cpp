@@ -63,19 +63,15 @@ void restore_rng(const World& world, const Checkpoint& checkpoint) {
     if (name == rng_name(world.rank())) cpu_generator().set_state(state);
 }
 
-// What rank 0 found, as one object: {"error": "..."} or {"rejected": [...], "head": {...} or null}.
+// As one object: {"rejected": [...], "head": {...} or null}.
 nlohmann::json find_checkpoint(const std::filesystem::path& checkpoints, Checkpoint& checkpoint) {
   std::vector<std::string> rejected;
-  try {
-    auto found = read_last_good_checkpoint(checkpoints, rejected);
-    nlohmann::json answer = {{"rejected", rejected}, {"head", nullptr}};
-    if (!found) return answer;
-    checkpoint = std::move(*found);
-    answer["head"] = describe_head(checkpoint.head);
-    return answer;
-  } catch (const Error& error) {
-    return {{"error", error.what()}};
-  }
+  auto found = read_last_good_checkpoint(checkpoints, rejected);
+  nlohmann::json answer = {{"rejected", rejected}, {"head", nullptr}};
+  if (!found) return answer;
+  checkpoint = std::move(*found);
+  answer["head"] = describe_head(checkpoint.head);
+  return answer;
 }
 
 }  // namespace
@@ -103,10 +99,8 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
                                        const std::filesystem::path& checkpoints) {
   const at::NoGradGuard no_grad;
   Checkpoint checkpoint;
-  nlohmann::json answer;
-  if (world.rank() == 0) answer = find_checkpoint(checkpoints, checkpoint);
-  answer = broadcast_object(world, answer, 0, "checkpoint to resume");
-  if (answer.contains("error")) throw environment_error(answer["error"].get<std::string>());
+  const auto answer = act_on_main(world, "checkpoint to resume",
+                                  [&] { return find_checkpoint(checkpoints, checkpoint); });
   auto rejected = answer["rejected"].get<std::vector<std::string>>();
   if (answer["head"].is_null()) return rejected;
   load_model(state.model, broadcast_tensors(world, std::move(checkpoint.model), "model"));

@@ -1,4 +1,4 @@
-// Parquet files by Arrow's C++ libraries: the one file that sees them, in a shared library of its
+// Parquet files by Arrow's C++ libraries. This folder alone sees them, in a shared library of its
 // own.
 #include <arrow/api.h>
 #include <arrow/io/file.h>
@@ -9,25 +9,28 @@
 #include <parquet/statistics.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
+#include <new>
 #include <optional>
-#include <unordered_map>
+#include <type_traits>
 
 #include "core/error.h"
 #include "core/printable.h"
+#include "data/parquet/arrow_columns.h"
 #include "data/parquet_file.h"
 
 namespace lockstep {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
 // A file that claims to have more rows than this has lying metadata: even columns that compress
 // best need a page per some ten thousand rows. Without a limit, the claim alone would take all
 // memory.
 constexpr int64_t kRowsOfAnyFile = int64_t{1} << 22, kRowsPerByte = 4096;
+
+// What the columns that are read of a row group may take, at 8 bytes a value.
+constexpr int64_t kBytesOfAnyGroup = int64_t{1} << 30, kBytesPerByte = 1024;
 
 // What Arrow says may hold names out of the file.
 std::string first_line(const std::string& text) {
@@ -37,6 +40,7 @@ std::string first_line(const std::string& text) {
 // Makes one of our errors of whatever Arrow has to say: a status or an exception.
 void accept(const arrow::Status& status, const std::string& name) {
   if (status.ok()) return;
+  if (status.IsOutOfMemory()) throw environment_error(name + ": out of memory");
   const auto text = first_line(status.message());
   // Arrow calls damaged bytes an I/O error too; one of the system carries its errno.
   const auto& detail = status.detail();
@@ -55,75 +59,12 @@ auto guarded(const std::string& name, const Act& act) {
   } catch (const parquet::ParquetStatusException& error) {
     accept(error.status(), name);
     throw;
+  } catch (const std::bad_alloc&) {
+    throw environment_error(name + ": out of memory");
   } catch (const std::exception& error) {
     throw config_error(
         fmt::format("{}: not a usable Parquet file: {}", name, first_line(error.what())));
   }
-}
-
-template <class ArrowType>
-void append_numbers(const arrow::Array& array, std::vector<double>& out) {
-  const auto& values = static_cast<const arrow::NumericArray<ArrowType>&>(array);
-  const auto* raw = values.raw_values();
-  const auto begin = out.size();
-  out.resize(begin + static_cast<size_t>(values.length()));
-  for (int64_t i = 0; i < values.length(); ++i)
-    out[begin + static_cast<size_t>(i)] = static_cast<double>(raw[i]);
-  if (values.null_count() == 0) return;
-  for (int64_t i = 0; i < values.length(); ++i)
-    if (values.IsNull(i)) out[begin + static_cast<size_t>(i)] = kNaN;
-}
-
-void append_truth(const arrow::Array& array, std::vector<double>& out) {
-  const auto& values = static_cast<const arrow::BooleanArray&>(array);
-  for (int64_t i = 0; i < values.length(); ++i)
-    out.push_back(values.IsNull(i) ? kNaN : values.Value(i) ? 1 : 0);
-}
-
-// False for types that are no numbers.
-bool append_as_numbers(const arrow::Array& array, std::vector<double>& out) {
-  switch (array.type_id()) {
-    case arrow::Type::BOOL: append_truth(array, out); return true;
-    case arrow::Type::INT8: append_numbers<arrow::Int8Type>(array, out); return true;
-    case arrow::Type::UINT8: append_numbers<arrow::UInt8Type>(array, out); return true;
-    case arrow::Type::INT16: append_numbers<arrow::Int16Type>(array, out); return true;
-    case arrow::Type::UINT16: append_numbers<arrow::UInt16Type>(array, out); return true;
-    case arrow::Type::INT32: append_numbers<arrow::Int32Type>(array, out); return true;
-    case arrow::Type::UINT32: append_numbers<arrow::UInt32Type>(array, out); return true;
-    case arrow::Type::INT64: append_numbers<arrow::Int64Type>(array, out); return true;
-    case arrow::Type::UINT64: append_numbers<arrow::UInt64Type>(array, out); return true;
-    case arrow::Type::FLOAT: append_numbers<arrow::FloatType>(array, out); return true;
-    case arrow::Type::DOUBLE: append_numbers<arrow::DoubleType>(array, out); return true;
-    case arrow::Type::DATE32: append_numbers<arrow::Date32Type>(array, out); return true;
-    case arrow::Type::DATE64: append_numbers<arrow::Date64Type>(array, out); return true;
-    case arrow::Type::TIME32: append_numbers<arrow::Time32Type>(array, out); return true;
-    case arrow::Type::TIME64: append_numbers<arrow::Time64Type>(array, out); return true;
-    case arrow::Type::TIMESTAMP: append_numbers<arrow::TimestampType>(array, out); return true;
-    case arrow::Type::DURATION: append_numbers<arrow::DurationType>(array, out); return true;
-    default: return false;
-  }
-}
-
-// Texts come as dictionaries: each word once per chunk, a number per row.
-using WordNumbers = std::unordered_map<std::string, int32_t>;
-
-bool append_words(const arrow::Array& array, TableColumn& out, WordNumbers& known) {
-  if (array.type_id() != arrow::Type::DICTIONARY) return false;
-  const auto& dictionary = static_cast<const arrow::DictionaryArray&>(array);
-  const auto& words = *dictionary.dictionary();
-  const auto* texts = dynamic_cast<const arrow::StringArray*>(&words);
-  if (!texts) return false;
-  std::vector<int32_t> numbers;  // of this chunk's words among all
-  for (int64_t i = 0; i < texts->length(); ++i) {
-    const auto [word, is_new] =
-        known.emplace(texts->GetString(i), static_cast<int32_t>(out.words.size()));
-    if (is_new) out.words.push_back(word->first);
-    numbers.push_back(word->second);
-  }
-  for (int64_t i = 0; i < dictionary.length(); ++i)
-    out.codes.push_back(
-        dictionary.IsNull(i) ? -1 : numbers[static_cast<size_t>(dictionary.GetValueIndex(i))]);
-  return true;
 }
 
 // The limits of a column in a row group that its statistics tell, of either kind.
@@ -175,12 +116,12 @@ class ArrowParquetFile final : public ParquetFile {
           ? config_error(name_ + ": no such file")
           : environment_error(name_ + ": cannot be read: " + std::strerror(errno));
     if (!S_ISREG(status.st_mode)) throw config_error(name_ + ": is no regular file");
+    opened_ = identity_in(status);
+    metadata_ = unchanged([&] { return parquet::ReadMetaData(open()); });
     guarded(name_, [&] {
-      metadata_ = parquet::ReadMetaData(open());
       schema_ = metadata_->schema();
-      verify_rows(status.st_size);
+      verify_rows(opened_.size);
     });
-    opened_ = identity();
   }
 
   std::vector<std::string> columns() const override {
@@ -201,9 +142,7 @@ class ArrowParquetFile final : public ParquetFile {
 
   DataTable read(size_t row_group, const std::vector<std::string>& columns) const override {
     verify_unchanged();
-    auto table = guarded(name_, [&] { return read_columns(row_group, columns); });
-    verify_unchanged();
-    return table;
+    return unchanged([&] { return read_columns(row_group, columns); });
   }
 
   bool may_pass(size_t row_group, const RowFilter& filter) const override {
@@ -247,15 +186,28 @@ class ArrowParquetFile final : public ParquetFile {
     bool operator==(const Identity&) const = default;
   };
 
-  Identity identity() const {
-    struct stat status {};
-    if (::stat(path_.c_str(), &status) != 0)
-      throw environment_error(name_ + ": is gone, while it was being read");
+  static Identity identity_in(const struct stat& status) {
     return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ino};
   }
   void verify_unchanged() const {
-    if (identity() != opened_)
+    struct stat status {};
+    if (::stat(path_.c_str(), &status) != 0)
+      throw environment_error(name_ + ": is gone, while it was being read");
+    if (identity_in(status) != opened_)
       throw environment_error(name_ + ": was changed while it was being read");
+  }
+
+  // What `act` makes of the file, and no error of the bytes' where they changed under it.
+  template <class Act>
+  std::invoke_result_t<Act> unchanged(const Act& act) const {
+    try {
+      auto result = guarded(name_, act);
+      verify_unchanged();
+      return result;
+    } catch (const Error&) {
+      verify_unchanged();
+      throw;
+    }
   }
 
   // Nothing is believed of what the metadata say before it was checked.
@@ -290,9 +242,15 @@ class ArrowParquetFile final : public ParquetFile {
       throw config_error(
           fmt::format("{}: row group {}: column '{}' is of another type than in the schema", name_,
                       row_group, printable(column)));
+    if (schema_->Column(index)->max_repetition_level() == 0 &&
+        chunk->num_values() != group->num_rows())
+      throw config_error(fmt::format("{}: row group {}: column '{}' claims {} values for {} rows",
+                                     name_, row_group, printable(column), chunk->num_values(),
+                                     group->num_rows()));
     return chunk;
   }
 
+  // Of a column that lies at the top level: its leaf.
   int index_of(const std::string& column) const {
     std::optional<int> found;
     for (int i = 0; i < schema_->num_columns(); ++i) {
@@ -308,6 +266,11 @@ class ArrowParquetFile final : public ParquetFile {
         name_, printable(column)));
   }
 
+  // Its number among all at the top level, of which nested ones have several leaves.
+  int field_of(const std::string& column) const {
+    return schema_->group_node()->FieldIndex(*schema_->GetColumnRoot(index_of(column)));
+  }
+
   std::shared_ptr<parquet::Statistics> statistics_in(size_t row_group,
                                                      const std::string& column) const {
     return chunk_of(row_group, column)->statistics();
@@ -318,10 +281,22 @@ class ArrowParquetFile final : public ParquetFile {
     return statistics ? limits_of(*statistics, *schema_->Column(index_of(column))) : ColumnLimits{};
   }
 
+  void verify_bytes(const DataTable& table, size_t columns) const {
+    const auto limit = kBytesOfAnyGroup + kBytesPerByte * opened_.size;
+    const auto most_rows =
+        static_cast<size_t>(limit) / sizeof(double) / std::max<size_t>(columns, 1);
+    if (table.rows <= most_rows) return;
+    throw config_error(fmt::format(
+        "{}: {} rows of {} columns are more than the {} bytes that a row group may take in memory "
+        "in a file of {} bytes; use fewer columns, or write smaller row groups",
+        table.name, table.rows, columns, limit, opened_.size));
+  }
+
   DataTable read_columns(size_t row_group, const std::vector<std::string>& columns) const {
     const auto group = static_cast<int>(row_group);
     DataTable table{.name = fmt::format("{}: row group {}", name_, row_group)};
     table.rows = static_cast<size_t>(metadata_->RowGroup(group)->num_rows());
+    verify_bytes(table, columns.size());
     parquet::ArrowReaderProperties properties(/*use_threads=*/false);
     for (const auto& column : columns) properties.set_read_dictionary(index_of(column), true);
     parquet::ReaderProperties checked;
@@ -333,7 +308,7 @@ class ArrowParquetFile final : public ParquetFile {
     for (const auto& column : columns) {
       chunk_of(row_group, column);
       std::shared_ptr<arrow::ChunkedArray> chunks;
-      accept((*reader)->RowGroup(group)->Column(index_of(column))->Read(&chunks), table.name);
+      accept((*reader)->RowGroup(group)->Column(field_of(column))->Read(&chunks), table.name);
       if (!chunks)
         throw config_error(
             fmt::format("{}: column '{}' cannot be read", table.name, printable(column)));
@@ -354,7 +329,7 @@ class ArrowParquetFile final : public ParquetFile {
     column.is_text = chunks.type()->id() == arrow::Type::DICTIONARY;
     WordNumbers known;
     for (const auto& chunk : chunks.chunks())
-      if (!append_words(*chunk, column, known) && !append_as_numbers(*chunk, column.numbers))
+      if (!append_values(*chunk, column, known))
         throw config_error(fmt::format(
             "{}: column '{}' is {}: numbers, truth values, dates, times and texts can be used",
             table.name, printable(name), printable(chunks.type()->ToString())));

@@ -14,6 +14,7 @@
 #include "data/block_cache.h"
 #include "data/csv_file.h"
 #include "data/dataset.h"
+#include "data/mapped_file.h"
 #include "data/sample_runs.h"
 #include "data/table_batch.h"
 
@@ -133,6 +134,7 @@ class CsvDataset final : public Dataset {
         blocks_([this](size_t file) { return encoding().encode(reread(file)); }) {
     int64_t bad_rows = 0;
     for (const auto& file : files_) {
+      identities_.push_back(MappedFile::identity_of(file));
       table_ = used_table(config, file, bad_rows);
       if (table_->bad_rows > 0)
         remarks_.push_back(
@@ -208,7 +210,8 @@ class CsvDataset final : public Dataset {
   bool is_sharded() const { return files_.size() > 1; }
 
   DataTable reread(size_t file) const {
-    auto table = used_table(config_, files_[file]);
+    auto table = MappedFile::read_again(files_[file], identities_[file],
+                                        [&] { return used_table(config_, files_[file]); });
     const auto count = ends_[file] - (file == 0 ? 0 : ends_[file - 1]);
     if (static_cast<int64_t>(table.rows) < count)
       throw environment_error(table.name + ": was changed while it was being read");
@@ -223,6 +226,7 @@ class CsvDataset final : public Dataset {
 
   Config config_;
   std::vector<fs::path> files_;
+  std::vector<MappedFile::Identity> identities_;
   std::vector<int64_t> ends_;       // of the files' rows
   std::optional<DataTable> table_;  // of a single file, until learn()
   std::optional<TableEncoding> encoding_;

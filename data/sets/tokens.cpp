@@ -107,17 +107,16 @@ class TokensDataset final : public Dataset {
     for (const auto index : request.indices) window_of(index);  // verifies it
     for_each_shard(ends_, request.indices, [&](size_t number, auto rows, auto places) {
       const auto first = number == 0 ? 0 : ends_[number - 1];
-      shards_.use(number, std::max(request.nearby_groups, kMostTokenFiles),
-                  [&](const TokenShard& shard) {
-                    for (size_t i = 0; i < rows.size(); ++i) {
-                      const auto place = [&](const at::Tensor& field) {
-                        return std::span(field.data_ptr<int64_t>() + places[i] * length,
-                                         static_cast<size_t>(length));
-                      };
-                      copy(shard, window_of(first + rows[i]), place(fields[0]), place(fields[1]));
-                    }
-                    shard.verify_unchanged();
-                  });
+      shards_.use(number, kMostTokenFiles, [&](const TokenShard& shard) {
+        for (size_t i = 0; i < rows.size(); ++i) {
+          const auto place = [&](const at::Tensor& field) {
+            return std::span(field.data_ptr<int64_t>() + places[i] * length,
+                             static_cast<size_t>(length));
+          };
+          copy(shard, window_of(first + rows[i]), place(fields[0]), place(fields[1]));
+        }
+        shard.verify_unchanged();
+      });
     });
   }
 
@@ -139,10 +138,9 @@ class TokensDataset final : public Dataset {
 
   // A shard that was closed since it was first looked at.
   TokenShard reopen(size_t number) const {
-    TokenShard shard(files_[number], *element_type_of(config_.dtype));
-    if (shard.identity() != identities_[number])
-      throw environment_error(shard.name() + ": was changed while it was being read");
-    return shard;
+    return MappedFile::read_again(files_[number], identities_[number], [&] {
+      return TokenShard(files_[number], *element_type_of(config_.dtype));
+    });
   }
 
   void copy(const TokenShard& shard, const TokenWindow& window, std::span<int64_t> tokens,

@@ -308,7 +308,8 @@ void Coordinator::conclude() {
   std::sort(attempt_.workers.begin(), attempt_.workers.end(),
             [](const auto& a, const auto& b) { return a.rank < b.rank; });
   const bool may_help = attempt_.exit_code() != static_cast<int>(ErrorKind::Config);
-  if (attempt_.succeeded() || attempt_.preempted_by() || !may_help || restarts_ >= options_.max_restarts)
+  if (attempt_.succeeded() || attempt_.preempted_by() || !may_help ||
+      restarts_ >= options_.max_restarts)
     return finish(std::move(attempt_));
   ++restarts_;
   say(fmt::format("restart {} of {}: {}", restarts_, options_.max_restarts, attempt_.summary()));

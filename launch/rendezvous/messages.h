@@ -1,7 +1,7 @@
-// What launchers say to each other, as values. A node says: join, ready, status, ended, here, alive. The
-// coordinator says: welcome, start, stop, answer, probe, dropped, finish, alive, refused. to_json()
-// and the parsers are each other's inverse. The parsers throw Environment for a message that lacks
-// something or has it in the wrong form.
+// What launchers say to each other, as values. A node says: join, ready, status, ended, here,
+// alive. The coordinator says: welcome, start, stop, answer, probe, dropped, finish, alive,
+// refused. to_json() and the parsers are each other's inverse. The parsers throw Environment for a
+// message that lacks something or has it in the wrong form.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -5,11 +5,10 @@
 #include <torch/csrc/inductor/aoti_runner/model_container_runner.h>
 #include <torch/csrc/inductor/aoti_runner/model_container_runner_cpu.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
+#include "core/durable_file.h"
 #include "core/error.h"
 #include "core/printable.h"
 
@@ -34,11 +33,7 @@ class PassingFolder {
 
   std::string write(const char* name, const std::vector<uint8_t>& content) const {
     const auto path = path_ / name;
-    std::ofstream file(path, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(content.data()),
-               static_cast<std::streamsize>(content.size()));
-    file.close();
-    if (!file) throw errno_error("compiled code could not be written to " + path.string());
+    write_file_durably(path, {reinterpret_cast<const char*>(content.data()), content.size()});
     return path.string();
   }
 

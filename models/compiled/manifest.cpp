@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/error.h"
 #include "core/printable.h"
@@ -50,17 +51,18 @@ class ManifestMap {
     return texts;
   }
 
-  // `mark`: the name of TensorSpec::marked; nullptr: there is none.
-  std::vector<TensorSpec> tensors(const char* key, const char* mark) const {
+  // `mark`: the name of TensorSpec::marked; nullptr: there is none. `names`: of the tensors
+  // before them; theirs are added.
+  std::vector<TensorSpec> tensors(const char* key, const char* mark,
+                                  std::set<std::string>& names) const {
     std::vector<TensorSpec> specs;
     for (const auto& item : list(key)) {
       const ManifestMap map(item, fmt::format("{}: {}", where_, key));
       TensorSpec spec{.name = map.text("name"), .dtype = map.text("dtype")};
       spec.shape = map.sizes("shape");
       spec.marked = mark && map.flag(mark);
-      for (const auto& earlier : specs)
-        if (earlier.name == spec.name)
-          throw damaged(fmt::format("'{}' names '{}' twice", key, printable(spec.name)));
+      if (!names.insert(spec.name).second)
+        throw damaged(fmt::format("'{}' names '{}' again", key, printable(spec.name)));
       specs.push_back(std::move(spec));
     }
     return specs;
@@ -94,6 +96,15 @@ class ManifestMap {
   std::string where_;
 };
 
+// A tensor and a module that holds others cannot have one name.
+void verify_places(const std::set<std::string>& names, const ManifestMap& map) {
+  for (const auto& name : names)
+    for (auto dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
+      if (names.contains(name.substr(0, dot)))
+        throw map.damaged(fmt::format("says that '{}' is a tensor and holds '{}'",
+                                      printable(name.substr(0, dot)), printable(name)));
+}
+
 }  // namespace
 
 PackageManifest parse_package_manifest(std::string_view text, const std::string& name) {
@@ -111,9 +122,11 @@ PackageManifest parse_package_manifest(std::string_view text, const std::string&
   manifest.cpu_flags = map.texts("cpu_flags");
   manifest.batch_size = map.number("batch_size", 1);
   manifest.dynamic_batch = map.flag("dynamic_batch");
-  manifest.parameters = map.tensors("parameters", "trainable");
-  manifest.buffers = map.tensors("buffers", "changed");
-  manifest.fields = map.tensors("fields", nullptr);
+  std::set<std::string> state, fields;
+  manifest.parameters = map.tensors("parameters", "trainable", state);
+  manifest.buffers = map.tensors("buffers", "changed", state);
+  verify_places(state, map);
+  manifest.fields = map.tensors("fields", nullptr, fields);
   manifest.sums = map.texts("sums");
   manifest.predictions = map.flag("predictions");
   const auto& members = map.at("members");

@@ -39,7 +39,8 @@ struct PackageManifest {
 };
 
 // `name` stands for the package in messages. Throws Config: no such JSON, an unknown format,
-// something missing, of another type or out of range.
+// something missing, of another type or out of range, a name
+// that two tensors have, or a tensor and a module.
 PackageManifest parse_package_manifest(std::string_view json, const std::string& name);
 
 }  // namespace lockstep

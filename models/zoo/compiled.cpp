@@ -126,6 +126,11 @@ class CompiledModel final : public Model {
     for (const auto& sample : use.first_samples())
       for (const auto& field : manifest_.fields) verify_field(field, sample.at(field.name));
     if (manifest_.dynamic_batch) return;
+    if (use.may_lack_samples)
+      throw config_error(fmt::format(
+          "{}: trains on batches of {} samples, but with data.max_bad_samples some may be smaller: "
+          "set it to 0, or compile with --dynamic-batch",
+          package_, manifest_.batch_size));
     if (use.batch_size != manifest_.batch_size) throw wrong_size(use.batch_size);
     if (use.last_batch_size != use.batch_size)
       throw config_error(fmt::format(

@@ -190,6 +190,10 @@ class Gpt final : public Model {
                             /*with_accuracy=*/!is_training());
   }
 
+  void verify(const ModelUse& use) const override {
+    for (const auto& sample : use.first_samples()) verify_text(sample);
+  }
+
   std::string target_name() const override { return "tokens"; }
   at::Tensor count_targets(const Batch& batch) const override { return count_token_targets(batch); }
 

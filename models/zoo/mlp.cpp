@@ -1,7 +1,7 @@
-// Model "mlp": fully connected layers with ReLU between them. Needs a field `input` of any shape with
-// `inputs` elements per sample. The same as Python's nn.Sequential(Linear, ReLU, ..., Linear) under
-// the name `layers`, bit for bit after the same torch.manual_seed.
-// Shapes: B samples, D inputs, K classes.
+// Model "mlp": fully connected layers with ReLU between them. Needs a field `input` of any shape
+// with `inputs` elements per sample. The same as Python's nn.Sequential(Linear, ReLU, ..., Linear)
+// under the name `layers`, bit for bit after the same torch.manual_seed. Shapes: B samples, D
+// inputs, K classes.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <torch/nn/modules/activation.h>
@@ -52,8 +52,8 @@ class Mlp final : public Model {
     const auto num_samples = image.dim() > 0 ? image.size(0) : 0;
     if (image.dim() < 2 || image.numel() != num_samples * inputs_)
       throw config_error(fmt::format(
-          "model mlp has inputs: {}, but '{}' is {}, {} per sample; set model.inputs", inputs_, input_,
-          shape_text(image), num_samples > 0 ? image.numel() / num_samples : 0));
+          "model mlp has inputs: {}, but '{}' is {}, {} per sample; set model.inputs", inputs_,
+          input_, shape_text(image), num_samples > 0 ? image.numel() / num_samples : 0));
     const auto image_BD = image.reshape({num_samples, inputs_});
     return classification_outputs(layers_->forward(image_BD), batch);
   }

@@ -1,13 +1,14 @@
 """lockstep-compile: the command."""
 
 import argparse
+import contextlib
 import importlib.util
 import sys
 import time
 import warnings
 from pathlib import Path
 from types import ModuleType
-from typing import Callable
+from typing import Callable, Iterator
 
 USAGE = """\
 usage: lockstep-compile MODEL.py:FUNCTION --loss LOSS --batch BATCH [-o model.ls2]
@@ -31,12 +32,31 @@ lockstep-trainer trains on any number of ranks and without Python: model: {name:
 Fields: forward() of the model gets the fields that it names, or else all but the target, in their order. The target of
 cross_entropy and mse is the field label, labels, target or targets. g++ is needed here, and not where the model is trained.
 
-Exit codes: 0 done, 78 the input is wrong, 70 a bug.
+The loss is a mean over samples. Targets of -100, which count for nothing, are refused with cross_entropy and model: a function
+of your own can weight them, and for text the model gpt, which needs no compiling, takes means over tokens.
+
+Exit codes: 0 done, 78 the input is wrong, 75 a full disk or no g++, 70 a fault of this package or the compiler.
 """
 
 
 class Refused(Exception):
     pass
+
+
+@contextlib.contextmanager
+def code_of_the_user() -> Iterator[None]:
+    """Whatever goes wrong in it is input that is wrong."""
+    try:
+        yield
+    except Exception as error:
+        raise Refused(described(error)) from error
+
+
+def described(error: Exception) -> str:
+    from lockstep.compiling import place_of
+    from lockstep.errors import one_line
+
+    return f"{type(error).__name__}: {one_line(error)}{place_of(error)}"
 
 
 class Parser(argparse.ArgumentParser):
@@ -78,7 +98,8 @@ class Sources:
                 raise Refused(f"{file}: is no Python file")
             module = importlib.util.module_from_spec(spec)
             sys.modules.setdefault(path.stem, module)
-            spec.loader.exec_module(module)
+            with code_of_the_user():
+                spec.loader.exec_module(module)
             self._modules[file] = module
         return self._modules[file]
 
@@ -106,7 +127,9 @@ def read_batch(text: str, sources: Sources) -> dict[str, object]:
     import torch
 
     if not text.endswith(".npz"):
-        given = sources.find(text)()
+        function = sources.find(text)
+        with code_of_the_user():
+            given = function()
         if not isinstance(given, dict) or not all(isinstance(value, torch.Tensor) for value in given.values()):
             raise Refused(f"--batch {text}: the function must return a dictionary of tensors")
         return given
@@ -125,6 +148,8 @@ def act(options: argparse.Namespace) -> None:
     out = Path(options.out)
     if not out.resolve().parent.is_dir():
         raise Refused(f"--out {out}: there is no folder {out.resolve().parent}")
+    if out.is_dir():
+        raise Refused(f"--out {out}: is a folder")
     import torch
     from torch import nn
 
@@ -132,9 +157,11 @@ def act(options: argparse.Namespace) -> None:
     from lockstep.losses import LOSSES
 
     begin = time.monotonic()
-    torch.manual_seed(options.seed)
     sources = Sources(options.model)
-    module = sources.find(options.model)()
+    make_model = sources.find(options.model)
+    torch.manual_seed(options.seed)
+    with code_of_the_user():
+        module = make_model()
     if not isinstance(module, nn.Module):
         raise Refused(f"{options.model} returns a {type(module).__name__}, not a torch.nn.Module")
     loss = options.loss if options.loss in LOSSES else sources.find(options.loss)
@@ -155,20 +182,26 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         act(parse(arguments))
         return 0
-    except Refused as error:
-        return fail(str(error))
     except Exception as error:
-        from lockstep.compiling import place_of
-        from lockstep.errors import CompileError, one_line
-
-        if isinstance(error, CompileError):
-            return fail(str(error))
-        return fail(f"{type(error).__name__}: {one_line(error)}{place_of(error)}")
+        code, message = told(error)
+        print(f"lockstep-compile: error: {message}", file=sys.stderr)
+        return code
 
 
-def fail(message: str) -> int:
-    print(f"lockstep-compile: error: {message}", file=sys.stderr)
-    return 78
+def told(error: Exception) -> tuple[int, str]:
+    """The exit code and the message."""
+    if isinstance(error, Refused):
+        return 78, str(error)
+    from lockstep.compiling import place_of
+    from lockstep.errors import CompileError, CompilerFault
+
+    if isinstance(error, CompileError):
+        return 78, str(error)
+    if isinstance(error, CompilerFault):
+        return 70, str(error)
+    if place_of(error):
+        return 78, described(error)
+    return (75, str(error)) if isinstance(error, OSError) else (70, described(error))
 
 
 if __name__ == "__main__":

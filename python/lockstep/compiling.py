@@ -14,9 +14,10 @@ from typing import Callable, Mapping
 import torch
 from torch import nn
 
-from lockstep.errors import CompileError, one_line
+from lockstep.compiler import compiled, verify_compiler
+from lockstep.errors import CompileError, CompilerFault, one_line
 from lockstep.graphs import Graph, State, Step, trace
-from lockstep.losses import LOSSES, Batch, LossFunction
+from lockstep.losses import LOSSES, Batch, LossFunction, cross_entropy, own_loss, verify_targets
 from lockstep.packing import cpu_flags, describe, pack_weights, write_package
 
 Report = Callable[[str], None]
@@ -46,7 +47,8 @@ def compile_step(
     with `dynamic_batch`; evaluation always takes any size.
     precision: "fp32", or "bf16" for autocast to bfloat16; parameters stay as they are.
     threads: of the generated loops on a CPU; matrix products use as many as the process has.
-    Raises CompileError: one line that says what cannot be compiled, and where.
+    Raises CompileError: one line that says what cannot be compiled, and where. OSError: no g++, a full disk.
+    CompilerFault: g++ failed, or what it made does not give the numbers of `module`.
     """
     path = Path(path)
     if precision not in TOLERANCE:
@@ -57,14 +59,21 @@ def compile_step(
         raise CompileError("this machine has no GPU to compile for: device cuda")
     batch = {key: tensor.to(device) for key, tensor in example_batch.items()}
     size = batch_size(batch)
+    function = LOSSES[loss] if isinstance(loss, str) else loss
+    if function in (cross_entropy, own_loss):
+        verify_targets(batch)
     module = copy.deepcopy(module).to(device)
     state = State.of(module)
     if not state.trainable:
         raise CompileError("the model has no parameters to train")
-    step = Step(module, LOSSES[loss] if isinstance(loss, str) else loss, list(batch), device if precision == "bf16" else None)
+    step = Step(module, function, list(batch), device if precision == "bf16" else None)
+    verify_compiler()
     report("tracing")
     train = traced(step, state, batch, size, dynamic_batch, training=True)
     evaluation = traced(step, state, batch, size, True, training=False)
+    if train.sums != evaluation.sums:
+        raise CompileError(f"the loss function gives other sums in training ({names_of(train.sums)}) than in evaluation "
+                           f"({names_of(evaluation.sums)}): they must be the same")
     for unused in train.unused:
         report(f"warning: parameter '{unused}' has no part in the loss; its gradient is always zero")
     report("compiling (g++; half a minute to some minutes)")
@@ -80,6 +89,10 @@ def compile_step(
         manifest["compute_capability"] = list(torch.cuda.get_device_capability())
     write_package(path, manifest, members)
     return path
+
+
+def names_of(names: list[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 def batch_size(batch: Batch) -> int:
@@ -122,15 +135,6 @@ def place_of(error: BaseException) -> str:
     return f" ({places[-1].filename}:{places[-1].lineno}: {places[-1].line})"
 
 
-def compiled(graph: Graph, device: str, threads: int) -> bytes:
-    # Why nothing of LibTorch is linked to it on a CPU: docs/decisions/0008-compiled-steps.md of Lockstep.
-    settings: dict[str, object] = {"cpp.threads": threads, "aot_inductor.link_libtorch": device != "cpu"}
-    with tempfile.TemporaryDirectory() as directory, torch.no_grad():
-        file = os.path.join(directory, "graph.pt2")
-        torch._inductor.aoti_compile_and_package(graph.program, package_path=file, inductor_configs=settings)
-        return Path(file).read_bytes()
-
-
 def compare(step: Step, state: State, batch: Batch, members: dict[str, bytes], graphs: dict[str, Graph], tolerance: float,
             report: Report) -> None:
     """A graph whose numbers are not the model's must not be trained."""
@@ -155,8 +159,8 @@ def compare(step: Step, state: State, batch: Batch, members: dict[str, bytes], g
                 difference, allowed = greatest(got.double() - want.double()), tolerance * max(1e-3, greatest(want))
                 allowed = max(allowed, 0.0 if want.is_floating_point() else 1.0)  # one that is counted otherwise
             if not difference <= allowed:
-                raise CompileError(f"output {i} of the compiled {kind} pass differs from the model's own by {difference:.3g} "
-                                   f"where at most {allowed:.3g} is expected: this is a fault of the compiler")
+                raise CompilerFault(f"output {i} of the compiled {kind} pass differs from the model's own by {difference:.3g} "
+                                    f"where at most {allowed:.3g} is expected: this is a fault of the compiler")
 
 
 def greatest(tensor: torch.Tensor) -> float:

@@ -1,8 +1,12 @@
-"""The one exception of this package: what the user can mend, in one line."""
+"""The exceptions of this package, each with a message of one line."""
 
 
 class CompileError(Exception):
     """The model, its loss or the example batch cannot be compiled. The message says what and where."""
+
+
+class CompilerFault(Exception):
+    """The compiler, or this package, made something wrong of a model that has no fault."""
 
 
 def one_line(error: BaseException, longest: int = 300) -> str:

@@ -18,7 +18,7 @@ Batch = dict[str, torch.Tensor]
 LossFunction = Callable[[nn.Module, Batch], Union[torch.Tensor, Mapping[str, torch.Tensor]]]
 
 TARGETS = ("label", "labels", "target", "targets")
-IGNORED = -100  # a target that counts for nothing, as in torch.nn.functional.cross_entropy
+IGNORED = -100  # a target that counts for nothing in torch.nn.functional.cross_entropy, and in transformers
 
 
 def target_of(batch: Batch) -> str:
@@ -27,6 +27,16 @@ def target_of(batch: Batch) -> str:
             return name
     raise CompileError(f"the batch has no field for what is to be learned; it has {', '.join(batch)}; "
                        f"valid names: {', '.join(TARGETS)}; or give a loss function of your own")
+
+
+def verify_targets(batch: Batch) -> None:
+    """Of the losses that torch or transformers divide by the number of targets that count, which differs between batches."""
+    for name in TARGETS:
+        if name in batch and not batch[name].is_floating_point() and (batch[name].long() == IGNORED).any():
+            raise CompileError(f"the field '{name}' of the example batch has targets of {IGNORED}, which count for nothing; a "
+                               "compiled model's loss is a mean over samples, so each must have as many targets that count: "
+                               "write a loss function of your own that is one, or, for text, train the model gpt, whose "
+                               "loss is a mean over tokens")
 
 
 def call_module(module: nn.Module, batch: Batch, without: str | None = None) -> object:
@@ -47,10 +57,10 @@ def predictions_of(output: object) -> torch.Tensor:
 
 
 def cross_entropy(module: nn.Module, batch: Batch) -> Mapping[str, torch.Tensor]:
-    """Of logits [B, K] and classes [B], or [B, T, K] and [B, T]. Every sample must have as many targets that count."""
+    """Of logits [B, K] and classes [B], or [B, T, K] and [B, T]. All targets count; see verify_targets()."""
     target = target_of(batch)
     logits, classes = predictions_of(call_module(module, batch, target)), batch[target]
-    right = ((logits.argmax(-1) == classes) & (classes != IGNORED)).sum()
+    right = (logits.argmax(-1) == classes).sum()
     per_sample = max(1, classes.numel() // classes.shape[0]) if classes.dim() > 1 else 1
     return {"loss": F.cross_entropy(logits.flatten(0, -2), classes.flatten()), "predictions": logits,
             "accuracy": right if per_sample == 1 else right / per_sample}

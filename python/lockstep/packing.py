@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import secrets
 import zipfile
 import zlib
 from pathlib import Path
@@ -12,12 +13,12 @@ from safetensors.torch import save
 
 FORMAT = 1
 
-# What -march=native may make use of, by the names of /proc/cpuinfo.
+# What -march=native may make use of, by the names of /proc/cpuinfo, which has none for AVX-IFMA, AVX-VNNI-INT8 and AMX-FP16.
 X86_FLAGS = ("avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "popcnt", "movbe", "abm", "sse4_1", "sse4_2", "ssse3", "aes",
              "pclmulqdq", "vaes", "vpclmulqdq", "sha_ni", "adx", "rdrand", "rdseed", "sse4a", "clwb", "avx512f", "avx512bw",
              "avx512cd", "avx512dq", "avx512vl", "avx512ifma", "avx512vbmi", "avx512_vbmi2", "avx512_vnni",
-             "avx512_bitalg", "avx512_vpopcntdq", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_tile", "amx_int8",
-             "amx_bf16")
+             "avx512_bitalg", "avx512_vpopcntdq", "avx512_vp2intersect", "avx512_bf16", "avx512_fp16", "avx_vnni",
+             "amx_tile", "amx_int8", "amx_bf16", "gfni", "xop", "fma4", "tbm")
 
 
 def cpu_flags() -> list[str]:
@@ -42,14 +43,19 @@ def describe(name: str, tensor: torch.Tensor, **more: object) -> dict[str, objec
 def write_package(path: Path, manifest: dict[str, object], members: dict[str, bytes]) -> None:
     """Whole or not at all: the file is written beside its place and renamed."""
     manifest["members"] = {name: {"bytes": len(content), "crc32": zlib.crc32(content)} for name, content in members.items()}
-    part = path.with_name(path.name + ".part")
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("manifest.json", json.dumps({"format": FORMAT, **manifest}, indent=1))
-        for name, content in members.items():
-            archive.writestr(name, content)
-    with open(part, "rb") as written:
-        os.fsync(written.fileno())
-    part.replace(path)
+    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+    try:
+        with open(part, "xb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+                archive.writestr("manifest.json", json.dumps({"format": FORMAT, **manifest}, indent=1))
+                for name, content in members.items():
+                    archive.writestr(name, content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def pack_weights(tensors: dict[str, torch.Tensor]) -> bytes:

@@ -4,7 +4,7 @@
 
 #include "core/durable_file.h"
 #include "tests/data/error_of.h"
-#include "tests/data/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 using namespace lockstep;
 using Kind = ConfigNode::Kind;

@@ -8,7 +8,7 @@
 
 #include "core/file_descriptor.h"
 #include "tests/data/error_of.h"
-#include "tests/data/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 using namespace lockstep;
 

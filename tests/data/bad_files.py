@@ -208,6 +208,36 @@ def test_shards_that_differ(tmp_path):
         pq.write_table(pa.table({"a": column}), folder / f"{name}.parquet")
     message = refused(tmp_path, {"train": {"name": "parquet", "path": str(folder)}})
     assert "2.parquet: row group 0: column 'a' holds texts, in other training rows numbers" in message
+    for lines, text in (
+        (["y,x", "1,2"], "3.csv: no column 'z'"),
+        (["y,x,z,w", "1,2,3,4"], "3.csv: column 'w' is not in every file"),
+    ):
+        for name in ("1", "2"):
+            (folder / f"{name}.csv").write_bytes(csv_of("x,y,z", "1,2,3"))
+        (folder / "3.csv").write_bytes(csv_of(*lines))
+        assert text in refused(tmp_path, {"train": {"name": "csv", "path": str(folder)}})
+
+
+def test_a_row_group_that_would_take_too_much_memory(tmp_path):
+    rows, names = 4_000_000, [f"c{i}" for i in range(40)]
+    zeros = pa.array(np.zeros(rows, np.int8))
+    pq.write_table(pa.table({name: zeros for name in names}), tmp_path / "x.parquet", row_group_size=rows, max_rows_per_page=rows)
+    train = {"name": "parquet", "path": str(tmp_path / "x.parquet")}
+    message = refused(tmp_path, {"train": train})
+    size = (tmp_path / "x.parquet").stat().st_size
+    assert "x.parquet: row group 0: 4000000 rows of 40 columns" in message
+    assert f"{2**30 + 1024 * size} bytes" in message and f"a file of {size} bytes" in message
+
+
+def test_a_column_that_claims_other_values_than_its_row_group(tmp_path):
+    good = parquet_of(pa.table({"a": np.arange(100, dtype=np.int64) * 12345}))
+    claim = b"\x16\xc8\x01"  # of Thrift: 100, as a field of 64 bits
+    places = [at for at in range(len(good)) if good.startswith(claim, at)]
+    messages = []
+    for at in places:
+        (tmp_path / "x.parquet").write_bytes(good[:at] + b"\x16\xca\x01" + good[at + 3 :])
+        messages.append(start(tmp_path, {"train": {"name": "parquet", "path": str(tmp_path / "x.parquet")}}).stderr.decode())
+    assert any("column 'a' claims 101 values for 100 rows" in message for message in messages), messages
 
 
 def test_bad_rows_are_left_out_and_counted_up_to_a_limit(tmp_path):

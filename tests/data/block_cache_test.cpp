@@ -81,17 +81,29 @@ TEST_CASE("block cache: there are never more blocks than threads") {
 TEST_CASE("block cache: a block that could not be loaded is tried again") {
   int attempts = 0;
   BlockCache<EncodedRows> cache([&](size_t block) {
-    if (++attempts == 1) throw config_error("damaged");
+    if (++attempts == 1) throw environment_error("disk on fire");
     return rows_of(block);
   });
   const auto nothing = [](const EncodedRows&) {};
-  CHECK(error_of([&] { cache.use(3, 1, nothing); }) == "config: damaged");
+  CHECK(error_of([&] { cache.use(3, 1, nothing); }) == "environment: disk on fire");
   CHECK(error_of([&] { cache.use(3, 1, nothing); }) == "no error");
   CHECK(error_of([&] {
           cache.use(3, 1, [](const EncodedRows&) { throw config_error("reader"); });
         }) == "config: reader");
   CHECK(error_of([&] { cache.use(4, 1, nothing); }) == "no error");
   CHECK(cache.most_blocks() == 1);
+}
+
+TEST_CASE("block cache: a damaged block is not loaded again") {
+  BlockCache<EncodedRows> cache([](size_t block) {
+    if (block == 3) throw config_error("damaged");
+    return rows_of(block);
+  });
+  const auto nothing = [](const EncodedRows&) {};
+  for (int i = 0; i < 5; ++i)
+    CHECK(error_of([&] { cache.use(3, 1, nothing); }) == "config: damaged");
+  CHECK(cache.loads() == 1);
+  CHECK(error_of([&] { cache.use(4, 1, nothing); }) == "no error");
 }
 
 }  // namespace

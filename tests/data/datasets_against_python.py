@@ -378,6 +378,32 @@ def test_numbers_travel_bit_for_bit(tmp_path, write):
     assert np.array_equal(labels, table["a"].to_numpy().astype(np.float32))
 
 
+def test_csv_shards_whose_columns_have_other_orders(tmp_path):
+    table = table_of(300).select(["a", "b", "c", "label"])
+    (tmp_path / "shards").mkdir()
+    for number, order in enumerate((["a", "b", "c", "label"], ["c", "label", "a", "b"], ["label", "b", "a", "c"])):
+        write_csv(tmp_path, table.slice(100 * number, 100).select(order))
+        (tmp_path / "table.csv").rename(tmp_path / "shards" / f"{number}.csv")
+    train = {"name": "csv", "path": str(tmp_path / "shards"), "label": "label", "missing": "fill", "standardize": True}
+    parts = load(tmp_path, {"train": train})
+    ours = {key: np.concatenate([one[key] for one in parts["train", 0]]) for key in ("features", "label")}
+    assert np.allclose(ours["features"], features_of(table, range(300)), rtol=1e-6, atol=1e-6)
+    assert np.array_equal(ours["label"], table["label"].to_numpy())
+
+
+def test_parquet_columns_behind_nested_ones(tmp_path):
+    table = table_of(200)
+    nested = pa.array([{"x": float(i), "y": {"z": i, "w": "text"}} for i in range(200)])
+    mixed = pa.table({"first": table["d"], "nested": nested, "a": table["a"], "c": table["c"], "month": table["month"]})
+    train = write_parquet(tmp_path, mixed) | {"columns": ["month", "c", "a"], "missing": "fill"}
+    parts = load(tmp_path, {"train": train})
+    ours = np.concatenate([batch["features"] for batch in parts["train", 0]])
+    assert np.array_equal(ours[:, 0], table["month"].to_numpy().astype(np.float32))
+    words = table["c"].to_pylist()
+    assert np.array_equal(ours[:, 1:-1], [[word == one for one in ("x", "y", "zebra")] for word in words])
+    assert np.array_equal(ours[:, -1], table["a"].to_numpy().astype(np.float32))
+
+
 def test_parquet_filters_leave_out_rows_and_row_groups(tmp_path):
     table = table_of()
     train = write_parquet(tmp_path, table, rows=100)

@@ -7,7 +7,7 @@
 #include "data/dataset.h"
 #include "tests/data/error_of.h"
 #include "tests/data/idx_bytes.h"
-#include "tests/data/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep {
 namespace {

@@ -327,5 +327,19 @@ TEST_CASE("loader: a batch of bad samples alone is an error") {
   CHECK(loader.next()->size() == 1);
 }
 
+TEST_CASE("loader: storage that fails is no bad sample") {
+  const HookedDataset dataset([](int64_t first) {
+    if (first == 4) throw environment_error("f.bin: was changed while it was being read");
+  });
+  BadSamples bad(10);
+  LoaderOptions options{.batch_size = 2, .name = "data.train"};
+  options.bad_samples = &bad;
+  Loader loader(dataset, {4, 3}, options);
+  CHECK(error_of([&] { loader.next(); }) ==
+        "environment: data.train: batch 0, samples 4, 3: f.bin: was changed while it was being "
+        "read");
+  CHECK(bad.count() == 0);
+}
+
 }  // namespace
 }  // namespace lockstep

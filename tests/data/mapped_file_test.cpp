@@ -9,7 +9,7 @@
 #include "core/part.h"
 #include "data/loader.h"
 #include "tests/data/error_of.h"
-#include "tests/data/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep {
 namespace {

@@ -37,6 +37,13 @@ def digits():
     return {"image": torch.rand(BATCH, 1, 28, 28), "label": torch.randint(0, 10, (BATCH,))}
 
 
+def padded():
+    """One target counts for nothing."""
+    batch = digits()
+    batch["label"][3] = -100
+    return batch
+
+
 def text():
     return {"input_ids": torch.randint(0, 64, (BATCH, TOKENS)), "labels": torch.randint(0, 64, (BATCH, TOKENS))}
 
@@ -57,6 +64,22 @@ class Branch(nn.Module):
 
 def a_loss_per_sample(model, batch):
     return F.cross_entropy(model(batch["image"]), batch["label"], reduction="none")
+
+
+def sums_of_training(model, batch):
+    loss = F.cross_entropy(model(batch["image"]), batch["label"])
+    return {"loss": loss, "steps": torch.ones(())} if model.training else {"loss": loss}
+
+
+def twice_the_loss(model, batch):
+    from lockstep.losses import cross_entropy
+
+    given = dict(cross_entropy(model, batch))
+    return {**given, "loss": 2 * given["loss"]}
+
+
+def no_file():
+    return open("/nowhere/weights")
 
 
 def no_model():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
 import zipfile
@@ -21,6 +22,7 @@ from conftest import MNIST, Job
 from processes import SOURCE
 from refusals import refuse
 from safetensors_file import assert_same_bits, checkpoints, last_weights
+from test_disk import disk  # noqa: F401, a fixture
 from test_resume import assert_same_checkpoint, resume
 
 sys.path.insert(0, str(SOURCE / "tests" / "golden"))
@@ -46,8 +48,12 @@ BATCH = {"gpt2": 24, "net": 64, "mlp": 24}  # of a rank
 def compile_package(kind, directory):
     out = directory / f"{kind}.ls2"
     command = [COMPILE, *KINDS[kind], "--seed", 7, "-o", out]
-    ended = processes.run(command, directory, timeout=400)
+    temporary = directory / f"temporary-{kind}"
+    temporary.mkdir()
+    ended = processes.run(command, directory, processes.environment(TMPDIR=temporary), timeout=400)
     assert ended.code == 0, ended.err
+    left = [path for path in temporary.rglob("*") if path.is_file()]
+    assert not left, "later compilations may use them"
     return out
 
 
@@ -220,6 +226,14 @@ def test_neither_python_nor_cuda_is_in_the_process(job, packages):
     assert not list(temporary.iterdir())
 
 
+def test_no_space_for_its_code(job, packages, disk, monkeypatch):
+    use(job, packages["mlp"], "mlp")
+    disk.mount("size=64k")
+    (disk.path / "filler").write_bytes(bytes(64 << 10))
+    monkeypatch.setenv("TMPDIR", str(disk.path))
+    refuse(job, [], [str(disk.path), "graph.so", "No space left on device"], None, code=75)
+
+
 # What is refused, before ranks meet.
 
 
@@ -241,6 +255,14 @@ def setting(key, value):
     return lambda manifest: manifest.update({key: value})
 
 
+def with_a_name_twice(manifest):
+    manifest["buffers"].append({**manifest["parameters"][0], "changed": False})
+
+
+def with_a_tensor_that_is_a_module(manifest):
+    manifest["parameters"][0]["name"] = "layers.2"
+
+
 CHANGES = {
     "another torch": (setting("torch", "2.10.0"), ["was compiled with LibTorch 2.10.0, this is 2.11.0"]),
     "another device": (setting("device", "cuda"), ["was compiled for device cuda, this run computes on cpu"]),
@@ -248,6 +270,8 @@ CHANGES = {
     "another processor": (setting("cpu_flags", ["amx_fp99"]), ["uses instructions that this processor has not (amx_fp99)"]),
     "another format": (setting("format", 2), ["a package of format 2", "reads format 1"]),
     "a damaged manifest": (setting("fields", 3), ["its manifest 'fields' is no list"]),
+    "a name twice": (with_a_name_twice, ["'buffers' names 'layers.0.weight' again; compile the model again"]),
+    "a name of a module": (with_a_tensor_that_is_a_module, ["'layers.2' is a tensor and holds 'layers.2.", "compile the model again"]),
     "an unknown dtype": (lambda m: m["fields"][0].update(dtype="float8"), ["'image' is of float8"]),
 }
 
@@ -344,9 +368,9 @@ def test_another_device(job, packages):
 def refused_compile(capsys, directory, *arguments):
     from lockstep.command_line import main
 
-    code = main([*map(str, arguments), "-o", str(directory / "out.ls2")])
+    ended = main([*map(str, arguments), "-o", str(directory / "out.ls2")])
     lines = capsys.readouterr().err.splitlines()
-    assert code == 78
+    assert ended == 78, lines
     assert len(lines) == 1 and lines[0].startswith("lockstep-compile: error: "), lines
     assert not list(directory.iterdir())
     return lines[0]
@@ -359,6 +383,11 @@ def line_of(text):
 WRONG = {
     "a branch on numbers": (["Branch"], ["cannot be exported", f"{MODELS}:{line_of('the line that the message names')}"]),
     "a loss per sample": (["mlp", "--loss", "a_loss_per_sample"], ["'loss' of shape [24]: it must be a scalar"]),
+    "other sums in evaluation": (["mlp", "--loss", "sums_of_training"], ["in training (steps) than in evaluation (none)"]),
+    "targets that do not count": (["mlp", "--batch", "padded"], ["'label' of the example batch has targets of -100", "gpt"]),
+    "targets that do not count, with a loss of its own": (["mlp", "--batch", "padded", "--loss", "model"], ["-100", "gpt"]),
+    "a function with parameters": (["twice_the_loss"], ["TypeError: twice_the_loss() missing 2 required"]),
+    "an error in the user's file": (["no_file"], ["FileNotFoundError: ", f"{MODELS}:{line_of('/nowhere/weights')}"]),
     "no module": (["no_model"], ["returns a list, not a torch.nn.Module"]),
     "an unknown function": (["mpl"], ["has no function 'mpl'; it has"]),
     "an unknown loss": (["mlp", "--loss", "crossentropy"], ["has no function 'crossentropy'"]),
@@ -375,6 +404,121 @@ def test_what_cannot_be_compiled(capsys, tmp_path, arguments, texts):
     line = refused_compile(capsys, tmp_path, f"{MODELS}:{name}", *[word for pair in given.items() for word in pair])
     for text in texts:
         assert text in line
+
+
+def test_a_file_that_is_no_python(capsys, tmp_path):
+    source = tmp_path / "models" / "broken.py"
+    source.parent.mkdir()
+    source.write_text("def make_model(:")
+    out = tmp_path / "out"
+    out.mkdir()
+    assert "broken.py, line 1" in refused_compile(capsys, out, f"{source}:make_model", "--loss", "mse", "--batch", "example")
+
+
+def test_the_seed_holds_for_make_model_alone(capsys, tmp_path):
+    """Whatever its file does with random numbers before."""
+    torch.manual_seed(5)
+    number = torch.rand(()).item()
+    source = tmp_path / "models" / "drawing.py"
+    source.parent.mkdir()
+    source.write_text("import torch\ntorch.rand(9)\ndef make_model():\n    raise ValueError(torch.rand(()).item())\n")
+    out = tmp_path / "out"
+    out.mkdir()
+    line = refused_compile(capsys, out, f"{source}:make_model", "--loss", "mse", "--batch", "example", "--seed", 5)
+    assert f"ValueError: {number}" in line
+
+
+def compile_mlp(directory, **variables):
+    command = [COMPILE, f"{MODELS}:mlp", "--loss", "cross_entropy", "--batch", "digits"]
+    return processes.run(command, directory, processes.environment(**variables), timeout=100)
+
+
+def test_without_a_compiler(tmp_path):
+    ended = compile_mlp(tmp_path, PATH="/nowhere", CXX=None)
+    assert ended.code == 75
+    assert ended.err == "lockstep-compile: error: no C++ compiler: 'g++' cannot be run; install g++, or set CXX\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("reason, code", [("segmentation fault", 70), ("No space left on device", 75)])
+def test_a_compiler_that_fails(tmp_path, reason, code):
+    compiler = tmp_path / "g++"
+    compiler.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "g++ 12" || {{ echo "a.cpp:1: error: {reason}" >&2; exit 1; }}\n')
+    compiler.chmod(0o755)
+    ended = compile_mlp(tmp_path, CXX=compiler)
+    assert (ended.code, ended.err) == (code, f"lockstep-compile: error: g++ failed: a.cpp:1: error: {reason}\n")
+    assert list(tmp_path.iterdir()) == [compiler]
+
+
+@pytest.fixture
+def compiled_before(packages, monkeypatch):
+    """The compiler gives the graphs of the package "mlp", whatever it is given."""
+    from lockstep import compiling
+
+    with zipfile.ZipFile(packages["mlp"]) as archive:
+        content = {training: archive.read(name) for training, name in ((True, "train.pt2"), (False, "eval.pt2"))}
+    monkeypatch.setattr(compiling, "compiled", lambda graph, device, threads: content[graph.training])
+
+
+def test_code_that_computes_something_else(capsys, tmp_path, compiled_before):
+    from lockstep.command_line import main
+
+    assert main([f"{MODELS}:mlp", "--loss", "twice_the_loss", "--batch", "digits", "-o", f"{tmp_path}/out.ls2"]) == 70
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "of the compiled train pass differs from the model's own" in line and "a fault of the compiler" in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_space_for_the_package(capsys, job, disk, compiled_before):
+    disk.mount("size=64k")
+    (disk.path / "out.ls2").write_bytes(b"an older one")
+    from lockstep.command_line import main
+
+    arguments = [f"{MODELS}:mlp", "--loss", "cross_entropy", "--batch", "digits", "-o", f"{disk.path}/out.ls2"]
+    assert main(arguments) == 75
+    assert "No space left on device" in capsys.readouterr().err
+    assert [path.read_bytes() for path in disk.path.iterdir()] == [b"an older one"]
+
+
+def test_two_that_write_one_package(tmp_path):
+    """Neither sees the file that the other is about to rename; what is left over of none is in the way."""
+    from lockstep.packing import write_package
+
+    out = tmp_path / "model.ls2"
+    (tmp_path / "model.ls2.part").write_bytes(b"of another")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda i: write_package(out, {"number": i}, {"a": bytes([i]) * 100000}), range(32)))
+    with zipfile.ZipFile(out) as archive:
+        assert archive.read("a") == bytes([json.loads(archive.read("manifest.json"))["number"]]) * 100000
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.ls2", "model.ls2.part"]
+    assert (tmp_path / "model.ls2.part").read_bytes() == b"of another"
+
+
+# Of what g++ knows of these processors: its own names for what /proc/cpuinfo lists otherwise, and what it never uses
+# by itself, or every processor of 64 bits has.
+PROCESSORS = ("haswell", "sapphirerapids", "tigerlake", "alderlake", "znver3", "bdver4")
+OTHERWISE = {"bmi": "bmi1", "lzcnt": "abm", "pclmul": "pclmulqdq", "rdrnd": "rdrand", "sha": "sha_ni"}
+NEVER_USED = set("""cldemote clflushopt clzero crc32 enqcmd fsgsbase hreset kl lahf_sahf lwp movdir64b movdiri mwaitx pconfig pku
+prfchw ptwrite rdpid serialize sgx sse3 tsxldtrk uintr waitpkg wbnoinvd widekl xsave xsavec xsaveopt xsaves""".split())
+
+
+def macros_of(processor):
+    command = ["g++", f"-march={processor}", "-dM", "-E", "-x", "c++", "/dev/null"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    names = [line.split()[1] for line in lines if line.endswith("__ 1")]
+    return {name.strip("_").lower() for name in names if name.isupper()}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="g++ of another architecture knows no x86")
+def test_every_instruction_set_that_the_compiler_uses_is_noted():
+    from lockstep.packing import X86_FLAGS
+
+    noted = {flag.replace("_", "") for flag in X86_FLAGS}
+    base = macros_of("x86-64")
+    for processor in PROCESSORS:
+        used = {OTHERWISE.get(name, name) for name in macros_of(processor) - base - NEVER_USED}
+        missing = {name for name in used if name.replace("_", "") not in noted}
+        assert not missing, processor
 
 
 def test_the_help_names_every_option():

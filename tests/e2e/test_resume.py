@@ -117,15 +117,19 @@ def test_resume_never_begins_anew(job):
     anew = ["train.max_steps=4", "checkpoint.resume=never", "train.log_every=1 step"]
     ended = job.run(*anew, env=env)
     assert ended.code == 0, ended.err
-    assert 4 in checkpoints(job.runs / "my-run")
+    assert checkpoints(job.runs / "my-run")[-1] == 4  # those of the run before would be resumed from
     assert_steps_once(job, "my-run", [1, 2, 3, 4])
 
 
 def test_a_finished_run_has_nothing_left_to_do(job):
     run_dir = job.train()
     weights = last_weights(run_dir).read_bytes()
+    rows = job.export(run_dir.name)
     resume(job, run_dir, ranks=2)
     assert last_weights(run_dir).read_bytes() == weights
+    assert [row for row in job.export(run_dir.name) if row["metric"].startswith("eval/")] == [
+        row for row in rows if row["metric"].startswith("eval/")
+    ]
     assert job.list()[0]["state"] == "finished"
 
 

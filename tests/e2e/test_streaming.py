@@ -66,9 +66,9 @@ def test_it_learns_as_from_memory(shards):
     assert shards.series(run.name, "eval/accuracy")[-1][1] > 0.8
 
 
-@pytest.mark.parametrize("ranks", [None, 2])
-def test_a_file_that_is_cut_while_it_is_read_ends_the_run_with_its_name(shards, ranks):
-    """Its pages are gone from memory: without an answer of ours that is a SIGBUS."""
+@pytest.mark.parametrize("ranks, may_be_bad", [(None, 0), (2, SAMPLES)])
+def test_a_file_that_is_cut_while_it_is_read_ends_the_run_with_its_name(shards, ranks, may_be_bad):
+    """Its pages are gone from memory: without an answer of ours that is a SIGBUS. It makes no bad samples."""
     image, label = first_of_mnist()
     folder = shards.directory / "mapped"
     folder.mkdir()
@@ -76,6 +76,7 @@ def test_a_file_that_is_cut_while_it_is_read_ends_the_run_with_its_name(shards, 
     np.save(folder / "label.npy", label)
     shards.config["data"]["train"]["path"] = str(folder)
     del shards.config["data"]["shuffle_buffer"]
+    shards.config["data"]["max_bad_samples"] = may_be_bad
     shards.write()
     started = start_stepping(shards, ranks=ranks)
     os.truncate(folder / "image.npy", 5000)

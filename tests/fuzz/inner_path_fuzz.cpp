@@ -10,7 +10,7 @@
 #include <string>
 
 #include "tests/fuzz/seeds.h"
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "ui/run_files.h"
 
 namespace {

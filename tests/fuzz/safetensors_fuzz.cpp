@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "core/error.h"
-#include "tests/fuzz/seeds.h"
 #include "data/safetensors_header.h"
+#include "tests/fuzz/seeds.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "tests/launch/temporary_directory.h"
+#include "tests/launch/text_of.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep {
 namespace {
@@ -17,7 +18,7 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
 
 TEST_CASE("error file: what is written is read again") {
   TemporaryDirectory directory;
-  const auto path = directory.path / "error.json";
+  const auto path = directory.path() / "error.json";
   const ErrorReport report{.message = "line \"one\"\nline two \xff",
                            .kind = "config",
                            .peer = true,
@@ -33,7 +34,7 @@ TEST_CASE("error file: what is written is read again") {
 
 TEST_CASE("error file: it has the fields that torchrun's summary reads") {
   TemporaryDirectory directory;
-  const auto path = directory.path / "error.json";
+  const auto path = directory.path() / "error.json";
   REQUIRE(write_error_file(path, config_error("bad key")));
   const auto json = nlohmann::json::parse(text_of(path));
   CHECK(json["message"]["message"] == "bad key");
@@ -55,7 +56,7 @@ TEST_CASE("error file: an exception is described by its kind") {
 
 TEST_CASE("error file: what Python's workers write is read as well") {
   TemporaryDirectory directory;
-  const auto path = directory.path / "error.json";
+  const auto path = directory.path() / "error.json";
   write_text(
       path,
       R"({"message": {"message": "ValueError: no", "extraInfo": {"py_callstack": "...", "timestamp": "1700000000"}}})");
@@ -72,7 +73,7 @@ TEST_CASE("error file: what Python's workers write is read as well") {
 
 TEST_CASE("error file: what is none of them counts as absent") {
   TemporaryDirectory directory;
-  const auto path = directory.path / "error.json";
+  const auto path = directory.path() / "error.json";
   CHECK_FALSE(read_error_file(path));
   for (const char* text : {"", "{", "[]", "{}", R"({"message": 3})"}) {
     write_text(path, text);

@@ -7,7 +7,8 @@
 #include <cstdlib>
 
 #include "tests/launch/environment_guard.h"
-#include "tests/launch/temporary_directory.h"
+#include "tests/launch/text_of.h"
+#include "tests/temporary_directory.h"
 #include "tracking/run_end.h"
 
 namespace lockstep {
@@ -22,16 +23,18 @@ class Shell {
 
   // Runs `lockstep ARGUMENTS` in the temporary directory.
   Result lockstep(const std::string& arguments) const {
-    const auto line = "cd " + directory.path.string() + " && " LOCKSTEP_PROGRAM " " + arguments +
+    const auto line = "cd " + directory.path().string() + " && " LOCKSTEP_PROGRAM " " + arguments +
                       " >out.txt 2>err.txt";
     const int status = std::system(line.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(directory.path / "out.txt"),
-            text_of(directory.path / "err.txt")};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(directory.path() / "out.txt"),
+            text_of(directory.path() / "err.txt")};
   }
   void write(const std::string& name, const std::string& text) const {
-    std::ofstream(directory.path / name) << text;
+    std::ofstream(directory.path() / name) << text;
   }
-  bool has(const std::string& name) const { return std::filesystem::exists(directory.path / name); }
+  bool has(const std::string& name) const {
+    return std::filesystem::exists(directory.path() / name);
+  }
 
   EnvironmentGuard environment;
   TemporaryDirectory directory;
@@ -116,7 +119,7 @@ TEST_CASE("lockstep launch: workers get the run file and its overrides as they a
   Shell shell;
   shell.write("a.yaml", "run: {name: digits, dir: out}\n");
   shell.write("worker.sh", "echo \"$# [$1] [$2] $LOCKSTEP_RUN_ID\"\n");
-  std::filesystem::permissions(shell.directory.path / "worker.sh",
+  std::filesystem::permissions(shell.directory.path() / "worker.sh",
                                std::filesystem::perms::owner_all);
   const auto result = shell.lockstep(
       "launch --nproc_per_node=2 --program ./worker.sh a.yaml 'model.hidden=[1, 2]'");
@@ -168,7 +171,7 @@ TEST_CASE("lockstep launch: a run that failed is recorded with its cause") {
       "launch -n 2 --run-id r --program sh -- -c 'touch runs/r/run.json; "
       "if [ $RANK = 1 ]; then kill -SEGV $$; fi; exec sleep 1000'");
   CHECK(result.exit_code == 70);
-  const auto end = read_run_end(shell.directory.path / "runs/r");
+  const auto end = read_run_end(shell.directory.path() / "runs/r");
   REQUIRE(end);
   CHECK(end->state == RunState::Failed);
   CHECK(end->exit_code == 70);
@@ -184,7 +187,7 @@ TEST_CASE("lockstep launch: a run that was stopped from outside is recorded as k
       "1000'");
   CHECK(result.exit_code == 128 + SIGTERM);
   CHECK(result.err == "lockstep: stopped by SIGTERM\n");
-  const auto end = read_run_end(shell.directory.path / "runs/r");
+  const auto end = read_run_end(shell.directory.path() / "runs/r");
   REQUIRE(end);
   CHECK(end->state == RunState::Killed);
   CHECK(end->signal == SIGTERM);
@@ -193,7 +196,7 @@ TEST_CASE("lockstep launch: a run that was stopped from outside is recorded as k
 TEST_CASE("lockstep launch: a run to resume must exist, and is passed on") {
   Shell shell;
   shell.write("a.yaml", "");
-  std::filesystem::create_directories(shell.directory.path / "runs/mnist-1");
+  std::filesystem::create_directories(shell.directory.path() / "runs/mnist-1");
   shell.write("runs/mnist-1/run.json", "{}");
   const auto unknown = shell.lockstep("launch --resume mnist-2 a.yaml");
   CHECK(unknown.exit_code == 78);

@@ -8,7 +8,7 @@
 #include "launch/rendezvous/meeting.h"
 #include "launch/rendezvous/token.h"
 #include "tests/launch/environment_guard.h"
-#include "tests/launch/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep {
 namespace {
@@ -330,7 +330,7 @@ TEST_CASE("rendezvous: a token comes from a private file or from the environment
   CHECK_THROWS_AS(read_token(std::nullopt), Error);
   environment.set("LOCKSTEP_RDZV_TOKEN", "sixteen characters and more");
   CHECK(read_token(std::nullopt) == "sixteen characters and more");
-  const auto file = directory.path / "token";
+  const auto file = directory.path() / "token";
   make_token_file(file);
   CHECK(read_token(file).size() == 64);
   CHECK_THROWS_AS(make_token_file(file), Error);

@@ -10,7 +10,8 @@
 #include "core/file_descriptor.h"
 #include "launch/launcher.h"
 #include "tests/launch/environment_guard.h"
-#include "tests/launch/temporary_directory.h"
+#include "tests/launch/text_of.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep {
 
@@ -18,7 +19,7 @@ class ShellLaunch {
  public:
   // A script runs with the temporary directory as $DIR.
   explicit ShellLaunch(const std::string& script, int num_workers = 1) {
-    environment_.set("DIR", directory_.path.c_str());
+    environment_.set("DIR", directory_.path().c_str());
     options.program = "/bin/sh";
     options.arguments = {"-c", script};
     options.num_workers = num_workers;
@@ -33,7 +34,7 @@ class ShellLaunch {
   }
   LaunchReport run() const { return run_workers(options); }
 
-  std::filesystem::path path(const std::string& name) const { return directory_.path / name; }
+  std::filesystem::path path(const std::string& name) const { return directory_.path() / name; }
   std::string console() const { return text_of(path("console.out")); }
   std::string console_errors() const { return text_of(path("console.err")); }
   std::string log(int local_rank, const std::string& name) const {

@@ -13,7 +13,7 @@
 
 #include "core/error.h"
 #include "tests/tracking/sample_log.h"
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "tracking/event_log_reader.h"
 
 using namespace lockstep;

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "tests/tracking/segmented_log.h"
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/run_directory.h"
 

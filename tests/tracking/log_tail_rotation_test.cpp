@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "tests/tracking/segmented_log.h"
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "tracking/event_log_reader.h"
 
 using namespace lockstep;

@@ -196,7 +196,7 @@ TEST_CASE("runs: help names every command") {
   std::ostringstream out;
   CHECK(run_runs_command({"--help"}, out, out) == 0);
   CHECK(run_runs_command({}, out, out) == 0);
-  for (const char* command : {"runs list", "runs show ID", "runs compare ID", "runs export ID", "runs tag ID",
-                              "runs delete ID", "runs gc"})
+  for (const char* command : {"runs list", "runs show ID", "runs compare ID", "runs export ID",
+                              "runs tag ID", "runs delete ID", "runs gc"})
     CHECK(out.str().find(command) != std::string::npos);
 }

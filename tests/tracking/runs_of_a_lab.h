@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tests/tracking/sample_log.h"
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "tracking/on_ranks.h"
 #include "tracking/run_directory.h"
 

@@ -7,7 +7,7 @@
 
 #include "core/durable_file.h"
 #include "core/error.h"
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/run_directory.h"
 

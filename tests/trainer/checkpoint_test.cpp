@@ -9,7 +9,7 @@
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "data/safetensors_header.h"
-#include "tests/trainer/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "trainer/safetensors.h"
 
 using namespace lockstep;
@@ -143,8 +143,16 @@ TEST_CASE("checkpoint: none at all is no error, old ones are pruned") {
   std::vector<std::string> rejected;
   CHECK_FALSE(read_last_good_checkpoint(directory / "checkpoints", rejected));
   for (const int64_t step : {1, 20, 3}) write_checkpoint(directory / "checkpoints", sample(step));
-  prune_checkpoints(directory / "checkpoints", 2);
-  CHECK(list_checkpoints(directory / "checkpoints") == std::vector<int64_t>{3, 20});
+  const auto left = [&] { return list_checkpoints(directory / "checkpoints"); };
+  prune_checkpoints(directory / "checkpoints", 20, 2);
+  CHECK(left() == std::vector<int64_t>{3, 20});
+  // A run that began anew in the same directory: what it wrote stays, what it will not come from
+  // goes.
+  write_checkpoint(directory / "checkpoints", sample(5));
+  prune_checkpoints(directory / "checkpoints", 5, 2);
+  CHECK(left() == std::vector<int64_t>{3, 5});
+  prune_checkpoints(directory / "checkpoints", 5, 1);
+  CHECK(left() == std::vector<int64_t>{5});
 }
 
 TEST_CASE("safetensors: hostile headers are refused with the reason") {

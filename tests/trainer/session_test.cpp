@@ -4,7 +4,7 @@
 
 #include "core/durable_file.h"
 #include "core/error.h"
-#include "tests/trainer/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/run_directory.h"
 #include "tracking/run_end.h"

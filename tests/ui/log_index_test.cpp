@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/event_log_writer.h"
 #include "ui/run_catalog.h"

@@ -146,6 +146,12 @@ test("of sixteen ranks, the slow one is named, and a click opens it over the ban
   await page.getByRole("group", { name: /rank\/step_time_s.*mean of 16 ranks.*rank 1/ }).waitFor();
 }));
 
+test("the charts of a group of 300 runs are bands over all of them", () => onPage(`?q=${encodeURIComponent("name ~ short")}&by=state`, async (page) => {
+  await page.getByRole("link", { name: "Group charts" }).click();
+  await page.getByRole("status").filter({ hasText: "300 runs" }).waitFor();
+  await page.getByRole("group", { name: /eval\/accuracy.*mean of 300 curves/ }).waitFor();
+}));
+
 test("configuration, with defaults marked", () => onPage(`run/${ids.first}/config`, async (page) => {
   await page.getByLabel("Search the configuration").fill("optimizer");
   await page.getByText("momentum", { exact: true }).waitFor();
@@ -296,7 +302,7 @@ async function showView(page, view) {
   await page.waitForFunction(() => document.querySelector("main h1") && !document.querySelector("main > .waiting, .page > .waiting, .drawing > .waiting"));
 }
 
-const VIEWS = () => ["", `run/${ids.first}`, `run/${ids.first}/ranks`, `run/${ids.first}/config`, `run/${ids.first}/console`, `run/${ids.first}/artifacts`, "run/gallery-1/media", "run/gallery-1/alerts", `compare?runs=${ids.first},${ids.second}&tab=results`, "artifacts", "alerts", "nowhere"];
+const VIEWS = () => ["", `run/${ids.first}`, `run/${ids.first}/ranks`, `run/${ids.first}/config`, `run/${ids.first}/console`, `run/${ids.first}/artifacts`, "run/gallery-1/media", "run/gallery-1/alerts", `compare?runs=${ids.first},${ids.second}&tab=results`, "group?q=name%20~%20short", "artifacts", "alerts", "nowhere"];
 
 for (const colorScheme of ["light", "dark"]) {
   test(`axe finds nothing to complain about (${colorScheme})`, () => onPage("", async (page) => {

@@ -41,6 +41,15 @@ std::filesystem::path launcher_logs(const AgentOptions& options) {
   return std::filesystem::exists(of_node, ignored) ? of_node : logs;
 }
 
+std::filesystem::path agent_lock_path(const std::filesystem::path& run_dir, int node_rank) {
+  return sinks_path(run_dir) / fmt::format("agent-{:05}.lock", node_rank);
+}
+
+// Held by an agent that waits for its turn.
+std::filesystem::path waiting_path(const std::filesystem::path& run_dir, int node_rank) {
+  return sinks_path(run_dir) / fmt::format("agent-{:05}.next", node_rank);
+}
+
 class Agent {
  public:
   explicit Agent(const AgentOptions& options);
@@ -51,12 +60,14 @@ class Agent {
   void wait();
   bool all_there() const;
   void feed_entries();
+  void plan();
   bool is_over() const;
   std::vector<int64_t> process_ids() const;
   void record_sample();
   void raise(const std::vector<Alert>& alerts);
   void watch_ranks();
   bool watch_consoles(bool is_final);
+  bool must_make_way() const;
   std::optional<RunEnd> wait_for_end();
   RunEnd silent_end(const WatchedLog& log);
   AgentReport deliver(const RunEnd& end);
@@ -75,6 +86,7 @@ class Agent {
   const double born_ = unix_now();  // rows of before are history, no news
   AgentClock::time_point next_sample_, next_heartbeat_, next_status_;
   bool feeds_ = false;
+  size_t num_planned_logs_ = 0;
   std::vector<EntryPlan> entries_;
   std::vector<std::unique_ptr<SinkThread>> sinks_;
   std::unique_ptr<LogReceiver> receiver_;
@@ -105,6 +117,7 @@ AgentReport Agent::run() {
   std::optional<RunEnd> end;
   while (!end) {
     tick();
+    if (must_make_way()) return {.complete = false, .handed_over = true, .sinks = statuses()};
     if (is_over())
       end = wait_for_end();
     else
@@ -169,6 +182,7 @@ void Agent::tick() {
   watch_consoles(false);
   const auto now = AgentClock::now();
   if (!feeds_ && (all_there() || now - started_ > kLogsAppearWithin)) feed_entries();
+  if (feeds_ && receiver_ && rank_logs(options_.run_dir).size() > num_planned_logs_) plan();
   if (now >= next_sample_) {
     record_sample();
     next_sample_ = now + options_.config.system_every.value;
@@ -203,11 +217,22 @@ bool Agent::all_there() const {
 void Agent::feed_entries() {
   if (feeds_ || watch_.logs().empty()) return;
   feeds_ = true;
+  plan();
+}
+
+// Logs of other nodes may come late: what is known already is not changed.
+void Agent::plan() {
+  num_planned_logs_ = rank_logs(options_.run_dir).size();
   std::set nodes = {options_.node_rank};
   nodes.insert(options_.forwarding.from_nodes.begin(), options_.forwarding.from_nodes.end());
   entries_ = plan_entries(options_.run_dir, options_.config, nodes);
   for (auto& sink : sinks_)
     for (const auto& entry : entries_) sink->add(entry);
+}
+
+// Whoever started this agent is gone, and ranks that were started anew have brought another.
+bool Agent::must_make_way() const {
+  return !starter_lives_ && has_writer(waiting_path(options_.run_dir, options_.node_rank));
 }
 
 bool Agent::is_over() const {
@@ -227,6 +252,7 @@ std::optional<RunEnd> Agent::wait_for_end() {
   auto seen_at = begin;
   std::optional<RunEnd> seen;
   while (AgentClock::now() - begin < kLauncherTellsWithin) {
+    if (must_make_way()) return std::nullopt;
     const auto end = read_run_end(options_.run_dir);
     if (end && seen && to_json(*end) == to_json(*seen)) {
       if (AgentClock::now() - seen_at >= kEndSettlesWithin) return *end;
@@ -274,6 +300,7 @@ AgentReport Agent::deliver(const RunEnd& end) {
   while (true) {
     report.sinks = statuses();
     report.complete = std::ranges::all_of(report.sinks, &SinkStatus::complete);
+    if (must_make_way()) return {.complete = false, .handed_over = true, .sinks = report.sinks};
     const bool at_rest = std::ranges::all_of(
         report.sinks, [](const SinkStatus& sink) { return sink.complete || sink.gave_up; });
     if (at_rest || AgentClock::now() >= latest) break;
@@ -300,18 +327,23 @@ void Agent::note_status(bool always) {
   if (!sinks.empty()) write_sink_status(options_.run_dir, options_.node_rank, sinks);
 }
 
-std::filesystem::path agent_lock_path(const std::filesystem::path& run_dir, int node_rank) {
-  return sinks_path(run_dir) / fmt::format("agent-{:05}.lock", node_rank);
+FileDescriptor open_lock(const std::filesystem::path& path) {
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!file.is_open()) throw errno_error(fmt::format("cannot open {}", path.string()));
+  return file;
 }
 
-// One agent per node and job. A run that is started again may find the agent of before still
-// delivering; its own then takes over when that is done.
+// One agent per node and job. A run that is started again may find the agent of before at work; it
+// sees that another one waits, and makes way.
 std::optional<FileDescriptor> take_turn(const AgentOptions& options) {
   make_directories(sinks_path(options.run_dir));
   const auto path = agent_lock_path(options.run_dir, options.node_rank);
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!file.is_open()) throw errno_error(fmt::format("cannot open {}", path.string()));
+  auto file = open_lock(path);
+  const auto waits = open_lock(waiting_path(options.run_dir, options.node_rank));
   while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    const int reason = errno;
+    ::flock(waits.get(), LOCK_EX | LOCK_NB);
+    errno = reason;
     if (errno != EWOULDBLOCK && errno != EINTR)
       throw errno_error(fmt::format("cannot lock {}", path.string()));
     pollfd starter{.fd = options.starter_fd, .events = POLLIN};

@@ -29,14 +29,16 @@ struct AgentOptions {
 };
 
 struct AgentReport {
-  bool complete = true;  // every sink has everything
+  bool complete = true;      // every sink has everything
+  bool handed_over = false;  // the run goes on, with the agent that its new ranks started
   std::vector<SinkStatus> sinks;
 };
 
 // An agent that forwards feeds no sinks: the one that receives does, for all.
 //
 // Works until the run is over and the sinks have everything, or gave up, or
-// config.upload_timeout has passed. Returns at once (complete, no sinks) when another agent of the
+// config.upload_timeout has passed; or until an agent waits for its turn that ranks brought which
+// were started anew. Returns at once (complete, no sinks) when another agent of the
 // node has the job and its starter is gone. After a report that is not complete the process must
 // end without static destruction (std::_Exit): a sink may hang in a call.
 // Throws Environment: the run directory cannot be read or written.

@@ -1,12 +1,23 @@
 #include "tracking/agent/node_watch.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "tracking/agent/run_entries.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/run_directory.h"
 
 namespace lockstep {
+
+NodeWatch::NodeWatch(std::filesystem::path run_dir, int node_rank)
+    : run_dir_(std::move(run_dir)), node_rank_(node_rank) {
+  const auto job = read_job(run_dir_);
+  world_size_ = job ? job->world_size : std::numeric_limits<int>::max();
+}
+
+bool NodeWatch::takes_part(const WatchedLog& log) const {
+  return log.has_writer || log.rank() < world_size_;
+}
 
 void NodeWatch::poll(const OnRow& on_row) {
   if (rank_logs(run_dir_).size() > logs_.size())
@@ -38,15 +49,16 @@ bool NodeWatch::all_closed() const {
 }
 
 bool NodeWatch::all_finished() const {
-  return std::ranges::all_of(logs_, [](const auto& item) {
+  return std::ranges::all_of(logs_, [this](const auto& item) {
     const auto& log = *item.second;
+    if (!takes_part(log)) return true;
     return log.end && log.end->state == RunState::Finished && !log.has_writer;
   });
 }
 
 const WatchedLog* NodeWatch::first_silent() const {
   for (const auto& [path, log] : logs_)
-    if (!log->has_writer && !log->end) return log.get();
+    if (takes_part(*log) && !log->has_writer && !log->end) return log.get();
   return nullptr;
 }
 

@@ -27,8 +27,7 @@ struct WatchedLog {
 class NodeWatch {
  public:
   // `node_rank`: whose logs count.
-  NodeWatch(std::filesystem::path run_dir, int node_rank)
-      : run_dir_(std::move(run_dir)), node_rank_(node_rank) {}
+  NodeWatch(std::filesystem::path run_dir, int node_rank);
 
   using OnRow = std::function<void(const LoggedRow&, const WatchedLog&)>;
   // Looks for new logs and reads what was added to the known ones; rows are shown to `on_row`.
@@ -48,8 +47,11 @@ class NodeWatch {
  private:
   void read(WatchedLog& log, const OnRow& on_row);
 
+  bool takes_part(const WatchedLog& log) const;
+
   std::filesystem::path run_dir_;
   int node_rank_;
+  int world_size_;  // of the run; more ranks may have left logs, in an earlier part of it
   std::map<std::filesystem::path, std::unique_ptr<WatchedLog>> logs_;
 };
 

@@ -8,8 +8,12 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "core/crc32c.h"
 #include "core/error.h"
+#include "core/printable.h"
+#include "tracking/agent/run_entries.h"
 #include "tracking/event_frame.h"
+#include "tracking/event_log_reader.h"
 #include "tracking/event_log_segment.h"
 #include "tracking/http_client.h"
 #include "tracking/run_directory.h"
@@ -58,19 +62,25 @@ size_t frame_bytes(std::string_view bytes) {
   return length <= kMaxFrameLength ? kFrameHeadBytes + length : 0;
 }
 
-// What the answer says the copy has.
-uint64_t size_there(const HttpAnswer& answer) {
+// What the answer says of the copy.
+LogCopy copy_there(const HttpAnswer& answer) {
   if (answer.status == 401)
     throw config_error(fmt::format("{} refuses the token of this job", kReceiverName));
   const auto json = nlohmann::json::parse(answer.body, nullptr, false);
-  const bool tells = json.is_object() && json.contains("size") && json["size"].is_number_unsigned();
-  if ((answer.ok() || answer.status == 409) && tells) return json["size"].get<uint64_t>();
-  throw environment_error(fmt::format("{} answers {}", kReceiverName, answer.status));
+  const auto copy = log_copy_from_json(json);
+  if (copy && (answer.ok() || answer.status == 409)) return *copy;
+  const bool tells = json.is_object() && json.contains("problem") && json["problem"].is_string();
+  throw environment_error(
+      fmt::format("{} answers {}{}{}", kReceiverName, answer.status, tells ? ": " : "",
+                  tells ? printable(json["problem"].get<std::string>(), 300) : ""));
 }
 
 }  // namespace
 
 uint64_t whole_records(int segment, uint64_t from) {
+  // The reserved rest of a log that nobody writes to is not read over and over.
+  if (from > 0 && frame_bytes(piece_of(segment, from, kFrameHeadBytes)) <= kFrameHeadBytes)
+    return 0;
   for (size_t size = kForwardedPiece;;) {
     const auto bytes = piece_of(segment, from, size);
     if (from == 0 && !has_magic(bytes)) return 0;
@@ -88,6 +98,7 @@ uint64_t whole_records(int segment, uint64_t from) {
 LogForwarder::LogForwarder(std::filesystem::path run_dir, int node_rank,
                            const Forwarding& forwarding)
     : run_dir_(std::move(run_dir)),
+      node_rank_(node_rank),
       client_(
           std::make_unique<HttpClient>(parse_http_address(forwarding.to, "the forwarding address"),
                                        forward_options(node_rank, forwarding.token))),
@@ -145,27 +156,65 @@ void LogForwarder::run() {
   }
 }
 
-// A segment is final once there is a later one, so which there are is looked up first.
-void LogForwarder::turn(bool is_last) {
-  auto logs = rank_logs(run_dir_);
-  for (const auto& log : node_logs(run_dir_)) logs.push_back(log);
-  for (const auto& log : logs) {
-    uint32_t last = 0;
-    for (auto next = next_segment(log, last); next; next = next_segment(log, last))
-      last = next->beginning.number;
-    for (uint32_t number = 0; number <= last; ++number) send(segment_path(log, number));
+// Not those that ranks of another node left here in an earlier part of the run.
+std::vector<std::filesystem::path> LogForwarder::own_logs() {
+  const auto logs = rank_logs(run_dir_);
+  if (logs.size() > own_.size()) {
+    for (const auto& log : logs_of_nodes(run_dir_, std::set{node_rank_})) own_.insert(log);
+    for (const auto& log : logs)
+      if (has_writer(log)) own_.insert(log);
   }
+  std::vector<std::filesystem::path> own(own_.begin(), own_.end());
+  own.push_back(node_log_path(run_dir_, node_rank_));
+  return own;
+}
+
+// What is wrong with one log does not keep the others.
+void LogForwarder::turn(bool is_last) {
+  std::exception_ptr first_problem;
+  for (const auto& log : own_logs()) {
+    try {
+      send_log(log);
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::Config) throw;
+      if (!first_problem) first_problem = std::current_exception();
+    }
+  }
+  if (first_problem) std::rethrow_exception(first_problem);
   if (is_last && !client_->post("/end", "").ok())
     throw environment_error(fmt::format("{} does not take the end", kReceiverName));
 }
 
+// A segment is final once there is a later one, so which there are is looked up first.
+void LogForwarder::send_log(const std::filesystem::path& log) {
+  uint32_t last = 0;
+  for (auto next = next_segment(log, last); next; next = next_segment(log, last))
+    last = next->beginning.number;
+  for (uint32_t number = 0; number <= last; ++number) {
+    const auto segment = segment_path(log, number);
+    if (sent_[segment].is_final) continue;
+    send(segment);
+    sent_[segment].is_final = number < last;
+  }
+}
+
+void LogForwarder::compare(const std::filesystem::path& segment, int file, Sent& sent) {
+  const auto copy = copy_there(client_->get("/logs/" + segment.filename().string()));
+  const auto begin = piece_of(file, 0, std::min<uint64_t>(copy.size, kComparedBytes));
+  if (begin.size() < std::min<uint64_t>(copy.size, kComparedBytes) ||
+      crc32c(begin.data(), begin.size()) != copy.begin_crc)
+    throw environment_error(fmt::format("{} has another log by the name of {}", kReceiverName,
+                                        segment.filename().string()));
+  sent.there = copy.size;
+  sent.is_known = true;
+}
+
 void LogForwarder::send(const std::filesystem::path& segment) {
   const FileDescriptor file(::open(segment.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.is_open() && errno == ENOENT) return;  // a number that was passed over
+  if (!file.is_open() && errno == ENOENT) return;  // not yet, or a number that was passed over
   if (!file.is_open()) throw errno_error(fmt::format("cannot read {}", segment.string()));
-  const auto path = "/logs/" + segment.filename().string();
   auto& sent = sent_[segment];
-  if (!std::exchange(sent.is_known, true)) sent.there = size_there(client_->get(path));
+  if (!sent.is_known) compare(segment, file.get(), sent);
   while (true) {
     if (sent.there >= sent.whole) {
       const auto more = whole_records(file.get(), sent.whole);
@@ -174,15 +223,15 @@ void LogForwarder::send(const std::filesystem::path& segment) {
       continue;
     }
     const auto size = std::min<uint64_t>(sent.whole - sent.there, kForwardedPiece);
-    const auto at = fmt::format("{}?offset={}", path, sent.there);
+    const auto at = fmt::format("/logs/{}?offset={}", segment.filename().string(), sent.there);
     const auto bytes = piece_of(file.get(), sent.there, size);
     sent.is_known = false;  // until the answer is there
-    sent.there = size_there(client_->post(at, bytes, "application/octet-stream"));
+    sent.there = copy_there(client_->post(at, bytes, "application/octet-stream")).size;
     sent.is_known = true;
   }
   if (sent.there > sent.whole)
-    throw config_error(fmt::format("{} has more of {} than there is here", kReceiverName,
-                                   segment.filename().string()));
+    throw environment_error(fmt::format("{} has more of {} than there is here", kReceiverName,
+                                        segment.filename().string()));
 }
 
 uint64_t LogForwarder::backlog() {

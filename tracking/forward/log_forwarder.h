@@ -8,8 +8,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tracking/agent/sink_thread.h"
 #include "tracking/forward/forwarding.h"
@@ -38,15 +40,21 @@ class LogForwarder {
     uint64_t whole = 0;  // bytes of whole records that were seen
     uint64_t there = 0;  // bytes of the copy
     bool is_known = false;
+    bool is_final = false;  // there is a later segment, and all of this one is there
   };
   void run();
   void turn(bool is_last);
+  std::vector<std::filesystem::path> own_logs();
+  void send_log(const std::filesystem::path& log);
   void send(const std::filesystem::path& segment);
+  void compare(const std::filesystem::path& segment, int file, Sent& sent);
   uint64_t backlog();
   void note(const std::string& problem, bool is_complete);
 
   const std::filesystem::path run_dir_;
-  std::unique_ptr<HttpClient> client_;  // used by the thread only
+  const int node_rank_;
+  std::set<std::filesystem::path> own_;  // logs of ranks of this node
+  std::unique_ptr<HttpClient> client_;   // used by the thread only
   std::map<std::filesystem::path, Sent> sent_;
 
   mutable std::mutex mutex_;

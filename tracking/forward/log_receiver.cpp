@@ -18,13 +18,14 @@
 #include <optional>
 #include <thread>
 
+#include "core/crc32c.h"
 #include "core/durable_file.h"
 #include "core/error.h"
 
 namespace lockstep {
 namespace {
 
-constexpr size_t kReceiverThreads = 4;
+constexpr size_t kMostReceiverThreads = 64;
 constexpr time_t kReceiverTimeoutSeconds = 10;
 constexpr auto kReceiverStarts = std::chrono::seconds(10);
 constexpr size_t kMostNameDigits = 10;
@@ -50,7 +51,22 @@ bool has_forwarding_token(const httplib::Request& request, const std::string& to
          CRYPTO_memcmp(given.data(), wanted.data(), given.size()) == 0;
 }
 
-std::string size_answer(uint64_t size) { return fmt::format("{{\"size\": {}}}", size); }
+// Before its body is read: a stranger's takes no memory.
+bool is_acceptable(const httplib::Request& request, const std::string& token) {
+  if (!has_forwarding_token(request, token)) return false;
+  if (request.has_header("Transfer-Encoding") || request.has_header("Content-Encoding"))
+    return false;
+  if (request.method != "POST") return true;
+  const auto length = whole_number<uint64_t>(request.get_header_value("Content-Length"));
+  return length && *length <= kForwardedPiece;
+}
+
+std::string bytes_at_begin(int fd, uint64_t size) {
+  std::string bytes(std::min(size, kComparedBytes), '\0');
+  if (::pread(fd, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    throw errno_error("cannot read a received log");
+  return bytes;
+}
 
 void write_at(int fd, std::string_view bytes, uint64_t offset) {
   while (!bytes.empty()) {
@@ -78,15 +94,15 @@ bool is_event_log_name(const std::string& name) {
 
 // The library's server on a socket that listens already.
 struct LogReceiver::Server : httplib::Server {
-  void listen_on(int fd) {
+  void listen_on(int fd, size_t num_nodes) {
     ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);  // the library waits in accept()
     svr_sock_ = ::dup(fd);
     if (::listen(fd, SOMAXCONN) != 0)  // again, after the stop() of a receiver before this one
       throw errno_error("cannot listen for the logs of other nodes");
     std::promise<void> listens;
     auto heard = listens.get_future();
-    new_task_queue = [&listens] {
-      auto* tasks = new httplib::ThreadPool(kReceiverThreads);
+    new_task_queue = [&listens, num_nodes] {
+      auto* tasks = new httplib::ThreadPool(std::min(num_nodes, kMostReceiverThreads) + 2);
       listens.set_value();
       return tasks;
     };
@@ -106,13 +122,21 @@ LogReceiver::LogReceiver(std::filesystem::path run_dir, const Forwarding& forwar
   for (const int node : forwarding.from_nodes) nodes_[node].heard = Clock::now();
   server_->set_read_timeout(kReceiverTimeoutSeconds);
   server_->set_write_timeout(kReceiverTimeoutSeconds);
-  server_->set_keep_alive_timeout(1);  // the end waits for it
+  server_->set_keep_alive_timeout(1);    // the end waits for it
+  server_->set_keep_alive_max_count(1);  // a thread is one connection's, and nodes are many
   server_->set_payload_max_length(kForwardedPiece);
-  const auto answered = [token = forwarding.token](const auto& act) {
-    return [token, act](const httplib::Request& request, httplib::Response& response) {
+  server_->set_pre_routing_handler(
+      [token = forwarding.token](const httplib::Request& request, httplib::Response& response) {
+        if (is_acceptable(request, token)) return httplib::Server::HandlerResponse::Unhandled;
+        response.status = has_forwarding_token(request, token) ? 413 : 401;
+        response.set_header("Connection", "close");
+        response.set_content("{}", "application/json");
+        return httplib::Server::HandlerResponse::Handled;
+      });
+  const auto answered = [](const auto& act) {
+    return [act](const httplib::Request& request, httplib::Response& response) {
       const auto node = whole_number<int>(request.get_header_value("Lockstep-Node"));
-      Answer answer{.status = 401, .body = "{}"};
-      if (has_forwarding_token(request, token) && node) answer = act(request, *node);
+      const auto answer = node ? act(request, *node) : Answer{.status = 400, .body = "{}"};
       response.status = answer.status;
       response.set_content(answer.body, "application/json");
     };
@@ -126,7 +150,7 @@ LogReceiver::LogReceiver(std::filesystem::path run_dir, const Forwarding& forwar
                                 : Answer{.status = 400, .body = "{}"};
                 }));
   server_->Post("/end", answered([this](const httplib::Request&, int node) { return end(node); }));
-  server_->listen_on(forwarding.listener->get());
+  server_->listen_on(forwarding.listener->get(), forwarding.from_nodes.size());
 }
 
 LogReceiver::~LogReceiver() {
@@ -153,7 +177,10 @@ LogReceiver::Copy& LogReceiver::copy_of(const std::string& name, int node) {
     throw errno_error(fmt::format("another process writes {}", path.string()));
   const auto size = ::lseek(file.get(), 0, SEEK_END);
   if (size < 0) throw errno_error(fmt::format("cannot read {}", path.string()));
-  copy = {.file = std::move(file), .size = static_cast<uint64_t>(size), .node = node};
+  const auto begin = bytes_at_begin(file.get(), static_cast<uint64_t>(size));
+  copy = {.file = std::move(file),
+          .content = {static_cast<uint64_t>(size), crc32c(begin.data(), begin.size())},
+          .node = node};
   return copy;
 }
 
@@ -163,31 +190,46 @@ LogReceiver::Answer LogReceiver::take(const std::string& name, int node, const s
   if (!is_event_log_name(name) || !hear(node)) return {.status = 404, .body = "{}"};
   try {
     auto& copy = copy_of(name, node);
-    if (!bytes) return {.body = size_answer(copy.size)};
-    if (offset != copy.size) return {.status = 409, .body = size_answer(copy.size)};
-    write_at(copy.file.get(), *bytes, offset);
-    copy.size += bytes->size();
-    return {.body = size_answer(copy.size)};
-  } catch (const Error&) {
+    auto& [size, begin_crc] = copy.content;
+    if (bytes && offset != size) return {.status = 409, .body = to_json(copy.content).dump()};
+    if (bytes) {
+      write_at(copy.file.get(), *bytes, offset);
+      size += bytes->size();
+      if (offset < kComparedBytes) {
+        const auto begin = bytes_at_begin(copy.file.get(), size);
+        begin_crc = crc32c(begin.data(), begin.size());
+      }
+    }
+    return {.body = to_json(copy.content).dump()};
+  } catch (const Error& error) {
     copies_.erase(name);  // how much of it was written is seen when it is opened again
-    return {.status = 507, .body = "{}"};
+    return {.status = 507, .body = nlohmann::json{{"problem", error.what()}}.dump()};
   }
 }
 
 LogReceiver::Answer LogReceiver::end(int node) {
+  std::vector<FileDescriptor> files;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!hear(node)) return {.status = 404, .body = "{}"};
+    files = let_go(node);
+  }
+  for (const auto& file : files) ::fdatasync(file.get());
+  files.clear();
   const std::lock_guard lock(mutex_);
-  if (!hear(node)) return {.status = 404, .body = "{}"};
   nodes_[node].ended = true;
-  let_go(node);
   return {.body = "{}"};
 }
 
-void LogReceiver::let_go(int node) {
-  std::erase_if(copies_, [&](const auto& item) {
-    if (item.second.node != node) return false;
-    ::fdatasync(item.second.file.get());
-    return true;
-  });
+// Their locks go with the descriptors.
+std::vector<FileDescriptor> LogReceiver::let_go(int node) {
+  std::vector<FileDescriptor> files;
+  for (auto it = copies_.begin(); it != copies_.end();) {
+    const bool is_its = it->second.node == node;
+    if (is_its) files.push_back(std::move(it->second.file));
+    it = is_its ? copies_.erase(it) : std::next(it);
+  }
+  return files;
 }
 
 bool LogReceiver::is_over() {

@@ -39,7 +39,7 @@ class LogReceiver {
   };
   struct Copy {
     FileDescriptor file;
-    uint64_t size = 0;
+    LogCopy content;
     int node = 0;
   };
   struct Answer {
@@ -50,7 +50,7 @@ class LogReceiver {
   Answer end(int node);
   bool hear(int node);
   Copy& copy_of(const std::string& name, int node);
-  void let_go(int node);
+  std::vector<FileDescriptor> let_go(int node);
 
   const std::filesystem::path run_dir_;
   const std::chrono::milliseconds silence_;

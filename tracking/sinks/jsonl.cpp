@@ -35,8 +35,8 @@ std::string jsonl_line(const Json& record) {
 }
 
 Json jsonl_moment(const char* type, const Moment& at) {
-  return {{"type", type}, {"name", at.name}, {"step", at.step}, {"epoch", at.epoch},
-          {"time", at.time}};
+  return {
+      {"type", type}, {"name", at.name}, {"step", at.step}, {"epoch", at.epoch}, {"time", at.time}};
 }
 
 // Values of steps are taken back. Texts and alerts tell what happened, whatever came of it.
@@ -75,16 +75,24 @@ class JsonlSink final : public Sink {
   void scalars(const ScalarRow& row) override {
     auto values = Json::object();
     for (const auto& [name, value] : row.values) values[std::string(name)] = value;
-    add({{"type", "scalars"}, {"step", row.step}, {"epoch", row.epoch}, {"time", row.time},
+    add({{"type", "scalars"},
+         {"step", row.step},
+         {"epoch", row.epoch},
+         {"time", row.time},
          {"values", values}});
   }
   void text(const TextLine& text) override {
-    add({{"type", "text"}, {"time", text.time}, {"level", level_name(text.level)},
+    add({{"type", "text"},
+         {"time", text.time},
+         {"level", level_name(text.level)},
          {"line", text.line}});
   }
   void console(const ConsoleLine& console) override {
-    add({{"type", "console"}, {"time", console.time}, {"rank", console.rank},
-         {"stream", console.is_error ? "stderr" : "stdout"}, {"line", console.line}});
+    add({{"type", "console"},
+         {"time", console.time},
+         {"rank", console.rank},
+         {"stream", console.is_error ? "stderr" : "stdout"},
+         {"line", console.line}});
   }
   void histogram(const Histogram& histogram) override {
     auto record = jsonl_moment("histogram", histogram.at);
@@ -104,15 +112,23 @@ class JsonlSink final : public Sink {
     add(record);
   }
   void alert(const Alert& alert) override {
-    add({{"type", "alert"}, {"time", alert.time}, {"level", level_name(alert.level)},
-         {"title", alert.title}, {"text", alert.text},
+    add({{"type", "alert"},
+         {"time", alert.time},
+         {"level", level_name(alert.level)},
+         {"title", alert.title},
+         {"text", alert.text},
          {"step", alert.step ? Json(*alert.step) : Json(nullptr)}});
   }
   void artifact(const ArtifactUse& artifact) override {
-    add({{"type", "artifact"}, {"time", artifact.time}, {"name", artifact.name},
-         {"artifact_type", artifact.type}, {"version", artifact.version},
-         {"digest", artifact.digest}, {"aliases", artifact.aliases},
-         {"metadata", artifact.metadata}, {"made", artifact.made}});
+    add({{"type", "artifact"},
+         {"time", artifact.time},
+         {"name", artifact.name},
+         {"artifact_type", artifact.type},
+         {"version", artifact.version},
+         {"digest", artifact.digest},
+         {"aliases", artifact.aliases},
+         {"metadata", artifact.metadata},
+         {"made", artifact.made}});
   }
   void summary(const Json& values) override { add({{"type", "summary"}, {"values", values}}); }
   void rewind(int64_t step) override { file_->rewind(step); }

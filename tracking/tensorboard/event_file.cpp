@@ -107,9 +107,8 @@ void EventFile::add_end(double time, const ProtobufWriter& value) {
 
 Json EventFile::flush() {
   file_.flush();
-  return {{"file", file_.path().filename().string()},
-          {"length", file_.length()},
-          {"end", end_bytes_}};
+  return {
+      {"file", file_.path().filename().string()}, {"length", file_.length()}, {"end", end_bytes_}};
 }
 
 void EventFile::append(const ProtobufWriter& event) {

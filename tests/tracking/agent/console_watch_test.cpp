@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 using namespace lockstep;
 

@@ -4,7 +4,7 @@
 
 #include "tests/tracking/agent/recorder_sink.h"
 #include "tests/tracking/sample_log.h"
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "tracking/run_directory.h"
 
 using namespace lockstep;

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/tracking/sample_log.h"
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 using namespace lockstep;
 

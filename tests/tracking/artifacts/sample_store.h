@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/durable_file.h"
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "tracking/artifacts/store.h"
 
 namespace lockstep {

@@ -4,7 +4,7 @@
 
 #include "core/durable_file.h"
 #include "core/error.h"
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 using namespace lockstep;
 

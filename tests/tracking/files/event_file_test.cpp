@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "tracking/tensorboard/hparams.h"
 #include "tracking/tensorboard/summary.h"
 

@@ -37,8 +37,7 @@ Moment moment(const Json& call) {
 }
 
 TextLevel level(const Json& call) {
-  for (const auto level :
-       {TextLevel::Debug, TextLevel::Info, TextLevel::Warning, TextLevel::Error})
+  for (const auto level : {TextLevel::Debug, TextLevel::Info, TextLevel::Warning, TextLevel::Error})
     if (call.at("level") == level_name(level)) return level;
   throw std::runtime_error("no such level");
 }
@@ -63,7 +62,9 @@ const std::map<std::string, Give> kCalls = {
     {"scalars", give_scalars},
     {"alert", give_alert},
     {"text",
-     [](Sink& s, const Json& c) { s.text({c.at("time"), level(c), bytes(c.at("line"))}); }},
+     [](Sink& s, const Json& c) {
+       s.text({c.at("time"), level(c), bytes(c.at("line"))});
+     }},
     {"console",
      [](Sink& s, const Json& c) {
        s.console({c.at("time"), c.at("rank"), c.at("is_error"), bytes(c.at("line"))});
@@ -77,7 +78,9 @@ const std::map<std::string, Give> kCalls = {
        s.image({moment(c), c.at("width"), c.at("height"), c.at("caption"), bytes(c.at("png"))});
      }},
     {"table",
-     [](Sink& s, const Json& c) { s.table({moment(c), c.at("columns"), c.at("rows")}); }},
+     [](Sink& s, const Json& c) {
+       s.table({moment(c), c.at("columns"), c.at("rows")});
+     }},
     {"artifact",
      [](Sink& s, const Json& c) {
        s.artifact({c.at("time"), c.at("name"), c.at("artifact_type"), c.at("version"),

@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "tracking/system/system_sampler.h"
 
 namespace lockstep {

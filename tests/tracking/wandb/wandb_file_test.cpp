@@ -8,7 +8,7 @@
 
 #include "core/durable_file.h"
 #include "core/error.h"
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,7 @@
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "core/printable.h"
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "tracking/wandb/protobuf_reader.h"
 #include "tracking/wandb/wandb_digest.h"
 #include "tracking/wandb/wandb_text.h"

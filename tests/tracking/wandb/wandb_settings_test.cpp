@@ -6,7 +6,7 @@
 
 #include "core/durable_file.h"
 #include "core/error.h"
-#include "tests/tracking/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "tracking/wandb/find_core.h"
 
 namespace lockstep {

@@ -4,6 +4,7 @@ import { Acting } from "./acting";
 import { ArtifactsPage } from "./artifacts_page";
 import { AlertsPage } from "./alerts_page";
 import { ComparePage } from "./compare/compare_page";
+import { GroupPage } from "./compare/group_page";
 import { Keys } from "./keys";
 import { Icon, type IconName, Wordmark } from "./parts/icons";
 import { Toasts } from "./parts/overlay";
@@ -28,7 +29,7 @@ export function Shell() {
       <header class="bar">
         <a href={link([])} class="home" aria-label="Lockstep, all runs"><Wordmark /></a>
         <nav aria-label="Main">
-          <Place to={[]} now={view === "" || view === "run" || view === "compare"}>Runs</Place>
+          <Place to={[]} now={view === "" || view === "run" || view === "compare" || view === "group"}>Runs</Place>
           {source().live && <Place to={["artifacts"]} now={view === "artifacts"}>Artifacts</Place>}
           <Place to={["alerts"]} now={view === "alerts"}>Alerts</Place>
         </nav>
@@ -51,6 +52,7 @@ function View() {
   if (view === "") return <RunsPage />;
   if (view === "run" && id) return <RunPage key={id} id={id} />;
   if (view === "compare") return <ComparePage />;
+  if (view === "group") return <GroupPage />;
   if (view === "artifacts") return <ArtifactsPage />;
   if (view === "alerts") return <AlertsPage />;
   return (

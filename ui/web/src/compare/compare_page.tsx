@@ -13,12 +13,12 @@ import { go, link, route, setQuery } from "../router";
 import { source, tick, useAnswer, useThrottled, versions } from "../store";
 import { bandLine, sourceLabel } from "../run/plots";
 
-const MOST = 50;
+export const MOST_COMPARED = 50;
 
 export function ComparePage() {
   const { query } = route.value;
   const text = query.get("runs") ?? "";
-  const ids = useMemo(() => [...new Set(text.split(",").filter(Boolean))].slice(0, MOST), [text]);
+  const ids = useMemo(() => [...new Set(text.split(",").filter(Boolean))].slice(0, MOST_COMPARED), [text]);
   const isGroup = query.get("view") === "group";
   const tab = query.get("tab") ?? "charts";
   const changed = useThrottled(ids.reduce((n, id) => n + (versions.value.get(id) ?? 0), 0), 2000);
@@ -26,7 +26,7 @@ export function ComparePage() {
   useMemo(() => tellApart(ids), [ids]);
   useEffect(() => void (document.title = `${query.get("title") || "Compare"} · Lockstep`), [query.get("title")]);
   if (ids.length < 2) {
-    return <div class="empty"><h1>Compare runs</h1><p>Select two or more in the table, then press Compare. Up to {MOST} fit side by side.</p><a class="button primary" href={link([])}>Choose runs</a></div>;
+    return <div class="empty"><h1>Compare runs</h1><p>Select two or more in the table, then press Compare. Up to {MOST_COMPARED} fit side by side.</p><a class="button primary" href={link([])}>Choose runs</a></div>;
   }
   if (!value) return error ? <div class="empty"><h1>These runs cannot be compared</h1><p>{error.message}</p><a class="button" href={link([])}>All runs</a></div> : <p class="waiting">loading</p>;
   const differing = value.config.filter((c) => c.differs).length + value.environment.filter((c) => c.differs).length;

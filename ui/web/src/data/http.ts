@@ -116,7 +116,7 @@ async function sendCurves(query: CurveQuery, metrics: string[]): Promise<Map<str
 
 async function sendBands(query: BandQuery, metrics: string[]): Promise<Map<string, Band | null>> {
   const answer = await ask<BandAnswer>("band", {
-    run: query.runs, metric: metrics, x: query.x, points: query.points, from: query.range?.[0], to: query.range?.[1],
+    ...(Array.isArray(query.runs) ? { run: query.runs } : query.runs), metric: metrics, x: query.x, points: query.points, from: query.range?.[0], to: query.range?.[1],
   });
   return new Map(answer.bands.map((band) => [band.metric, {
     ...band, x: toArray(band.x), mean: toArray(band.mean), min: toArray(band.min), max: toArray(band.max), deviation: toArray(band.deviation),
@@ -177,7 +177,7 @@ export const http: DataSource = {
   live: true,
   server: () => ask("server"),
   runs: ({ columns, ...query }) => ask("runs", { ...query, column: columns }),
-  fields: async () => (await ask<{ fields: never[] }>("fields")).fields,
+  fields: async (filter) => (await ask<{ fields: never[] }>("fields", { filter })).fields,
   groups: async (by, filter) => (await ask<{ groups: never[] }>("groups", { by, filter })).groups,
   run: (id) => ask(at(id)),
   curves: (query) => curves.get(query),

@@ -48,7 +48,7 @@ export function inlined(text: string): DataSource {
   };
 
   const band = async (query: BandQuery): Promise<Band | null> => {
-    const kept = query.runs.length === 1 && query.x === "step" ? report.bands.find((b) => b.run === query.runs[0] && b.metric === query.metric) : undefined;
+    const kept = Array.isArray(query.runs) && query.runs.length === 1 && query.x === "step" ? report.bands.find((b) => b.run === (query.runs as string[])[0] && b.metric === query.metric) : undefined;
     if (!kept) return null;
     const whole = { ...kept, x: toArray(kept.x), mean: toArray(kept.mean), min: toArray(kept.min), max: toArray(kept.max), deviation: toArray(kept.deviation) } as unknown as Band;
     const [from, to] = cut(whole.x, query.range);

@@ -103,7 +103,8 @@ export interface CurveQuery {
 /** x=time counts from the run's beginning. `smooth` is there when it was asked for. */
 export interface Curve { run: string; source: string; metric: string; raw: boolean; total: number; x: Float64Array; y: Float64Array; smooth?: Float64Array }
 
-export interface BandQuery { runs: string[]; metric: string; x: Axis; range: Range | null; points: number }
+/** `runs`: their ids, or the filter that finds them. */
+export interface BandQuery { runs: string[] | { filter: string }; metric: string; x: Axis; range: Range | null; points: number }
 export interface Band {
   metric: string;
   curves: { run: string; source: string }[];
@@ -147,7 +148,8 @@ export interface DataSource {
   readonly live: boolean;
   server(): Promise<ServerInfo>;
   runs(query: RunQuery): Promise<RunList>;
-  fields(): Promise<Field[]>;
+  /** Of the runs that fit, or of all. */
+  fields(filter?: string): Promise<Field[]>;
   groups(by: string, filter: string): Promise<Group[]>;
   run(id: string): Promise<Run>;
   curves(query: CurveQuery): Promise<Curve[]>;

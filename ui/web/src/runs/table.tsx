@@ -1,6 +1,7 @@
 // The table of runs: only the rows in view exist.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { runColour } from "../colours";
+import { MOST_COMPARED } from "../compare/compare_page";
 import { type RunRow, shownState } from "../data/source";
 import { moment, plain, plural } from "../format";
 import { useKeys } from "../keys";
@@ -186,6 +187,12 @@ function NarrowCell({ run, columns, now }: RowProps & { run: RunRow }) {
   );
 }
 
+/** Those that can be told apart are compared; more are one band. */
+function groupLink({ group, filter }: Section, name: string): string {
+  const title = group!.value === null ? "" : name;
+  return group!.runs <= MOST_COMPARED ? link(["compare"], { runs: group!.ids.join(","), view: "group", title }) : link(["group"], { q: filter, title });
+}
+
 const STATES = ["running", "finished", "failed", "killed", "preempted", "lost"] as const;
 
 function GroupRow({ section, style, onToggle, groupName, index, width }: RowProps & { section: Section; style: Record<string, string> }) {
@@ -199,7 +206,7 @@ function GroupRow({ section, style, onToggle, groupName, index, width }: RowProp
         <span class="dim small">{plural(group.runs, "run")}</span>
         <span class="row small">{STATES.filter((s) => group.states[s]).map((s) => <span key={s} class="row" style={{ gap: "4px" }}><StateMark state={s} /><span class="dim">{group.states[s]}</span></span>)}</span>
         <span class="spread" />
-        {group.runs > 1 && <a class="button mini" href={link(["compare"], { runs: group.ids.slice(0, 50).join(","), view: "group", title: group.value === null ? "" : name })}><Icon name="chart" size={13} />Group charts</a>}
+        {group.runs > 1 && <a class="button mini" href={groupLink(section, name)}><Icon name="chart" size={13} />Group charts</a>}
       </span>
     </div>
   );

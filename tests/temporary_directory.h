@@ -1,8 +1,9 @@
-// A directory of a test's own, removed with everything in it.
+// A directory of a test's own, gone with all that is in it at the end.
 #pragma once
 
 #include <stdlib.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
@@ -14,9 +15,9 @@ namespace lockstep {
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    auto name = (std::filesystem::temp_directory_path() / "lockstep-test-XXXXXX").string();
-    if (!mkdtemp(name.data())) throw std::runtime_error("cannot create " + name);
-    path_ = name;
+    auto pattern = (std::filesystem::temp_directory_path() / "lockstep-test-XXXXXX").string();
+    if (!::mkdtemp(pattern.data())) throw std::runtime_error("cannot make " + pattern);
+    path_ = pattern;
   }
   ~TemporaryDirectory() {
     std::error_code ignored;
@@ -26,6 +27,7 @@ class TemporaryDirectory {
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
 
   void write(const std::string& name, const std::vector<uint8_t>& bytes) const {
     std::ofstream file(path_ / name, std::ios::binary);

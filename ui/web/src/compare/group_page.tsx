@@ -1,0 +1,57 @@
+// All runs that a filter finds, however many, as one band per metric: mean, smallest and largest over all their ranks.
+import { useEffect, useMemo } from "preact/hooks";
+import { ChartBoard, type BoardMetric } from "../chart/chart_board";
+import type { Plot } from "../chart/chart_card";
+import type { Line, Who } from "../chart/line";
+import type { Axis, Field, Range, RunList } from "../data/source";
+import { plural } from "../format";
+import { Icon } from "../parts/icons";
+import { go, link, route } from "../router";
+import { bandLine, sourceLabel } from "../run/plots";
+import { source, tick, useAnswer, useThrottled } from "../store";
+
+const COLOUR = "#4c78a8";
+
+function boardMetrics(fields: Field[]): BoardMetric[] {
+  return fields.filter(({ field }) => field.startsWith("metric.")).map(({ field }) => {
+    const name = field.slice("metric.".length);
+    const cut = name.lastIndexOf("/");
+    return { name, section: cut > 0 ? name.slice(0, cut) : "", axis: name.startsWith("system/") ? "time" as const : "step" as const };
+  });
+}
+
+export function GroupPage() {
+  const { query } = route.value;
+  const filter = query.get("q") ?? "";
+  const now = useThrottled(tick.value, 5000);
+  const list = useAnswer<RunList>(() => source().runs({ filter, sort: "-created", offset: 0, limit: 1, columns: [] }), [filter, now]);
+  const fields = useAnswer<Field[]>(() => source().fields(filter), [filter, now]);
+  const metrics = useMemo(() => boardMetrics(fields.value ?? []), [fields.value]);
+  const title = query.get("title") || (list.value ? plural(list.value.matching, "run") : "Runs");
+  useEffect(() => void (document.title = `${title} · Lockstep`), [title]);
+  const error = list.error ?? fields.error;
+  if (error) return <div class="empty"><h1>This group cannot be shown</h1><p>{error.message}</p><a class="button" href={link([])}>All runs</a></div>;
+  if (!list.value || !fields.value) return <p class="waiting">loading</p>;
+
+  const plot = (of: BoardMetric, axis: Axis, smooth: number): Plot => ({
+    name: of.name, title: of.section ? of.name.slice(of.section.length + 1) : of.name, axis, version: `${now}|${smooth}`, csv: null,
+    load: async (range: Range | null, points: number): Promise<Line[]> => {
+      const band = await source().band({ runs: { filter }, metric: of.name, x: axis, range, points });
+      return band ? [bandLine(band, smooth, { key: "band", label: `mean of ${band.curves.length} curves`, colour: COLOUR }, (c) => `${c.run} ${sourceLabel(c.source)}`)] : [];
+    },
+  });
+  const pick = (_: Line, who: Who | null) => {
+    if (who?.run) go(["run", who.run], { m: query.get("m"), zoom: query.get("zoom") });
+  };
+  return (
+    <div class="page compare-page">
+      <div class="tools">
+        <h1 class="ellipsis">{title}</h1>
+        <span class="dim" role="status">{plural(list.value.matching, "run")}</span>
+        <span class="spread" />
+        <a class="button" href={link([], { q: filter })}><Icon name="search" size={14} />These runs</a>
+      </div>
+      <ChartBoard metrics={metrics} plot={plot} onPick={pick} empty={<div class="empty"><h2>No values</h2><p>None of these runs logged a metric.</p></div>} />
+    </div>
+  );
+}

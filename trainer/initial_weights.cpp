@@ -52,11 +52,17 @@ std::string misfit(const NamedTensors& model, const NamedTensors& loaded) {
   return {};
 }
 
+// A file that the user names is input, also when it is damaged or not to be had.
+NamedTensors weights_in(const std::filesystem::path& path) {
+  try {
+    return read_safetensors(path);
+  } catch (const Error& error) {
+    throw config_error(fmt::format("train.init_from: {}", error.what()));
+  }
+}
+
 void fill_from(const std::filesystem::path& path, const NamedTensors& model) {
-  if (std::error_code ignored; !std::filesystem::exists(path, ignored))
-    throw config_error(
-        fmt::format("train.init_from: {} does not exist", printable(path.string(), 400)));
-  const auto loaded = read_safetensors(path);
+  const auto loaded = weights_in(path);
   const auto problem = misfit(model, loaded);
   if (!problem.empty())
     throw config_error(

@@ -28,18 +28,32 @@ train: {epochs: 2, log_every: 1 step}
 tracking: {sinks: []}
 )";
 
+// A program that has opened a run of its own.
+struct ProgramWithRun {
+  ProgramWithRun() {
+    write_file_durably(dir / "run.yaml", kRunFile);
+    const RunInfo process{.id = "mine", .name = "mine", .job_id = "mine", .world_size = 1};
+    create_run_directory(run_dir, process, Json::object());
+    tracker = open_tracker({.run_dir = run_dir, .process = process});
+  }
+
+  SessionResult train() {
+    return run_session({.config_path = dir / "run.yaml", .own_run = OwnRun{tracker, run_dir}});
+  }
+
+  TemporaryDirectory dir;
+  std::filesystem::path run_dir = dir / "mine";
+  Tracker tracker;
+};
+
 }  // namespace
 
 TEST_CASE("session: a program's own run is trained in and left open", "[trainer]") {
-  const TemporaryDirectory dir;
-  const auto run_dir = dir / "mine";
-  write_file_durably(dir / "run.yaml", kRunFile);
-  const RunInfo process{.id = "mine", .name = "mine", .job_id = "mine", .world_size = 1};
-  create_run_directory(run_dir, process, Json::object());
-  auto tracker = open_tracker({.run_dir = run_dir, .process = process});
+  ProgramWithRun program;
+  const auto& run_dir = program.run_dir;
+  auto& tracker = program.tracker;
   tracker.log(0, 0, std::vector<Metric>{{"mine/before", 1}});
-  const auto result =
-      run_session({.config_path = dir / "run.yaml", .own_run = OwnRun{tracker, run_dir}});
+  const auto result = program.train();
   CHECK(result.run_id == "mine");
   CHECK(tracker.is_logging());
   tracker.log(8, 2, std::vector<Metric>{{"mine/after", 2}});
@@ -54,16 +68,11 @@ TEST_CASE("session: a program's own run is trained in and left open", "[trainer]
 }
 
 TEST_CASE("session: a failure in a program's own run is the program's to record", "[trainer]") {
-  const TemporaryDirectory dir;
-  const auto run_dir = dir / "mine";
-  write_file_durably(dir / "run.yaml", kRunFile);
-  const RunInfo process{.id = "mine", .name = "mine", .job_id = "mine", .world_size = 1};
-  create_run_directory(run_dir, process, Json::object());
-  auto tracker = open_tracker({.run_dir = run_dir, .process = process});
+  ProgramWithRun program;
+  const auto& run_dir = program.run_dir;
+  auto& tracker = program.tracker;
   write_file_durably(run_dir / "checkpoints", "in the way of the directory");
-  CHECK_THROWS_WITH(
-      run_session({.config_path = dir / "run.yaml", .own_run = OwnRun{tracker, run_dir}}),
-      Catch::Contains("mine/checkpoints"));
+  CHECK_THROWS_WITH(program.train(), Catch::Contains("mine/checkpoints"));
   CHECK(tracker.is_logging());
   CHECK_FALSE(read_run_end(run_dir));
 }

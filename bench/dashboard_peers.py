@@ -57,20 +57,20 @@ def tensorboard(points, place, rounds):
         for step in range(points):
             writer.add_scalar(TAG, 1 / (step + 1), step)
     port, begin = free_port(), time.perf_counter()
-    # Its default shows 1,000 points that it chose by chance; 0 keeps all.
-    process = subprocess.Popen([pathlib.Path(sys.executable).parent / "tensorboard", "--logdir", directory, "--port", str(port),
-                                "--samples_per_plugin", "scalars=0", "--load_fast", "false"],
+    # Its default: 1,000 points that it chose by chance. To keep a million of them (--samples_per_plugin scalars=0) it
+    # needed more than a quarter of an hour here.
+    process = subprocess.Popen([pathlib.Path(sys.executable).parent / "tensorboard", "--logdir", directory, "--port", str(port)],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=measuring.environment(place))
     try:
         def curve():
             found = ask(port, "/data/plugin/scalars/scalars", run="bench", tag=TAG)
-            return found and found[1] == 200 and len(json.loads(found[2])) == points
+            return found and found[1] == 200 and json.loads(found[2])[-1][1] == points - 1
 
-        measuring.wait_until("the curve in TensorBoard", curve, 900)
+        measuring.wait_until("the end of the curve in TensorBoard", curve, 600)
         first = time.perf_counter() - begin
         again = [1000 * ask(port, "/data/plugin/scalars/scalars", run="bench", tag=TAG)[0] for _ in range(rounds)]
-        return [measuring.row("TensorBoard, all points kept: start to the curve", "ms", [1000 * first]),
-                measuring.row("TensorBoard: the curve again (it has no zoom of its own: all points are sent)", "ms", again),
+        return [measuring.row("TensorBoard, 1,000 points chosen by chance: start to the end of the curve", "ms", [1000 * first]),
+                measuring.row("TensorBoard: the curve again (a zoom shows no other points)", "ms", again),
                 measuring.row("TensorBoard: largest memory", "MB", [megabytes(process)], 1)]
     finally:
         process.terminate()

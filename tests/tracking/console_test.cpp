@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <sstream>
@@ -51,6 +54,37 @@ TEST_CASE("console: on a terminal progress is one line rewritten in place, evalu
         "\r\x1b[Keval  epoch 2.00  step 20  accuracy 0.9712  loss 0.1000\n"
         "warning: careful\n"
         "run mnist-1 failed in 0:25: the disk is full\n");
+}
+
+namespace {
+
+// Steps of 10 ms and an evaluation after the last, as the console shows them in a file.
+std::string shown_with_interval(std::string_view interval) {
+  std::ostringstream out;
+  auto part = sink_registry().find("console")->make();
+  auto yaml = fmt::format("interval: {}", interval);
+  part->read(parse_config(yaml, "test.yaml"), "sink");
+  const auto sink = part->build({.console = {.out = &out}});
+  for (int step = 1; step <= 250; ++step) {
+    const std::array<Metric, 1> loss = {{{"train/loss", 1.0}}};
+    sink->scalars({.step = step, .time = 1000 + 0.01 * step, .epoch = 1, .values = loss});
+  }
+  const std::array<Metric, 1> evaluated = {{{"eval/loss", 1.0}}};
+  sink->scalars({.step = 250, .time = 1002.6, .epoch = 1, .values = evaluated});
+  return out.str();
+}
+
+}  // namespace
+
+TEST_CASE("console: progress comes at most once per interval, and the last of it always") {
+  CHECK(shown_with_interval("1 s") ==
+        "epoch 1.00  step 1  loss 1.0000\n"
+        "epoch 1.00  step 101  loss 1.0000\n"
+        "epoch 1.00  step 201  loss 1.0000\n"
+        "epoch 1.00  step 250  loss 1.0000\n"
+        "eval  epoch 1.00  step 250  loss 1.0000\n");
+  const auto all = shown_with_interval("0 s");
+  CHECK(std::ranges::count(all, '\n') == 251);
 }
 
 TEST_CASE("console: a progress line never wraps") {

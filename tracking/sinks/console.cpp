@@ -21,7 +21,7 @@ struct ConsoleConfig {
 };
 template <class V>
 void fields(V& v, ConsoleConfig& c) {
-  v("interval", c.interval, "progress at most this often; 0 s: whenever training logs");
+  v("interval", c.interval, "show progress at most this often");
 }
 
 constexpr std::string_view kSpeed = "samples_per_s";

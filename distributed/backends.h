@@ -28,6 +28,19 @@ struct HostGroup {
 HostGroup make_shm_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
                            std::chrono::milliseconds timeout);
 
+// One rank of several hosts.
+struct HostPlace {
+  int rank = 0, world_size = 1;
+  std::chrono::milliseconds timeout;
+  std::string address;  // as for Gloo
+  std::string host = shm::host_identity();
+};
+
+// Collective. Ranks that say the same `host` and really share memory reduce there; the others stand
+// alone. distributed/hierarchical_backend.h.
+c10::intrusive_ptr<c10d::Backend> make_hierarchical_backend(
+    const c10::intrusive_ptr<c10d::Store>& store, const HostPlace& place);
+
 // Throws what use_gpu() throws.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     int rank, int world_size,

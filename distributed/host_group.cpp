@@ -1,8 +1,12 @@
 #include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "distributed/backends.h"
+#include "distributed/hierarchical_backend.h"
 #include "distributed/shm/meeting.h"
 #include "distributed/shm_backend.h"
 
@@ -25,6 +29,43 @@ class StoreBoard final : public shm::Board {
   std::chrono::milliseconds timeout_;
 };
 
+using Store = c10::intrusive_ptr<c10d::Store>;
+
+Store part_of(const Store& store, const std::string& name) {
+  return c10::make_intrusive<c10d::PrefixStore>(name, store);
+}
+
+// The ranks for which `is_one` holds of what they have put under `key`.
+template <class IsOne>
+std::vector<int> ranks_where(StoreBoard& board, const std::string& key, int world_size,
+                             const IsOne& is_one) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < world_size; ++rank)
+    if (is_one(rank, board.get(fmt::format("{}/{}", key, rank)))) ranks.push_back(rank);
+  return ranks;
+}
+
+int index_of(const std::vector<int>& ranks, int rank) {
+  return static_cast<int>(std::ranges::find(ranks, rank) - ranks.begin());
+}
+
+// The group of the ranks of this host; null when this rank stands alone.
+c10::intrusive_ptr<ShmBackend> meet_on_host(const Store& store, StoreBoard& board,
+                                            const HostPlace& place) {
+  board.put(fmt::format("host/{}", place.rank), place.host);
+  const auto ranks =
+      ranks_where(board, "host", place.world_size, [&](int rank, const std::string& host) {
+        return rank == place.rank || (host == place.host && !host.empty());
+      });
+  if (ranks.size() == 1) return nullptr;
+  StoreBoard local(part_of(store, fmt::format("host_of_{}", ranks.front())), place.timeout);
+  auto meeting = shm::meet(local, {.rank = index_of(ranks, place.rank),
+                                   .num_ranks = static_cast<int>(ranks.size()),
+                                   .host = place.host});
+  if (!meeting.group) return nullptr;
+  return c10::make_intrusive<ShmBackend>(std::move(meeting.group), place.timeout);
+}
+
 }  // namespace
 
 HostGroup make_shm_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size,
@@ -33,6 +74,24 @@ HostGroup make_shm_backend(const c10::intrusive_ptr<c10d::Store>& store, int ran
   auto meeting = shm::meet(board, {.rank = rank, .num_ranks = world_size});
   if (!meeting.group) return {nullptr, meeting.reason};
   return {c10::make_intrusive<ShmBackend>(std::move(meeting.group), timeout), ""};
+}
+
+c10::intrusive_ptr<c10d::Backend> make_hierarchical_backend(const Store& store,
+                                                            const HostPlace& place) {
+  StoreBoard board(store, place.timeout);
+  HostLevels levels;
+  levels.local = meet_on_host(store, board, place);
+  const bool leads = !levels.local || levels.local->getRank() == 0;
+  board.put(fmt::format("leads/{}", place.rank), leads ? "yes" : "no");
+  const auto leaders = ranks_where(board, "leads", place.world_size,
+                                   [](int, const std::string& yes) { return yes == "yes"; });
+  if (leads && leaders.size() > 1)
+    levels.leaders =
+        make_gloo_backend(part_of(store, "leaders"), index_of(leaders, place.rank),
+                          static_cast<int>(leaders.size()), place.timeout, place.address);
+  levels.flat = make_gloo_backend(part_of(store, "flat"), place.rank, place.world_size,
+                                  place.timeout, place.address);
+  return c10::make_intrusive<HierarchicalBackend>(std::move(levels));
 }
 
 }  // namespace lockstep

@@ -38,11 +38,14 @@ at::Device choose_device(const WorldOptions& options) {
 
 void check_backend(const WorldOptions& options, const at::Device& device) {
   const auto& backend = options.backend;
-  const bool fits = device.is_cuda() ? backend == "nccl" : backend == "shm" || backend == "gloo";
+  const bool fits = device.is_cuda()
+                        ? backend == "nccl"
+                        : backend == "shm" || backend == "gloo" || backend == "hierarchical";
   if (backend != "auto" && !fits)
-    throw config_error(fmt::format(
-        "distributed.backend '{}' does not work on device '{}'; use {} or 'auto'", backend,
-        device.is_cuda() ? "cuda" : "cpu", device.is_cuda() ? "'nccl'" : "'shm', 'gloo'"));
+    throw config_error(
+        fmt::format("distributed.backend '{}' does not work on device '{}'; use {} or 'auto'",
+                    backend, device.is_cuda() ? "cuda" : "cpu",
+                    device.is_cuda() ? "'nccl'" : "'shm', 'gloo', 'hierarchical'"));
 }
 
 c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const TcpRendezvous& tcp) {
@@ -80,13 +83,18 @@ std::string gloo_address(const WorldOptions& options) {
 }
 
 struct NamedBackend {
-  std::string name;  // shm | gloo | nccl
+  std::string name;  // shm | gloo | hierarchical | nccl
   c10::intrusive_ptr<c10d::Backend> backend;
 };
 
 // For tensors on the CPU: shared memory where all ranks have it, else Gloo.
 NamedBackend make_cpu_backend(const c10::intrusive_ptr<c10d::Store>& store,
                               const WorldOptions& options, ProcessGroups& groups) {
+  if (options.backend == "hierarchical")
+    return {"hierarchical", make_hierarchical_backend(store, {.rank = options.rank,
+                                                              .world_size = options.world_size,
+                                                              .timeout = options.timeout,
+                                                              .address = gloo_address(options)})};
   if (options.backend != "gloo") {
     auto host = make_shm_backend(store, options.rank, options.world_size, options.timeout);
     groups.shared = host.backend;

@@ -35,8 +35,8 @@ struct WorldOptions {
   int world_size = 1, local_world_size = 1;
   std::variant<TcpRendezvous, FileRendezvous> rendezvous;  // not used when world_size is 1
   std::string device = "auto";  // auto | cpu | cuda: auto takes a GPU where the machine has one
-  // auto | shm | gloo | nccl, for the device group. auto on a CPU: shared memory where all ranks
-  // are on one host, else Gloo.
+  // auto | shm | gloo | hierarchical | nccl, for the device group. auto on a CPU: shared memory
+  // where all ranks are on one host, else Gloo.
   std::string backend = "auto";
   std::chrono::milliseconds timeout = std::chrono::minutes(30);  // of every collective
   ProgressPage* progress = nullptr;  // where this rank tells what it does; outlives the World

@@ -97,8 +97,10 @@ void fields(V& v, DistributedSection& c) {
     one_of({"auto", "cpu", "cuda"}));
   v("backend", c.backend,
     "what carries gradients; auto: nccl for GPUs; for CPUs shm (shared memory) where all ranks are "
-    "on one host, else gloo",
-    one_of({"auto", "shm", "gloo", "nccl"}));
+    "on one host, else gloo; hierarchical: shared memory within a host and gloo between hosts, "
+    "with "
+    "bits that depend on who shares a host",
+    one_of({"auto", "shm", "gloo", "hierarchical", "nccl"}));
   fields(v, c.data_parallel);
   v("timeout", c.timeout,
     "how long a rank waits for the others at the start, in evaluations and for checkpoints");

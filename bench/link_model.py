@@ -12,6 +12,7 @@ Predictions for more ranks than were measured are modelled, not measured.
 import argparse
 import math
 import os
+import statistics
 import tempfile
 
 from measuring import BIN, output_of
@@ -25,6 +26,11 @@ def measure(ranks, scale):
         command = [BIN / "lockstep", "launch", "-n", str(ranks), "--log-dir", "logs", "--program", DRIVER, "shm", str(scale)]
         rows = last_json(output_of(command, directory, 300, OMP_NUM_THREADS="1"))["all_reduce_us"]
     return {int(size): time for size, time in rows.items()}
+
+
+def medians(rounds):
+    """Of several measure()s."""
+    return {size: statistics.median(rows[size] for rows in rounds) for size in rounds[0]}
 
 
 def passes(ranks):
@@ -48,6 +54,14 @@ def between_hosts(hosts, size, network):
     ring = 2 * (hosts - 1) * latency + 2 * (hosts - 1) / hosts * size * us_per_byte
     tree = 2 * math.log2(hosts) * latency + 2 * size * us_per_byte
     return {"ring": ring, "tree": tree} if hosts > 1 else {"ring": 0.0, "tree": 0.0}
+
+
+def spelled_out(host, ranks, size, per_host, network=(5, 1e-3 / 12.5)):
+    """In ms: (a ring over all ranks, as Gloo's; shared memory within hosts and the better of ring and tree between leaders)."""
+    hosts = max(1, ranks // per_host)
+    flat = between_hosts(ranks, size, network)["ring"] if hosts > 1 else host.all_reduce(ranks, size, per_host)
+    levels = host.all_reduce(per_host, size, per_host) + min(between_hosts(hosts, size, network).values())
+    return flat / 1e3, levels / 1e3
 
 
 def check(host, ranks, rows):

@@ -3,8 +3,9 @@
     .venv/bin/python bench/link_model.py [--network-us 5] [--network-gb-s 12.5] [--mb 500] [--per-host 8]
 
 Within a host: t = a + bytes * passes(W) / B, with a and B fitted to two ranks (4 B and 25 MiB), and all of it longer by
-ranks / cores where ranks share cores. passes(W): copying into the slot, reducing W slots (a slice of them from 4 ranks on)
-and copying the slices back. Between hosts, which nobody here can measure: ring 2(n-1)a + 2(n-1)/n * S/B and tree
+ranks / cores where ranks share cores. passes(W), of arrays in the shared segment, where gradients are: a rank reads its slice
+of all W arrays and writes it to all W, two passes. Below 256 KiB: copying into the slot, reducing W slots (a slice of them
+from 4 ranks on) and copying the slices back. Between hosts, which nobody here can measure: ring 2(n-1)a + 2(n-1)/n * S/B and tree
 2 log2(n) a + 2S/B, between one leader per host; the network's latency and bandwidth are assumptions, given by the caller.
 Predictions for more ranks than were measured are modelled, not measured.
 """
@@ -24,7 +25,7 @@ CHECKED = (65536, 1048576, 104857600)
 def measure(ranks, scale):
     with tempfile.TemporaryDirectory() as directory:
         command = [BIN / "lockstep", "launch", "-n", str(ranks), "--log-dir", "logs", "--program", DRIVER, "shm", str(scale)]
-        rows = last_json(output_of(command, directory, 300, OMP_NUM_THREADS="1"))["all_reduce_us"]
+        rows = last_json(output_of(command, directory, 300, OMP_NUM_THREADS="1"))["placed_all_reduce_us"]
     return {int(size): time for size, time in rows.items()}
 
 
@@ -33,8 +34,10 @@ def medians(rounds):
     return {size: statistics.median(rows[size] for rows in rounds) for size in rounds[0]}
 
 
-def passes(ranks):
+def passes(ranks, size):
     """How often a rank goes through its bytes, reads and writes counted alike."""
+    if size >= 256 << 10:
+        return 2
     copy_in = 2
     return copy_in + (ranks + 1 if ranks <= 3 else (ranks + 1) / ranks + 2)
 
@@ -42,11 +45,11 @@ def passes(ranks):
 class Host:
     def __init__(self, rows):
         self.latency = rows[4]
-        self.us_per_byte = (rows[26214400] - rows[4]) / 26214400 / passes(2)
+        self.us_per_byte = (rows[26214400] - rows[4]) / 26214400 / passes(2, 26214400)
 
     def all_reduce(self, ranks, size, cores):
         crowd = max(1, ranks / cores)
-        return crowd * (self.latency * (ranks - 1) + size * passes(ranks) * self.us_per_byte)
+        return crowd * (self.latency * (ranks - 1) + size * passes(ranks, size) * self.us_per_byte)
 
 
 def between_hosts(hosts, size, network):

@@ -45,7 +45,7 @@ sanitize: peers
 	done
 
 bench: peers build
-	@cmake --build build -j $(JOBS) --target lockstep_bench_collectives
+	@cmake --build build -j $(JOBS) --target lockstep_bench_collectives lockstep_bench_overlap lockstep_bench_logging lockstep_bench_checkpoint
 	@.venv/bin/python bench/run.py $(BENCH)
 
 lint: peers

@@ -72,4 +72,5 @@ def main():
         options.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,7 @@
 // it. Started by bench/run.py under `lockstep launch`; rank 0 prints one JSON object.
 //   lockstep_bench_collectives BACKEND first   only the first all-reduce, and when it was done
 //   lockstep_bench_collectives BACKEND SCALE   SCALE: how many repetitions, 1 for all
+// All-reduces are of ordinary tensors, then ("placed") of those that shared_empty() gives.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -34,11 +35,13 @@ double median_us(int rounds, const Body& body) {
   return times[static_cast<size_t>(rounds) / 2];
 }
 
-nlohmann::json all_reduces(World& world, double scale) {
+// `make`: of a number of elements.
+template <class Make>
+nlohmann::json all_reduces(World& world, double scale, const Make& make) {
   nlohmann::json rows;
   for (const int64_t bytes : {int64_t{4}, int64_t{4} << 10, int64_t{64} << 10, int64_t{1} << 20,
                               int64_t{25} << 20, int64_t{100} << 20}) {
-    auto tensor = at::zeros({bytes / 4});
+    at::Tensor tensor = make(bytes / 4);
     const auto once = [&] { all_reduce(world, tensor, ReduceOp::Sum, "bench"); };
     const double budget = bytes <= (64 << 10) ? 2000 : bytes <= (1 << 20) ? 200 : 20;
     const int rounds = std::max(5, static_cast<int>(budget * scale));
@@ -93,8 +96,13 @@ int main(int argc, char** argv) {
     return 0;
   }
   const double scale = argc > 2 ? std::stod(argv[2]) : 1;
+  const auto ordinary = [](int64_t count) { return at::zeros({count}); };
+  const auto placed = [&](int64_t count) {
+    return shared_empty(world, {count}, at::kFloat).zero_();
+  };
   const nlohmann::json result = {{"backend", world.backend()},
-                                 {"all_reduce_us", all_reduces(world, scale)},
+                                 {"all_reduce_us", all_reduces(world, scale, ordinary)},
+                                 {"placed_all_reduce_us", all_reduces(world, scale, placed)},
                                  {"metrics_us", metrics(world, scale)},
                                  {"vote_us", vote(world, scale)}};
   world.finish();

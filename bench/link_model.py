@@ -3,8 +3,9 @@
     .venv/bin/python bench/link_model.py [--network-us 5] [--network-gb-s 12.5] [--mb 500] [--per-host 8]
 
 Within a host: t = a + bytes * passes(W) / B, with a and B fitted to two ranks (4 B and 25 MiB), and all of it longer by
-ranks / cores where ranks share cores. passes(W): copying into the slot, reducing W slots (a slice of them from 4 ranks on)
-and copying the slices back. Between hosts, which nobody here can measure: ring 2(n-1)a + 2(n-1)/n * S/B and tree
+ranks / cores where ranks share cores. passes(W), of arrays in the shared segment, where gradients are: a rank reads its slice
+of all W arrays and writes it to all W, two passes. Below 256 KiB: copying into the slot, reducing W slots (a slice of them
+from 4 ranks on) and copying the slices back. Between hosts, which nobody here can measure: ring 2(n-1)a + 2(n-1)/n * S/B and tree
 2 log2(n) a + 2S/B, between one leader per host; the network's latency and bandwidth are assumptions, given by the caller.
 Predictions for more ranks than were measured are modelled, not measured.
 """
@@ -12,6 +13,7 @@ Predictions for more ranks than were measured are modelled, not measured.
 import argparse
 import math
 import os
+import statistics
 import tempfile
 
 from measuring import BIN, output_of
@@ -23,12 +25,19 @@ CHECKED = (65536, 1048576, 104857600)
 def measure(ranks, scale):
     with tempfile.TemporaryDirectory() as directory:
         command = [BIN / "lockstep", "launch", "-n", str(ranks), "--log-dir", "logs", "--program", DRIVER, "shm", str(scale)]
-        rows = last_json(output_of(command, directory, 300, OMP_NUM_THREADS="1"))["all_reduce_us"]
+        rows = last_json(output_of(command, directory, 300, OMP_NUM_THREADS="1"))["placed_all_reduce_us"]
     return {int(size): time for size, time in rows.items()}
 
 
-def passes(ranks):
+def medians(rounds):
+    """Of several measure()s."""
+    return {size: statistics.median(rows[size] for rows in rounds) for size in rounds[0]}
+
+
+def passes(ranks, size):
     """How often a rank goes through its bytes, reads and writes counted alike."""
+    if size >= 256 << 10:
+        return 2
     copy_in = 2
     return copy_in + (ranks + 1 if ranks <= 3 else (ranks + 1) / ranks + 2)
 
@@ -36,11 +45,11 @@ def passes(ranks):
 class Host:
     def __init__(self, rows):
         self.latency = rows[4]
-        self.us_per_byte = (rows[26214400] - rows[4]) / 26214400 / passes(2)
+        self.us_per_byte = (rows[26214400] - rows[4]) / 26214400 / passes(2, 26214400)
 
     def all_reduce(self, ranks, size, cores):
         crowd = max(1, ranks / cores)
-        return crowd * (self.latency * (ranks - 1) + size * passes(ranks) * self.us_per_byte)
+        return crowd * (self.latency * (ranks - 1) + size * passes(ranks, size) * self.us_per_byte)
 
 
 def between_hosts(hosts, size, network):
@@ -48,6 +57,14 @@ def between_hosts(hosts, size, network):
     ring = 2 * (hosts - 1) * latency + 2 * (hosts - 1) / hosts * size * us_per_byte
     tree = 2 * math.log2(hosts) * latency + 2 * size * us_per_byte
     return {"ring": ring, "tree": tree} if hosts > 1 else {"ring": 0.0, "tree": 0.0}
+
+
+def spelled_out(host, ranks, size, per_host, network=(5, 1e-3 / 12.5)):
+    """In ms: (a ring over all ranks, as Gloo's; shared memory within hosts and the better of ring and tree between leaders)."""
+    hosts = max(1, ranks // per_host)
+    flat = between_hosts(ranks, size, network)["ring"] if hosts > 1 else host.all_reduce(ranks, size, per_host)
+    levels = host.all_reduce(per_host, size, per_host) + min(between_hosts(hosts, size, network).values())
+    return flat / 1e3, levels / 1e3
 
 
 def check(host, ranks, rows):

@@ -3,8 +3,8 @@
     .venv/bin/python bench/run.py [--quick] [--rounds 5] [--only NAME ...] [--no-table]
 
 Every row runs Lockstep and its peers in turn, round after round, so that a busy machine is busy for all. Prints a table,
-writes bench/results/run.json and renews the table of bench/README.md. Needs the driver lockstep_bench_collectives
-(`make bench` builds it).
+writes bench/results/run.json and renews the table of bench/README.md. Needs the drivers lockstep_bench_collectives,
+_overlap, _logging and _checkpoint (`make bench` builds them).
 """
 
 import argparse
@@ -16,13 +16,17 @@ import tempfile
 import time
 
 import measuring
+import rows_checkpoint
 import rows_collectives
+import rows_links
+import rows_logging
 import rows_steps
 import table
 from measuring import SOURCE
 
 RESULTS = SOURCE / "bench" / "results" / "run.json"
-GROUPS = {"start": rows_collectives.start_rows, "collectives": rows_collectives.rows, "steps": rows_steps.rows}
+GROUPS = {"start": rows_collectives.start_rows, "collectives": rows_collectives.rows, "steps": rows_steps.rows,
+          "logging": rows_logging.rows, "checkpoint": rows_checkpoint.rows, "links": rows_links.rows}
 
 
 def cpu_times():
@@ -40,7 +44,7 @@ def others_busy(seconds=1.0):
 
 
 def measure(arguments, directory):
-    rounds = arguments.rounds or (2 if arguments.quick else 5)
+    rounds = arguments.rounds or (1 if arguments.quick else 5)
     settings = {"rounds": rounds, "scale": 0.2 if arguments.quick else 1.0, "directory": directory}
     rows = []
     for name in arguments.only or GROUPS:
@@ -54,8 +58,8 @@ def measure(arguments, directory):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="2 rounds and fewer repetitions: under 5 minutes")
-    parser.add_argument("--rounds", type=int, help="how often each side runs (5; with --quick 2)")
+    parser.add_argument("--quick", action="store_true", help="one round and fewer repetitions: under 5 minutes")
+    parser.add_argument("--rounds", type=int, help="how often each side runs (5; with --quick 1)")
     parser.add_argument("--only", nargs="+", choices=GROUPS, help="only these groups of rows")
     parser.add_argument("--no-table", action="store_true", help="write no files, only print")
     arguments = parser.parse_args()

@@ -12,6 +12,8 @@ def number(value):
 
 
 def verdict(row):
+    if "at_most" in row:
+        return "reached" if row["lockstep"] <= row["at_most"] else "**not reached**"
     if "goal" not in row:
         return ""
     reached = row["ratio"] >= row["goal"] if row.get("higher_is_better", True) else row["ratio"] <= row["goal"]
@@ -19,6 +21,8 @@ def verdict(row):
 
 
 def goal(row):
+    if "at_most" in row:
+        return f"≤ {row['at_most']:g} {row['unit']}"
     if "goal" not in row:
         return ""
     return ("≥ " if row.get("higher_is_better", True) else "≤ ") + f"{row['goal']}×"

@@ -32,7 +32,7 @@ double age_s(int64_t since_ns, int64_t now_ns) {
 template <size_t Bytes>
 class SharedText {
  public:
-  void write(const std::string& text) {
+  void write(std::string_view text) {
     const auto length = std::min(text.size(), Bytes);
     version_.fetch_add(1, std::memory_order_acq_rel);
     length_.store(static_cast<uint32_t>(length), std::memory_order_relaxed);
@@ -176,7 +176,7 @@ void ProgressPage::set_step(int64_t step, int64_t total_steps) {
   memory_->total_steps.store(total_steps, std::memory_order_relaxed);
 }
 
-void ProgressPage::begin_operation(const std::string& name, const std::string& detail) {
+void ProgressPage::begin_operation(std::string_view name, std::string_view detail) {
   memory_->operation.write(name);
   memory_->detail.write(detail);
   memory_->operation_since.store(monotonic_ns(), std::memory_order_relaxed);

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "core/file_descriptor.h"
 
@@ -72,7 +73,7 @@ class ProgressPage {
   void set_limits(std::chrono::milliseconds warn_after, std::chrono::milliseconds timeout);
   void enter(Phase phase);
   void set_step(int64_t step, int64_t total_steps);
-  void begin_operation(const std::string& name, const std::string& detail = {});
+  void begin_operation(std::string_view name, std::string_view detail = {});
   void end_operation();
   void set_bucket_names(const std::string& lines);
   void begin_buckets();  // a backward pass begins

@@ -2,6 +2,10 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
 #include "distributed/fence.h"
 #include "distributed/process_groups.h"
 
@@ -17,22 +21,44 @@ c10d::ReduceOp to_c10d(ReduceOp op) {
   return c10d::ReduceOp::SUM;
 }
 
-std::string describe(const at::Tensor& tensor) {
-  return fmt::format("{} [{}]", c10::toString(tensor.scalar_type()),
-                     fmt::join(tensor.sizes(), ", "));
+// What a step says of itself, in each of its collectives: without memory of its own. What does not
+// fit is cut off.
+class ShortText {
+ public:
+  template <class... Args>
+  explicit ShortText(fmt::format_string<Args...> format, Args&&... args)
+      : size_(std::min(
+            sizeof(text_),
+            fmt::format_to_n(text_, sizeof(text_), format, std::forward<Args>(args)...).size)) {}
+  operator std::string_view() const { return {text_, size_}; }
+
+ private:
+  char text_[160];
+  size_t size_;
+};
+
+ShortText describe(const at::Tensor& tensor) {
+  return ShortText("{} [{}]", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
 }
 
 template <class Start>
-void run(const World& world, const char* kind, const std::string& name, Start&& start,
-         const std::string& detail) {
+void run(const World& world, const char* kind, std::string_view name, Start&& start,
+         std::string_view detail) {
   fenced(
-      world, fmt::format("{} '{}'", kind, name), [&] { start()->wait(); }, detail);
+      world, ShortText("{} '{}'", kind, name), [&] { start()->wait(); }, detail);
 }
 
 }  // namespace
 
-void all_reduce(World& world, at::Tensor& tensor, ReduceOp op, const std::string& name) {
+void all_reduce(World& world, at::Tensor& tensor, ReduceOp op, std::string_view name) {
   if (!world.is_distributed()) return;
+  const auto& shared = world.groups().shared;
+  if (shared && tensor.is_cpu()) {  // past c10d's dispatcher, which takes longer than small arrays
+    fenced(
+        world, ShortText("all_reduce '{}'", name),
+        [&] { shared->reduce_to_all(tensor, to_c10d(op)); }, describe(tensor));
+    return;
+  }
   std::vector<at::Tensor> tensors = {tensor};
   c10d::AllreduceOptions options;
   options.reduceOp = to_c10d(op);
@@ -41,7 +67,7 @@ void all_reduce(World& world, at::Tensor& tensor, ReduceOp op, const std::string
       [&] { return world.groups().of(tensor).allreduce(tensors, options); }, describe(tensor));
 }
 
-void reduce(World& world, at::Tensor& tensor, ReduceOp op, int root, const std::string& name) {
+void reduce(World& world, at::Tensor& tensor, ReduceOp op, int root, std::string_view name) {
   if (!world.is_distributed()) return;
   std::vector<at::Tensor> tensors = {tensor};
   c10d::ReduceOptions options;
@@ -52,7 +78,7 @@ void reduce(World& world, at::Tensor& tensor, ReduceOp op, int root, const std::
       describe(tensor));
 }
 
-void broadcast(World& world, at::Tensor& tensor, int root, const std::string& name) {
+void broadcast(World& world, at::Tensor& tensor, int root, std::string_view name) {
   if (!world.is_distributed()) return;
   std::vector<at::Tensor> tensors = {tensor};
   c10d::BroadcastOptions options;
@@ -62,7 +88,15 @@ void broadcast(World& world, at::Tensor& tensor, int root, const std::string& na
       [&] { return world.groups().of(tensor).broadcast(tensors, options); }, describe(tensor));
 }
 
-at::Tensor all_gather(World& world, const at::Tensor& tensor, const std::string& name) {
+at::Tensor shared_empty(World& world, at::IntArrayRef sizes, at::ScalarType type) {
+  const auto& shared = world.groups().shared;
+  if (!shared) return at::empty(sizes, type);
+  return fenced(world, "shared memory", [&] {
+    return shared->allocateTensor(c10::multiply_integers(sizes), type).view(sizes);
+  });
+}
+
+at::Tensor all_gather(World& world, const at::Tensor& tensor, std::string_view name) {
   if (!world.is_distributed()) return tensor.unsqueeze(0).clone();
   std::vector<at::Tensor> inputs = {tensor.contiguous()};
   std::vector<std::vector<at::Tensor>> outputs(1);
@@ -74,7 +108,7 @@ at::Tensor all_gather(World& world, const at::Tensor& tensor, const std::string&
   return at::stack(outputs[0]);
 }
 
-void barrier(World& world, const std::string& name,
+void barrier(World& world, std::string_view name,
              std::optional<std::chrono::milliseconds> timeout) {
   if (!world.is_distributed()) return;
   c10d::BarrierOptions options;

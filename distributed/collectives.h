@@ -9,7 +9,7 @@
 
 #include <chrono>
 #include <optional>
-#include <string>
+#include <string_view>
 
 #include "distributed/world.h"
 
@@ -18,19 +18,24 @@ namespace lockstep {
 enum class ReduceOp { Sum, Min, Max };
 
 // In place, the result on every rank.
-void all_reduce(World& world, at::Tensor& tensor, ReduceOp op, const std::string& name);
+void all_reduce(World& world, at::Tensor& tensor, ReduceOp op, std::string_view name);
 
 // In place, the result on `root`; on the others the content is unspecified afterwards.
-void reduce(World& world, at::Tensor& tensor, ReduceOp op, int root, const std::string& name);
+void reduce(World& world, at::Tensor& tensor, ReduceOp op, int root, std::string_view name);
 
 // In place: `root`'s content on every rank.
-void broadcast(World& world, at::Tensor& tensor, int root, const std::string& name);
+void broadcast(World& world, at::Tensor& tensor, int root, std::string_view name);
+
+// A tensor on the CPU whose all_reduce needs no copies: where ranks share memory it lies where all
+// of them see it (from 256 KiB on; smaller ones, and those elsewhere, are ordinary). Its content is
+// unspecified.
+at::Tensor shared_empty(World& world, at::IntArrayRef sizes, at::ScalarType type);
 
 // Returns [world_size, ...tensor.sizes()], rank by rank.
-at::Tensor all_gather(World& world, const at::Tensor& tensor, const std::string& name);
+at::Tensor all_gather(World& world, const at::Tensor& tensor, std::string_view name);
 
 // Returns when every rank has come. `timeout`: the world's, when not given.
-void barrier(World& world, const std::string& name,
+void barrier(World& world, std::string_view name,
              std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
 }  // namespace lockstep

@@ -251,11 +251,17 @@ void DataParallel::zero_gradients() {
     for (auto& parameter : parameters_) parameter.mutable_grad().reset();
     return;
   }
-  std::vector<at::Tensor>
-      gradients;  // assigning or detaching them would take them out of the buckets
-  for (auto& parameter : parameters_)
-    if (parameter.mutable_grad().defined()) gradients.push_back(parameter.mutable_grad());
-  if (!gradients.empty()) at::_foreach_zero_(gradients);
+  // Assigning or detaching them would take them out of the buckets. Those of one bucket share a
+  // storage: one fill for all.
+  const at::NoGradGuard no_grad;
+  const void* filled = nullptr;
+  for (const auto& bucket : synchroniser_->logger->get_per_bucket_variable_indices())
+    for (const auto index : bucket) {
+      const auto& gradient = parameters_[index].grad();
+      if (!gradient.defined() || gradient.storage().data() == filled) continue;
+      filled = gradient.storage().data();
+      at::empty({0}, gradient.options()).set_(gradient.storage()).zero_();
+    }
 }
 
 }  // namespace lockstep

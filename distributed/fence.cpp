@@ -33,7 +33,7 @@ bool is_communication_failure(const std::exception& error) {
   return false;
 }
 
-PeerError peer_error(const World& world, const std::string& operation,
+PeerError peer_error(const World& world, std::string_view operation,
                      std::chrono::steady_clock::time_point begin, const std::exception& error) {
   const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
   return PeerError(fmt::format("{}: rank {} of {} waited {:.1f} s for its peers: {}", operation,

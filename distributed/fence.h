@@ -4,7 +4,7 @@
 
 #include <chrono>
 #include <exception>
-#include <string>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/progress_page.h"
@@ -18,7 +18,7 @@ bool is_communication_failure(const std::exception& error);
 // The rank's progress page says so while it lives.
 class PublishedOperation {
  public:
-  PublishedOperation(ProgressPage& progress, const std::string& name, const std::string& detail)
+  PublishedOperation(ProgressPage& progress, std::string_view name, std::string_view detail)
       : progress_(progress) {
     progress_.begin_operation(name, detail);
   }
@@ -30,14 +30,14 @@ class PublishedOperation {
   ProgressPage& progress_;
 };
 
-PeerError peer_error(const World& world, const std::string& operation,
+PeerError peer_error(const World& world, std::string_view operation,
                      std::chrono::steady_clock::time_point begin, const std::exception& error);
 
 // Runs `body`, one collective or a backward pass that contains some. All ranks come here in the
 // same order. `detail`: shape and type of what it moves, for the progress page.
 template <class Body>
-auto fenced(const World& world, const std::string& operation, Body&& body,
-            const std::string& detail = {}) {
+auto fenced(const World& world, std::string_view operation, Body&& body,
+            std::string_view detail = {}) {
   const auto begin = std::chrono::steady_clock::now();
   const PublishedOperation published(world.progress(), operation, detail);
   try {

@@ -7,6 +7,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <cstring>
+#include <functional>
 #include <utility>
 
 #include "core/error.h"
@@ -14,15 +16,25 @@
 namespace lockstep {
 namespace {
 
-class NoteReady final : public torch::autograd::PostAccumulateGradHook {
+// Less goes through the slots.
+constexpr size_t kSmallestInRegion = size_t{1} << 20;
+constexpr size_t kCacheLineBytes = 64;
+
+class Arrival final : public torch::autograd::PostAccumulateGradHook {
  public:
-  NoteReady(std::vector<int64_t>& order, int64_t index) : order_(order), index_(index) {}
-  void operator()(const torch::autograd::Variable&) override { order_.push_back(index_); }
+  explicit Arrival(std::function<void()> tell) : tell_(std::move(tell)) {}
+  void operator()(const torch::autograd::Variable&) override { tell_(); }
 
  private:
-  std::vector<int64_t>& order_;
-  int64_t index_;
+  std::function<void()> tell_;
 };
+
+// With room for each bucket to begin at a cache line.
+size_t bytes_of_gradients(const std::vector<at::Tensor>& parameters) {
+  size_t bytes = 0;
+  for (const auto& parameter : parameters) bytes += parameter.nbytes() + kCacheLineBytes;
+  return bytes;
+}
 
 }  // namespace
 
@@ -32,32 +44,91 @@ SharedGradients::SharedGradients(ShmBackend& backend, std::vector<at::Tensor> pa
       parameters_(std::move(parameters)),
       names_(std::move(names)),
       caps_(caps),
-      buckets_(unordered_buckets(parameters_)) {}
+      buckets_(unordered_buckets(parameters_)) {
+  const auto bytes = bytes_of_gradients(parameters_);
+  if (bytes >= kSmallestInRegion) region_ = backend_.allocate(bytes);
+  if (!region_) return;
+  lay_out();
+  watch();
+}
 
-SharedGradients::~SharedGradients() { stop_watching(); }
+SharedGradients::~SharedGradients() {
+  if (!is_watching_) return;
+  for (const auto& parameter : parameters_)
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+}
 
 void SharedGradients::begin() {
-  if (!order_.empty() || is_watching_) return;
+  if (!order_.empty() || is_noting_) return;
+  is_noting_ = true;
+  watch();
+}
+
+void SharedGradients::watch() {
+  if (is_watching_) return;
+  is_watching_ = true;
   for (size_t i = 0; i < parameters_.size(); ++i)
     torch::autograd::impl::set_post_acc_grad_hooks(
-        parameters_[i], std::make_unique<NoteReady>(ready_order_, static_cast<int64_t>(i)));
-  is_watching_ = true;
+        parameters_[i], std::make_unique<Arrival>([this, i] { arrived(i); }));
+}
+
+void SharedGradients::arrived(size_t index) {
+  if (is_noting_) ready_order_.push_back(static_cast<int64_t>(index));
+  if (region_) move_in(index);
+}
+
+// Of gradients that lie there already the content goes along.
+void SharedGradients::lay_out() {
+  std::vector<at::Tensor> moved(parameters_.size());
+  for (size_t i = 0; i < places_.size(); ++i)
+    if (parameters_[i].grad().is_same(places_[i])) moved[i] = places_[i].clone();
+  places_.resize(parameters_.size());
+  stretches_.clear();
+  size_t offset = 0;
+  for (const auto& bucket : buckets_) {
+    offset = (offset + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
+    const auto type = parameters_[bucket.front()].scalar_type();
+    stretches_.push_back({offset, 0, element_type_of(type)});
+    for (const auto index : bucket) {
+      const auto& parameter = parameters_[index];
+      places_[index] = at::from_blob(
+          region_->data() + offset, parameter.sizes(), [region = region_](void*) {}, type);
+      offset += parameter.nbytes();
+      stretches_.back().count += static_cast<size_t>(parameter.numel());
+    }
+  }
+  for (size_t i = 0; i < moved.size(); ++i) {
+    if (!moved[i].defined()) continue;
+    places_[i].copy_(moved[i]);
+    parameters_[i].mutable_grad() = places_[i];
+  }
+}
+
+void SharedGradients::move_in(size_t index) {
+  auto& gradient = parameters_[index].mutable_grad();
+  const auto& place = places_[index];
+  if (gradient.is_same(place)) return;  // it grew there
+  const auto dense = gradient.contiguous();
+  std::memcpy(place.mutable_data_ptr(), dense.const_data_ptr(), place.nbytes());
+  gradient = place;
 }
 
 void SharedGradients::restore_order(const std::vector<int64_t>& order) {
   order_ = order;
   buckets_ = buckets_in_order(parameters_, order_, caps_);
+  if (region_) lay_out();
 }
 
 void SharedGradients::begin_with_all_ready() {
   if (!order_.empty()) return;
-  stop_watching();
+  stop_noting();
   ready_order_.clear();
   for (auto i = static_cast<int64_t>(parameters_.size()); i > 0; --i) ready_order_.push_back(i - 1);
 }
 
-void SharedGradients::stop_watching() {
-  if (!is_watching_) return;
+void SharedGradients::stop_noting() {
+  is_noting_ = false;
+  if (region_ || !is_watching_) return;
   for (const auto& parameter : parameters_)
     torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
   is_watching_ = false;
@@ -79,13 +150,28 @@ at::Tensor& SharedGradients::dense_gradient(size_t index) {
 
 void SharedGradients::average() {
   const at::NoGradGuard no_grad;
+  if (region_)
+    average_in_region();
+  else
+    average_through_slots();
+  if (order_.empty()) arrange_by_order();
+}
+
+void SharedGradients::average_in_region() {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].grad().defined()) refuse(i);
+    move_in(i);  // what no autograd has made
+  }
+  backend_.average_in(*region_, stretches_);
+}
+
+void SharedGradients::average_through_slots() {
   for (const auto& bucket : buckets_) {
     gradients_.clear();
     for (const auto index : bucket) gradients_.push_back(dense_gradient(index));
     backend_.average(gradients_);
   }
   gradients_.clear();
-  if (order_.empty()) arrange_by_order();
 }
 
 void SharedGradients::arrange_by_order() {
@@ -95,7 +181,7 @@ void SharedGradients::arrange_by_order() {
       refuse(i);
   check(ready_order_.size() == parameters_.size(), "every gradient becomes ready once");
   std::vector<at::Tensor> sent = {at::tensor(ready_order_)};
-  stop_watching();
+  stop_noting();
   backend_.broadcast(sent, {});
   const auto* const first = sent[0].const_data_ptr<int64_t>();
   restore_order({first, first + sent[0].numel()});

@@ -1,8 +1,14 @@
-// Averages gradients where they are: each rank writes its own into shared memory and reads the sum
-// back, without the buckets that c10d::Reducer copies them into and out of. It cannot overlap with
-// the backward pass, and on CPUs it need not: there the cores that would move the gradients are
-// those that compute them. Only files of distributed/ include this.
+// Averages gradients without the buckets that c10d::Reducer copies them into and out of. It cannot
+// overlap with the backward pass, and on CPUs it need not: there the cores that would move the
+// gradients are those that compute them.
 //
+// Note [Where gradients live]: from 1 MiB on, in memory that all ranks have mapped. As soon as
+// autograd has made one it is moved there, while it is in the caches; then each rank reduces its
+// slice for all. Parameters' gradients are views of that memory, until zero_gradients() takes them
+// away. Smaller ones stay where autograd made them and go through the slots of the group, which
+// takes one meeting instead of two.
+//
+// Only files of distributed/ include this.
 // The order of sums is that of Python's DistributedDataParallel (Note [Order of sums] in
 // distributed/shm/reduction.h), so parameters are grouped as its buckets
 // (distributed/gradient_buckets.h).
@@ -10,6 +16,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -45,7 +52,13 @@ class SharedGradients {
   void average();
 
  private:
-  void stop_watching();
+  void watch();
+  void stop_noting();
+  void arrived(size_t index);
+  void lay_out();
+  void move_in(size_t index);
+  void average_in_region();
+  void average_through_slots();
   void arrange_by_order();
   at::Tensor& dense_gradient(size_t index);
   [[noreturn]] void refuse(size_t index) const;
@@ -55,10 +68,14 @@ class SharedGradients {
   std::vector<std::string> names_;
   BucketCaps caps_;
   std::vector<GradientBucket> buckets_;
-  std::vector<int64_t> ready_order_;  // of this rank, in the first step
-  std::vector<int64_t> order_;        // rank 0's; empty until buckets are made of it
-  bool is_watching_ = false;
-  std::vector<at::Tensor> gradients_;  // of one bucket; kept for its memory
+  std::vector<int64_t> ready_order_;              // of this rank, in the first step
+  std::vector<int64_t> order_;                    // rank 0's; empty until buckets are made of it
+  bool is_watching_ = false, is_noting_ = false;  // hooks are set; they note the order
+  std::vector<at::Tensor> gradients_;             // of one bucket; kept for its memory
+
+  std::shared_ptr<shm::Region> region_;         // none: gradients are small, or there is no memory
+  std::vector<at::Tensor> places_;              // of each parameter's gradient, there
+  std::vector<shm::Group::Stretch> stretches_;  // of each bucket
 };
 
 }  // namespace lockstep

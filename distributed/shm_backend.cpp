@@ -9,6 +9,9 @@
 namespace lockstep {
 namespace {
 
+// Less gains nothing: all_reduce takes it through the slots.
+constexpr size_t kSmallestBucket = 256 << 10;
+
 using Tensors = ShmBackend::Tensors;
 
 // A collective that is over.
@@ -37,20 +40,7 @@ ShmBackend::Pending done(c10d::OpType type, Tensors results = {}) {
 }
 
 shm::ElementType element_type(const at::Tensor& tensor) {
-  using Type = shm::ElementType;
-  switch (tensor.scalar_type()) {
-    case at::kBool: return Type::Bool;
-    case at::kByte: return Type::UInt8;
-    case at::kChar: return Type::Int8;
-    case at::kShort: return Type::Int16;
-    case at::kInt: return Type::Int32;
-    case at::kLong: return Type::Int64;
-    case at::kHalf: return Type::Float16;
-    case at::kBFloat16: return Type::BFloat16;
-    case at::kFloat: return Type::Float32;
-    case at::kDouble: return Type::Float64;
-    default: return Type::Bytes;
-  }
+  return element_type_of(tensor.scalar_type());
 }
 
 shm::Reduction reduction(const c10d::ReduceOp& op) {
@@ -136,6 +126,23 @@ const Tensors& parts_of(const std::vector<Tensors>& parts, int num_ranks) {
 
 }  // namespace
 
+shm::ElementType element_type_of(at::ScalarType type) {
+  using Type = shm::ElementType;
+  switch (type) {
+    case at::kBool: return Type::Bool;
+    case at::kByte: return Type::UInt8;
+    case at::kChar: return Type::Int8;
+    case at::kShort: return Type::Int16;
+    case at::kInt: return Type::Int32;
+    case at::kLong: return Type::Int64;
+    case at::kHalf: return Type::Float16;
+    case at::kBFloat16: return Type::BFloat16;
+    case at::kFloat: return Type::Float32;
+    case at::kDouble: return Type::Float64;
+    default: return Type::Bytes;
+  }
+}
+
 ShmBackend::ShmBackend(std::unique_ptr<shm::Group> group, std::chrono::milliseconds timeout)
     : Backend(group->rank(), group->num_ranks()), group_(std::move(group)), timeout_(timeout) {}
 
@@ -152,8 +159,8 @@ ShmBackend::Pending ShmBackend::broadcast(Tensors& tensors, const c10d::Broadcas
   return done(c10d::OpType::BROADCAST, tensors);
 }
 
-void ShmBackend::reduce_to_all(at::Tensor& tensor, const c10d::ReduceOp& op,
-                               shm::Clock::time_point latest) {
+void ShmBackend::reduce_by(shm::Clock::time_point latest, at::Tensor& tensor,
+                           const c10d::ReduceOp& op) {
   check_tensor(tensor);
   const at::NoGradGuard no_grad;
   Contiguous dense(tensor);
@@ -163,14 +170,14 @@ void ShmBackend::reduce_to_all(at::Tensor& tensor, const c10d::ReduceOp& op,
 
 ShmBackend::Pending ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   const std::lock_guard lock(one_at_a_time_);
-  reduce_to_all(only(tensors), options.reduceOp, deadline(options.timeout));
+  reduce_by(deadline(options.timeout), only(tensors), options.reduceOp);
   return done(c10d::OpType::ALLREDUCE, tensors);
 }
 
 ShmBackend::Pending ShmBackend::allreduce_coalesced(
     Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
   const std::lock_guard lock(one_at_a_time_);
-  for (auto& tensor : tensors) reduce_to_all(tensor, options.reduceOp, deadline(options.timeout));
+  for (auto& tensor : tensors) reduce_by(deadline(options.timeout), tensor, options.reduceOp);
   return done(c10d::OpType::ALLREDUCE_COALESCED, tensors);
 }
 
@@ -293,6 +300,30 @@ ShmBackend::Pending ShmBackend::barrier(const c10d::BarrierOptions& options) {
   const std::lock_guard lock(one_at_a_time_);
   group_->barrier(deadline(options.timeout));
   return done(c10d::OpType::BARRIER);
+}
+
+void ShmBackend::reduce_to_all(at::Tensor& tensor, const c10d::ReduceOp& op) {
+  const std::lock_guard lock(one_at_a_time_);
+  reduce_by(deadline(c10d::kUnsetTimeout), tensor, op);
+}
+
+std::shared_ptr<shm::Region> ShmBackend::allocate(size_t bytes) {
+  const std::lock_guard lock(one_at_a_time_);
+  return group_->allocate(bytes, deadline(c10d::kUnsetTimeout));
+}
+
+at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
+  const auto bytes = static_cast<size_t>(size) * options.dtype().itemsize();
+  const auto region = bytes < kSmallestBucket ? nullptr : allocate(bytes);
+  if (!region) return at::empty({size}, options);
+  return at::from_blob(
+      region->data(), {size}, [region](void*) {}, options);
+}
+
+void ShmBackend::average_in(const shm::Region& region,
+                            std::span<const shm::Group::Stretch> buckets) {
+  const std::lock_guard lock(one_at_a_time_);
+  group_->average_in(region, buckets, 1.0 / size_, deadline(c10d::kUnsetTimeout));
 }
 
 void ShmBackend::average(const Tensors& tensors) {

@@ -8,12 +8,16 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "distributed/shm/group.h"
 
 namespace lockstep {
+
+// Bytes for types that are only moved.
+shm::ElementType element_type_of(at::ScalarType type);
 
 class ShmBackend final : public c10d::Backend {
  public:
@@ -48,13 +52,27 @@ class ShmBackend final : public c10d::Backend {
                                           const c10d::ReduceScatterOptions& options) override;
   Pending barrier(const c10d::BarrierOptions& options) override;
 
+  // allreduce() of one tensor, done when it returns.
+  void reduce_to_all(at::Tensor& tensor, const c10d::ReduceOp& op);
+
+  // Memory that all_reduce works on without copies (distributed/shm/region.h). Collective.
+  std::shared_ptr<shm::Region> allocate(size_t bytes);
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+  // Of c10d::Reducer's buckets. Collective; ordinary memory where there is no other, or too little
+  // to gain.
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+
+  // Every bucket of gradients in `region` becomes the mean over ranks. Requires: floating-point
+  // types, the same places on every rank.
+  void average_in(const shm::Region& region, std::span<const shm::Group::Stretch> buckets);
+
   // In place: every tensor becomes the mean over ranks, all as if they were one array. Requires:
   // contiguous tensors of floating-point types; those of one type stand together.
   void average(const Tensors& tensors);
 
  private:
   shm::Clock::time_point deadline(std::chrono::milliseconds asked) const;
-  void reduce_to_all(at::Tensor& tensor, const c10d::ReduceOp& op, shm::Clock::time_point latest);
+  void reduce_by(shm::Clock::time_point latest, at::Tensor& tensor, const c10d::ReduceOp& op);
   void gather_rows(at::Tensor& output, const at::Tensor& input, shm::Clock::time_point latest);
   void scatter_sums(at::Tensor& output, const Tensors& inputs, const c10d::ReduceOp& op,
                     shm::Clock::time_point latest);

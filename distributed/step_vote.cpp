@@ -22,10 +22,13 @@ StepVote::~StepVote() = default;
 void StepVote::begin(uint32_t flags) {
   *flags_.mutable_data_ptr<int32_t>() = static_cast<int32_t>(flags);
   if (!world_.is_distributed()) return;
-  c10d::AllreduceOptions options;
-  options.reduceOp = c10d::ReduceOp::BOR;
-  fenced(world_, "step vote",
-         [&] { pending_->work = world_.groups().control->allreduce(pending_->tensors, options); });
+  fenced(world_, "step vote", [&] {
+    if (const auto& shared = world_.groups().shared)
+      return shared->reduce_to_all(flags_, c10d::ReduceOp::BOR);
+    c10d::AllreduceOptions options;
+    options.reduceOp = c10d::ReduceOp::BOR;
+    pending_->work = world_.groups().control->allreduce(pending_->tensors, options);
+  });
 }
 
 uint32_t StepVote::finish() {

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// Offers what c10d::Reducer needs: all_reduce and broadcast.
+// Offers what c10d::Reducer needs: all_reduce, broadcast and memory for buckets.
 class WatchedBackend final : public c10d::Backend {
  public:
   // `progress` outlives this.
@@ -35,6 +35,13 @@ class WatchedBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
                                            const c10d::BroadcastOptions& options) override {
     return inner_->broadcast(tensors, options);
+  }
+
+  bool supportsTensorAlloc(c10::DeviceIndex device) override {
+    return inner_->supportsTensorAlloc(device);
+  }
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override {
+    return inner_->allocateTensor(size, options);
   }
 
   // When the last all_reduce began: what a backward pass takes after it is waiting.

@@ -22,8 +22,9 @@ Batch next_of(Loader& loader) {
 StepBatches::StepBatches(World& world, const Model& model, Loader& loader, const StepPlan& plan)
     : loader_(loader),
       num_batches_(std::min(plan.accumulate, loader.num_batches() - loader.position())),
-      samples_(
-          batch_counts(loader.num_samples(), plan.batch_size, loader.position(), num_batches_)),
+      samples_(num_batches_ == 1 ? std::vector<int64_t>()
+                                 : batch_counts(loader.num_samples(), plan.batch_size,
+                                                loader.position(), num_batches_)),
       has_targets_(!model.target_name().empty()),
       counted_(has_targets_ || plan.may_lack_samples) {
   if (!counted_) return;
@@ -53,7 +54,7 @@ void StepBatches::verify(const Outputs& outputs) const {
 }
 
 at::Tensor StepBatches::weighted(const at::Tensor& loss) const {
-  if (!counted_) return weighted_loss(loss, samples_, given_ - 1);
+  if (!counted_) return num_batches_ == 1 ? loss : weighted_loss(loss, samples_, given_ - 1);
   return loss / divisors_[static_cast<size_t>(given_ - 1)].to(loss.scalar_type());
 }
 

@@ -38,7 +38,7 @@ class StepBatches {
  private:
   Loader& loader_;
   int64_t num_batches_, given_ = 0, last_size_ = 0;
-  std::vector<int64_t> samples_;  // of each batch
+  std::vector<int64_t> samples_;  // of each batch, where there are several
   bool has_targets_;              // the model counts them
   bool counted_;                  // targets, or samples
   std::vector<Batch> batches_;    // if counted

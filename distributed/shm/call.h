@@ -41,8 +41,13 @@ struct Call {
   Reduction reduction = Reduction::None;
   int32_t root = 0;
   uint64_t count = 0;  // elements per rank
+  // Where in memory that all have mapped (Region::place_of); 0: elsewhere. Ranks may differ in it.
+  uint64_t place = 0;
 
-  bool operator==(const Call&) const = default;
+  bool does_the_same(const Call& other) const {
+    return kind == other.kind && type == other.type && reduction == other.reduction &&
+           root == other.root && count == other.count;
+  }
 };
 
 // "all_reduce of 4 float32 (sum)".

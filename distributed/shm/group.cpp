@@ -16,6 +16,10 @@ constexpr size_t kLine = 64;
 // meeting.
 constexpr int kFewRanks = 3;
 constexpr size_t kSmallBytes = 16 << 10;
+// From here on it pays to ask first whether the array lies in a region.
+constexpr size_t kInPlaceBytes = 256 << 10;
+// What is reduced before it is given to the others: it stays in the first cache.
+constexpr size_t kBlockBytes = 8 << 10;
 
 size_t up_to(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -112,6 +116,7 @@ void Group::share_slices(const SumOrder& order, const Call& call, const Window& 
 
 void Group::all_reduce(const Array& array, Reduction reduction, Clock::time_point deadline) {
   const Call call{Collective::AllReduce, array.type, reduction, 0, array.count};
+  if (array.bytes() >= kInPlaceBytes && reduce_in_place(call, array, deadline)) return;
   const SumOrder order(num_ranks_, array.count, size_of(array.type));
   go_through(
       call, {array.bytes(), slot_bytes_, deadline},
@@ -125,6 +130,55 @@ void Group::all_reduce(const Array& array, Reduction reduction, Clock::time_poin
         share_slices(order, call, window, deadline);
         copy_slices(window, {0, window.size}, out);
       });
+}
+
+// Reduces this rank's slice of an array at one place of a region, for all ranks:
+// reduce_block(out, count) brings sources_ together.
+template <class ReduceBlock>
+void Group::share_stretch(const Region& region, const Stretch& stretch,
+                          const ReduceBlock& reduce_block) {
+  const auto size = size_of(stretch.type);
+  const auto mine = slice({0, stretch.count * size}, rank_);
+  const SumOrder order(num_ranks_, stretch.count, size);
+  const auto first = mine.begin / size, last = (mine.begin + mine.size) / size;
+  order.for_each_chunk(first, last, [&](int chunk, size_t begin, size_t end) {
+    for (size_t stop = begin; begin < end; begin = stop) {
+      stop = std::min(end, begin + kBlockBytes / size);
+      const auto offset = stretch.offset + begin * size;
+      for (int i = 0; i < num_ranks_; ++i)
+        sources_[static_cast<size_t>(i)] = region.of(order.rank_at(chunk, i)) + offset;
+      auto* const out = region.data() + offset;
+      reduce_block(out, stop - begin);
+      for (int rank = 0; rank < num_ranks_; ++rank)
+        if (rank != rank_) copy_bytes(region.of(rank) + offset, out, (stop - begin) * size);
+    }
+  });
+}
+
+// Whether the array lies at one place of a region on all ranks; it is reduced then.
+bool Group::reduce_in_place(const Call& call, const Array& array, Clock::time_point deadline) {
+  const auto region = regions_.find(array.data, array.bytes());
+  auto placed = call;
+  const auto offset = region ? static_cast<size_t>(array.data - region->data()) : 0;
+  placed.place = region ? region->place_of(offset) : 0;
+  if (!rounds_.meet(placed, deadline)) return false;
+  share_stretch(*region, {offset, array.count, array.type}, [&](std::byte* out, size_t count) {
+    combine(out, sources_, count, call.type, call.reduction);
+  });
+  rounds_.meet(call, deadline);
+  return true;
+}
+
+void Group::average_in(const Region& region, std::span<const Stretch> stretches, double factor,
+                       Clock::time_point deadline) {
+  Call call{Collective::AllReduce, ElementType::Float32, Reduction::Sum, 0, 0, region.place_of(0)};
+  for (const auto& stretch : stretches) call.count += stretch.count;
+  check(rounds_.meet(call, deadline), "all ranks average in the same region");
+  for (const auto& stretch : stretches)
+    share_stretch(region, stretch, [&](std::byte* out, size_t count) {
+      add_scaled(out, sources_, count, stretch.type, factor);
+    });
+  rounds_.meet(call, deadline);
 }
 
 bool Group::in_one_pass(size_t bytes) const {

@@ -6,14 +6,19 @@
 // Every call is collective: all ranks of the group make the same calls in the same order, and a
 // call returns when its result is there. Throws PeerLost (distributed/shm/peers.h); the group is of
 // no use after that. Thread: one at a time.
+//
+// Large arrays in memory of allocate() do not go through the slots: each rank reduces a slice of
+// them for all, where they are.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "distributed/shm/call.h"
 #include "distributed/shm/reduction.h"
+#include "distributed/shm/region.h"
 #include "distributed/shm/rounds.h"
 #include "distributed/shm/segment.h"
 
@@ -57,6 +62,22 @@ class Group {
   void average_parts(std::span<const Array> parts, size_t count, double factor,
                      Clock::time_point deadline);
 
+  // Memory of this rank for arrays that all_reduce() reduces without copies, if they lie at the
+  // same place on every rank. Null on every rank where one of them cannot have it.
+  std::shared_ptr<Region> allocate(size_t bytes, Clock::time_point deadline) {
+    return regions_.make(*this, bytes, deadline);
+  }
+
+  // An array of one type in a region.
+  struct Stretch {
+    size_t offset, count;
+    ElementType type;
+  };
+  // As average_parts() with one array after the other, each of which lies at the same place of
+  // `region` on all ranks. Requires: floating-point types.
+  void average_in(const Region& region, std::span<const Stretch> stretches, double factor,
+                  Clock::time_point deadline);
+
   // In place on `root`; the others' arrays stay as they are.
   void reduce(const Array& array, Reduction reduction, int root, Clock::time_point deadline);
 
@@ -92,6 +113,9 @@ class Group {
                      const Window& part, std::byte* out);
   void share_slices(const SumOrder& order, const Call& call, const Window& window,
                     Clock::time_point deadline);
+  bool reduce_in_place(const Call& call, const Array& array, Clock::time_point deadline);
+  template <class ReduceBlock>
+  void share_stretch(const Region& region, const Stretch& stretch, const ReduceBlock& reduce_block);
   void collect(const Call& call, const Array& mine, std::span<std::byte* const> out,
                Clock::time_point deadline);
   void copy_slices(const Window& window, const Window& part, std::byte* out) const;
@@ -106,6 +130,7 @@ class Group {
   Rounds rounds_;
   unsigned turn_ = 0;                      // which of the two slots
   std::vector<const std::byte*> sources_;  // of one reduction
+  Regions regions_;
 };
 
 // Parts of a segment.

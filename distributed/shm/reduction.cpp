@@ -175,14 +175,23 @@ struct Float16Format {
 template <class T>
 constexpr bool kIsFloat = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
-// Two arrays of float32 or float64, the everyday case: one pass.
+// Two arrays of float32 or float64, the everyday case: one pass. `out` may be one of them, which
+// only matters to a compiler that must assume worse.
 template <class T>
 void add_two(T* out, const T* a, const T* b, size_t count, bool average) {
   if (average) {
+#pragma GCC ivdep
     for (size_t i = 0; i < count; ++i) out[i] = (a[i] + b[i]) / 2;
   } else {
+#pragma GCC ivdep
     for (size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
   }
+}
+
+template <class T>
+void add_two_scaled(T* out, const T* a, const T* b, size_t count, T factor) {
+#pragma GCC ivdep
+  for (size_t i = 0; i < count; ++i) out[i] = a[i] * factor + b[i] * factor;
 }
 
 template <class Format>
@@ -234,6 +243,39 @@ void scale_as(std::byte* out, const std::byte* in, size_t count, double factor) 
   }
 }
 
+template <class Format>
+void add_scaled_as(std::byte* out, std::span<const std::byte* const> sources, size_t count,
+                   double factor) {
+  using Stored = typename Format::Stored;
+  using Value = typename Format::Value;
+  const auto by = static_cast<Value>(factor);
+  const auto at = [](const std::byte* data, size_t i) {
+    return reinterpret_cast<const Stored*>(data) + i;
+  };
+  auto* const results = reinterpret_cast<Stored*>(out);
+  if constexpr (std::is_same_v<Stored, Value>)
+    if (sources.size() == 2)
+      return add_two_scaled(results, at(sources[0], 0), at(sources[1], 0), count, by);
+  Value block[kBlock], next[kBlock];
+  Stored rounded[kBlock];
+  const auto load = [&](Value* values, const Stored* from, size_t size) {
+    Format::load(values, from, size);
+    for (size_t i = 0; i < size; ++i) values[i] *= by;
+    if constexpr (std::is_same_v<Stored, Value>) return;
+    Format::store(rounded, values, size);
+    Format::load(values, rounded, size);
+  };
+  for (size_t begin = 0; begin < count; begin += kBlock) {
+    const auto size = std::min(kBlock, count - begin);
+    load(block, at(sources[0], begin), size);
+    for (size_t source = 1; source < sources.size(); ++source) {
+      load(next, at(sources[source], begin), size);
+      for (size_t i = 0; i < size; ++i) block[i] += next[i];
+    }
+    Format::store(results + begin, block, size);
+  }
+}
+
 Reduction of_bool(Reduction reduction) {
   switch (reduction) {
     case Reduction::Sum:
@@ -281,6 +323,16 @@ void scale(std::byte* out, const std::byte* in, size_t count, ElementType type, 
     case ElementType::Float16: return scale_as<Float16Format>(out, in, count, factor);
     case ElementType::BFloat16: return scale_as<BFloat16Format>(out, in, count, factor);
     default: return scale_as<Plain<float>>(out, in, count, factor);
+  }
+}
+
+void add_scaled(std::byte* out, std::span<const std::byte* const> sources, size_t count,
+                ElementType type, double factor) {
+  switch (type) {
+    case ElementType::Float64: return add_scaled_as<Plain<double>>(out, sources, count, factor);
+    case ElementType::Float16: return add_scaled_as<Float16Format>(out, sources, count, factor);
+    case ElementType::BFloat16: return add_scaled_as<BFloat16Format>(out, sources, count, factor);
+    default: return add_scaled_as<Plain<float>>(out, sources, count, factor);
   }
 }
 

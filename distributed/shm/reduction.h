@@ -24,6 +24,11 @@ void combine(std::byte* out, std::span<const std::byte* const> sources, size_t c
 // Float64, else float32. Requires: a floating-point type.
 void scale(std::byte* out, const std::byte* in, size_t count, ElementType type, double factor);
 
+// out[i] = sources[0][i] * factor + sources[1][i] * factor + ...: as combine() with Sum of what
+// scale() gives. `out` may be one of the sources. Requires: a floating-point type.
+void add_scaled(std::byte* out, std::span<const std::byte* const> sources, size_t count,
+                ElementType type, double factor);
+
 // Note [Order of sums]: floating-point sums depend on their order. Python's DistributedDataParallel
 // on CPUs adds in the order of Gloo's ring: the array is cut into one chunk per rank, the sum of
 // chunk c begins at rank c-1 and goes down the ranks to rank c. The same order here gives the same

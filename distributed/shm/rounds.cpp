@@ -61,7 +61,7 @@ bool Rounds::has_come(int rank) const {
   return static_cast<int32_t>(line(rank).arrived.load(std::memory_order_acquire) - round_) >= 0;
 }
 
-void Rounds::meet(const Call& call, Clock::time_point deadline) {
+bool Rounds::meet(const Call& call, Clock::time_point deadline) {
   ++round_;
   auto& own = line(place_.rank);
   own.calls[round_ % 2] = call;
@@ -69,7 +69,7 @@ void Rounds::meet(const Call& call, Clock::time_point deadline) {
   if (own.sleepers.load() > 0) futex(own.arrived, FUTEX_WAKE, INT32_MAX, nullptr);
   for (int rank = 0; rank < place_.num_ranks; ++rank)
     if (rank != place_.rank) wait_for(rank, deadline);
-  compare(call);
+  return compare(call);
 }
 
 // Whether it came while this rank was looking.
@@ -123,13 +123,16 @@ void Rounds::look_after_peers(Clock::time_point deadline) const {
     if (!has_come(rank)) throw PeerLost(fmt::format("Timed out waiting for rank {}", rank));
 }
 
-void Rounds::compare(const Call& call) const {
+bool Rounds::compare(const Call& call) const {
+  bool at_one_place = call.place != 0;
   for (int rank = 0; rank < place_.num_ranks; ++rank) {
     const auto& other = line(rank).calls[round_ % 2];
-    if (other == call) continue;
+    at_one_place = at_one_place && other.place == call.place;
+    if (other.does_the_same(call)) continue;
     throw PeerLost(fmt::format("ranks do not do the same: rank {} calls {}, rank {} calls {}",
                                place_.rank, describe(call), rank, describe(other)));
   }
+  return at_one_place;
 }
 
 }  // namespace lockstep::shm

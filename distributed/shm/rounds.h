@@ -51,15 +51,16 @@ class Rounds {
   Rounds& operator=(const Rounds&) = delete;
 
   // Returns when all ranks have come to this round. Before that, what this rank wrote was made
-  // visible to them. Throws PeerLost: a peer ended, left, has not come by `deadline`, or calls
+  // visible to them, and what `call` has a place for lies at the same place on all ranks if the
+  // answer is true. Throws PeerLost: a peer ended, left, has not come by `deadline`, or calls
   // something other than `call`.
-  void meet(const Call& call, Clock::time_point deadline);
+  bool meet(const Call& call, Clock::time_point deadline);
 
  private:
   void wait_for(int rank, Clock::time_point deadline);
   void sleep_until_changed(RankLine& line, uint32_t seen, Clock::time_point deadline);
   void look_after_peers(Clock::time_point deadline) const;
-  void compare(const Call& call) const;
+  bool compare(const Call& call) const;
   bool has_come(int rank) const;
   RankLine& line(int rank) const { return place_.lines[rank]; }
 

@@ -43,6 +43,12 @@ Segment Segment::open(pid_t pid, int fd, size_t bytes) {
   return segment;
 }
 
+void Segment::touch_all() const {
+  constexpr size_t kPageBytes = 4096;
+  auto* const begin = reinterpret_cast<volatile char*>(data_);
+  for (size_t i = 0; i < bytes_; i += kPageBytes) begin[i] = 0;
+}
+
 Segment::Segment(Segment&& other) noexcept
     : file_(std::move(other.file_)),
       data_(std::exchange(other.data_, nullptr)),

@@ -25,6 +25,9 @@ class Segment {
   Segment& operator=(Segment&& other) noexcept;
   ~Segment();
 
+  // So that nobody has to wait for the kernel when the pages are used first.
+  void touch_all() const;
+
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
 

@@ -27,10 +27,17 @@ struct Net : torch::nn::Module {
 
 at::Tensor samples(int rank) { return at::arange(8, at::kFloat).view({2, 4}) * 0.1 + rank; }
 
-// For nets 4001 wide: sums of them depend on their order.
-at::Tensor waves(int rank, int step) {
-  return (at::arange(8002, at::kFloat).view({2, 4001}) * (0.37 * (rank + 1) + step)).sin();
+// Sums of them depend on their order.
+at::Tensor waves(int rank, int step, int64_t width = 4001) {
+  return (at::arange(2 * width, at::kFloat).view({2, width}) * (0.37 * (rank + 1) + step)).sin();
 }
+
+constexpr int64_t kWideEnough = 200'003;  // that gradients live in the shared segment
+
+struct BitsCase {
+  int world_size;
+  int64_t width;
+};
 
 void fill(Net& net, double value) {
   const at::NoGradGuard no_grad;
@@ -76,12 +83,13 @@ TEST_CASE(
 
 TEST_CASE(
     "data parallel: gradients averaged in shared memory have the bits of the Reducer over Gloo") {
-  for (const int world_size : {2, 3, 4}) {
+  for (const BitsCase& with : {BitsCase{2, 4001}, BitsCase{3, 4001}, BitsCase{4, 4001},
+                               BitsCase{2, kWideEnough}, BitsCase{3, kWideEnough}}) {
     const auto gradients = [&](const std::string& backend) {
       return run_ranks(
-          world_size,
-          [](World& world) {
-            Net net(4001);
+          with.world_size,
+          [&](World& world) {
+            Net net(with.width);
             fill(net, 0.25);
             // Several buckets, so that their order matters.
             DataParallel parallel(world, net, {.bucket_cap_mb = 0.001});
@@ -89,7 +97,7 @@ TEST_CASE(
             for (int step = 0; step < 3; ++step) {
               parallel.zero_gradients();
               parallel.before_forward(true);
-              parallel.backward(net.loss(waves(world.rank(), step)), true);
+              parallel.backward(net.loss(waves(world.rank(), step, with.width)), true);
               seen.push_back(net.layer->weight.grad().clone());
               seen.push_back(net.layer->bias.grad().clone());
             }
@@ -104,13 +112,54 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("data parallel: gradients in the shared segment add up there, and stay where they are") {
+  const auto gradients = [](const std::string& backend, const DataParallelConfig& config) {
+    return run_ranks(
+        2,
+        [&](World& world) {
+          Net net(kWideEnough);
+          fill(net, 0.25);
+          DataParallel parallel(world, net, config);
+          std::vector<at::Tensor> seen;
+          const auto pass = [&](int step, bool synchronize) {
+            parallel.before_forward(synchronize);
+            parallel.backward(net.loss(waves(world.rank(), step, kWideEnough)), synchronize);
+            seen.push_back(net.layer->weight.grad().clone());
+            seen.push_back(net.layer->bias.grad().clone());
+          };
+          pass(0, true);
+          pass(1, true);  // on top of the mean
+          parallel.zero_gradients();
+          pass(2, false);
+          const auto* const place = net.layer->weight.grad().const_data_ptr();
+          pass(3, true);
+          const bool has_stayed = net.layer->weight.grad().const_data_ptr() == place;
+          return std::pair{seen, has_stayed};
+        },
+        backend);
+  };
+  const auto expected = gradients("gloo", {.bucket_cap_mb = 0.001});
+  for (const auto& config :
+       {DataParallelConfig{.bucket_cap_mb = 0.001},
+        DataParallelConfig{.bucket_cap_mb = 0.001, .gradient_as_bucket_view = true}}) {
+    const auto found = gradients("shm", config);
+    for (size_t rank = 0; rank < 2; ++rank) {
+      CHECK(found[rank].second);
+      for (size_t i = 0; i < expected[rank].first.size(); ++i)
+        CHECK(at::equal(found[rank].first[i], expected[rank].first[i]));
+    }
+  }
+}
+
 TEST_CASE("data parallel: after a resume gradients have the bits of a run that went on") {
   struct Way {
     std::string backend;
     DataParallelConfig config;
+    int64_t width = 4001;
   };
   const std::vector<Way> ways = {
       {"shm", {.bucket_cap_mb = 0.001}},
+      {"shm", {.bucket_cap_mb = 0.001}, kWideEnough},
       {"gloo", {.bucket_cap_mb = 0.001}},
       {"gloo", {.bucket_cap_mb = 0.001, .static_graph = true}},
       {"gloo", {.bucket_cap_mb = 0.001, .gradient_as_bucket_view = true}},
@@ -120,14 +169,14 @@ TEST_CASE("data parallel: after a resume gradients have the bits of a run that w
       return run_ranks(
           3,
           [&](World& world) {
-            Net net(4001);
+            Net net(way.width);
             fill(net, 0.25);
             DataParallel parallel(world, net, way.config);
             parallel.restore_gradient_order(order);
             for (int step = first; step < 3; ++step) {
               parallel.zero_gradients();
               parallel.before_forward(true);
-              parallel.backward(net.loss(waves(world.rank(), step)), true);
+              parallel.backward(net.loss(waves(world.rank(), step, way.width)), true);
             }
             return std::tuple{net.layer->weight.grad().clone(), net.layer->bias.grad().clone(),
                               parallel.gradient_order()};

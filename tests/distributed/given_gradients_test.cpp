@@ -12,30 +12,30 @@ namespace {
 
 // Two parameters, and gradients that a compiled step could have made of them.
 struct Pair : torch::nn::Module {
-  Pair() {
-    wide = register_parameter("wide", at::zeros({2, 4001}));
+  explicit Pair(int64_t width) {
+    wide = register_parameter("wide", at::zeros({2, width}));
     narrow = register_parameter("narrow", at::zeros({3}));
   }
   at::Tensor wide, narrow;
 };
 
-std::vector<at::Tensor> made_by(int rank, int step) {
+std::vector<at::Tensor> made_by(int rank, int step, int64_t width) {
   const auto scale = 0.37 * (rank + 1) + step;
-  return {(at::arange(8002, at::kFloat).view({2, 4001}) * scale).sin(),
+  return {(at::arange(2 * width, at::kFloat).view({2, width}) * scale).sin(),
           (at::arange(3, at::kFloat) * scale).cos()};
 }
 
 // The gradients after each of three steps. `batches`: whether each one synchronises.
 std::vector<at::Tensor> train(World& world, const DataParallelConfig& config,
-                              const std::vector<bool>& batches) {
-  Pair pair;
+                              const std::vector<bool>& batches, int64_t width = 4001) {
+  Pair pair(width);
   DataParallel parallel(world, pair, config);
   std::vector<at::Tensor> seen;
   for (int step = 0; step < 3; ++step) {
     parallel.zero_gradients();
     for (const bool synchronize : batches) {
       parallel.before_forward(synchronize);
-      parallel.add_gradients(made_by(world.rank(), step), synchronize);
+      parallel.add_gradients(made_by(world.rank(), step, width), synchronize);
     }
     seen.push_back(pair.wide.grad().clone());
     seen.push_back(pair.narrow.grad().clone());
@@ -43,23 +43,31 @@ std::vector<at::Tensor> train(World& world, const DataParallelConfig& config,
   return seen;
 }
 
+struct GivenCase {
+  int world_size;
+  int64_t width;
+};
+
 }  // namespace
 
 TEST_CASE("given gradients: they add up and become the mean over ranks, whoever averages") {
-  for (const int world_size : {1, 2, 3}) {
+  // From 200,003 on gradients live in the shared segment.
+  for (const GivenCase& with :
+       {GivenCase{1, 4001}, GivenCase{2, 4001}, GivenCase{3, 4001}, GivenCase{3, 200'003}}) {
+    const auto world_size = with.world_size;
     std::vector<std::vector<at::Tensor>> all;
     for (const auto* backend : {"shm", "gloo"})
       for (auto& seen : run_ranks(
                world_size,
-               [](World& world) {
-                 return train(world, {.bucket_cap_mb = 0.001}, {false, true});
+               [&](World& world) {
+                 return train(world, {.bucket_cap_mb = 0.001}, {false, true}, with.width);
                },
                backend))
         all.push_back(std::move(seen));
     for (size_t i = 0; i < 6; ++i) {
       auto mean = at::zeros_like(all[0][i]);
       for (int rank = 0; rank < world_size; ++rank)
-        mean += made_by(rank, static_cast<int>(i / 2))[i % 2] * 2 / world_size;
+        mean += made_by(rank, static_cast<int>(i / 2), with.width)[i % 2] * 2 / world_size;
       CHECK(at::allclose(all[0][i], mean, 1e-5, 1e-6));
       for (const auto& seen : all) CHECK(at::equal(seen[i], all[0][i]));
     }
@@ -72,7 +80,7 @@ TEST_CASE("given gradients: options of the Reducer hold for them") {
                              DataParallelConfig{.gradient_as_bucket_view = true}}) {
     const auto results = run_ranks(
         2, [&](World& world) { return train(world, config, {true}); }, "gloo");
-    const auto mean = (made_by(0, 2)[0] + made_by(1, 2)[0]) / 2;
+    const auto mean = (made_by(0, 2, 4001)[0] + made_by(1, 2, 4001)[0]) / 2;
     for (const auto& seen : results) CHECK(at::allclose(seen[4], mean, 1e-5, 1e-6));
   }
 }

@@ -44,6 +44,13 @@ def test_weights_after_an_epoch(job, peers, model, data, optimizer, world_size):
     assert checkpoints(run_dir) == [{1003: 21, 301: 26}[int(data[1][1])]]
 
 
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_gradients_in_the_shared_segment(job, peers, world_size):
+    """From 1 MiB on they live where all ranks see them: 512 wide has 1.6 MB."""
+    model = (["model={name: mlp, hidden: [512]}"], ["--model", "mlp", "--hidden", "512"])
+    compare(job, peers, world_size, model, FEW, ADAMW)
+
+
 def test_a_changed_setting_changes_the_bits(job, peers):
     """The comparison can fail: another seed of the peer is seen."""
     run_dir = job.train(*MLP[0], *FEW[0], ranks=1)

@@ -40,21 +40,22 @@ class AdamW final : public Optimizer {
   double base_lr() const override { return config_.lr; }
 
   void step(double lr) override {
-    std::vector<at::Tensor> parameters, gradients, averages, squares, steps;
+    used_.clear();
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const auto& gradient = parameters_[i].second.grad();
       if (!gradient.defined()) continue;
-      parameters.push_back(parameters_[i].second);
-      gradients.push_back(gradient);
-      averages.push_back(exp_avg_[i]);
-      squares.push_back(exp_avg_sq_[i]);
-      steps.push_back(steps_[i]);
+      used_.parameters.push_back(parameters_[i].second);
+      used_.gradients.push_back(gradient);
+      used_.averages.push_back(exp_avg_[i]);
+      used_.squares.push_back(exp_avg_sq_[i]);
+      used_.steps.push_back(steps_[i]);
     }
-    if (parameters.empty()) return;
-    at::_foreach_add_(steps, 1);
-    at::_fused_adamw_(parameters, gradients, averages, squares, /*max_exp_avg_sqs=*/{}, steps, lr,
-                      config_.betas[0], config_.betas[1], config_.weight_decay, config_.eps,
-                      /*amsgrad=*/false, /*maximize=*/false);
+    if (used_.parameters.empty()) return;
+    at::_foreach_add_(used_.steps, 1);
+    at::_fused_adamw_(used_.parameters, used_.gradients, used_.averages, used_.squares,
+                      /*max_exp_avg_sqs=*/{}, used_.steps, lr, config_.betas[0], config_.betas[1],
+                      config_.weight_decay, config_.eps, /*amsgrad=*/false, /*maximize=*/false);
+    used_.clear();  // gradients must not outlive their step
   }
 
   NamedTensors state() const override {
@@ -77,9 +78,19 @@ class AdamW final : public Optimizer {
   }
 
  private:
+  // What one step works on; kept for its memory.
+  struct Used {
+    std::vector<at::Tensor> parameters, gradients, averages, squares, steps;
+
+    void clear() {
+      for (auto* list : {&parameters, &gradients, &averages, &squares, &steps}) list->clear();
+    }
+  };
+
   Config config_;
   NamedTensors parameters_;
   std::vector<at::Tensor> exp_avg_, exp_avg_sq_, steps_;
+  Used used_;
 };
 
 REGISTER_OPTIMIZER("adamw", AdamW,

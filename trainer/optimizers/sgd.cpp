@@ -40,20 +40,20 @@ class Sgd final : public Optimizer {
   double base_lr() const override { return config_.lr; }
 
   void step(double lr) override {
-    std::vector<at::Tensor> parameters, gradients;
-    std::vector<size_t> used;
+    clear();
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const auto& gradient = parameters_[i].second.grad();
       if (!gradient.defined()) continue;
-      parameters.push_back(parameters_[i].second);
-      gradients.push_back(gradient);
-      used.push_back(i);
+      changed_.push_back(parameters_[i].second);
+      gradients_.push_back(gradient);
+      used_.push_back(i);
     }
-    if (parameters.empty()) return;
+    if (changed_.empty()) return;
     if (config_.weight_decay != 0)
-      gradients = at::_foreach_add(gradients, parameters, config_.weight_decay);
-    if (config_.momentum != 0) gradients = apply_momentum(used, gradients);
-    at::_foreach_add_(parameters, gradients, -lr);
+      gradients_ = at::_foreach_add(gradients_, changed_, config_.weight_decay);
+    if (config_.momentum != 0) gradients_ = apply_momentum(used_, gradients_);
+    at::_foreach_add_(changed_, gradients_, -lr);
+    clear();  // gradients must not outlive their step
   }
 
   NamedTensors state() const override {
@@ -95,8 +95,16 @@ class Sgd final : public Optimizer {
     return config_.nesterov ? at::_foreach_add(gradients, buffers, config_.momentum) : buffers;
   }
 
+  void clear() {
+    changed_.clear();
+    gradients_.clear();
+    used_.clear();
+  }
+
   Config config_;
   NamedTensors parameters_;
+  std::vector<at::Tensor> changed_, gradients_;  // of one step; kept for their memory
+  std::vector<size_t> used_;
   std::vector<at::Tensor>
       momentum_;  // undefined until the parameter's first gradient, as in Python
 };

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 
 #include "tests/distributed/shm/host_ranks.h"
 
@@ -77,7 +78,28 @@ void work_for_ever(Group& group) {
         Reduction::Max, soon());
 }
 
+void work_in_a_region_for_ever(Group& group) {
+  const auto region = group.allocate(size_t{4} << 20, soon());
+  check(region != nullptr, "processes of one user map each other's memory");
+  for (;;)
+    group.all_reduce({region->data(), size_t{1} << 20, ElementType::Float32}, Reduction::Max,
+                     soon());
+}
+
 }  // namespace
+
+TEST_CASE(
+    "deaths: a rank killed while arrays are reduced in place is noticed, and leaves nothing") {
+  const auto segment = Segment::create(Group::segment_bytes(2));
+  const RankProcess survivor([&] { return as_rank(segment, 0, work_in_a_region_for_ever); });
+  const RankProcess victim([&] { return as_rank(segment, 1, work_in_a_region_for_ever); });
+  const auto& arrived = lines_of(segment)[1].arrived;
+  while (arrived.load() < 100) ::sched_yield();
+  victim.send(SIGKILL);
+  CHECK_THAT(survivor.answer(), Catch::StartsWith("rank 1 (process "));
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+    CHECK_THAT(entry.path().string(), !Catch::Contains("lockstep"));
+}
 
 TEST_CASE("deaths: a rank killed within a collective is noticed within a second") {
   const auto segment = Segment::create(Group::segment_bytes(2));

@@ -58,6 +58,7 @@ TEST_CASE("shared memory: a segment has no name, and no descriptor once all have
   const auto before = open_files();
   std::string maps;
   run_group(3, [&](Group& group) {
+    const auto region = group.allocate(size_t{1} << 20, soon());
     group.barrier(soon());
     std::ifstream file("/proc/self/maps");
     if (group.rank() == 0) maps.assign(std::istreambuf_iterator<char>(file), {});

@@ -156,3 +156,32 @@ TEST_CASE("reduction: sums begin below their chunk's rank and end with it") {
   // 8 segments of 125 elements, two per rank.
   CHECK(edges == std::vector<size_t>{0, 100, 250, 1, 250, 500, 2, 500, 750, 3, 750, 1000});
 }
+
+TEST_CASE("reduction: scaled sums are the sums of what was scaled before, also in place") {
+  const auto check_type = [](auto example, ElementType type) {
+    using T = decltype(example);
+    for (const size_t num_sources : {1, 2, 3}) {
+      std::vector<std::vector<T>> sources(num_sources), scaled;
+      for (size_t i = 0; i < 2500; ++i)
+        for (size_t k = 0; k < num_sources; ++k)
+          sources[k].push_back(sizeof(T) == 2 ? static_cast<T>(0x3c00 + (i * 7 + k * 11) % 512)
+                                              : static_cast<T>((i * 37 + k) % 1001) / T(7));
+      for (const auto& source : sources) {
+        scaled.push_back(source);
+        auto* const data = reinterpret_cast<std::byte*>(scaled.back().data());
+        scale(data, data, source.size(), type, 1.0 / 3);
+      }
+      const auto expected = combined(scaled, type, Reduction::Sum);
+      std::vector<const std::byte*> pointers;
+      for (const auto& source : sources)
+        pointers.push_back(reinterpret_cast<const std::byte*>(source.data()));
+      auto* const out = reinterpret_cast<std::byte*>(sources.back().data());
+      add_scaled(out, pointers, sources.back().size(), type, 1.0 / 3);
+      CHECK(sources.back() == expected);
+    }
+  };
+  check_type(float{}, ElementType::Float32);
+  check_type(double{}, ElementType::Float64);
+  check_type(uint16_t{}, ElementType::Float16);
+  check_type(uint16_t{}, ElementType::BFloat16);
+}

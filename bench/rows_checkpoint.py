@@ -1,0 +1,21 @@
+"""The row about checkpoints: how long training stands still for one, against torch.save. More in checkpoint.py."""
+
+import argparse
+import statistics
+
+import checkpoint
+from measuring import SOURCE
+from rows_collectives import compared
+
+
+def rows(settings):
+    """512 MiB of an MLP with AdamW on the disk of the sources; --quick takes 64 MiB."""
+    options = argparse.Namespace(width=6300 if settings["scale"] == 1 else 2040, steps=4)
+    stalls, size = {"lockstep": [], "torch.save": []}, 0
+    for _ in range(min(3, settings["rounds"])):  # each of them writes the checkpoint six times
+        for name, found in stalls.items():
+            result = checkpoint.measure(checkpoint.SETTINGS[name], SOURCE, options)
+            found.append(statistics.median(result["stall_ms"]))
+            size = result["bytes"] if name == "lockstep" else size
+    yield compared(f"checkpoint of {size >> 20} MiB, stall", "ms", stalls["lockstep"], stalls["torch.save"],
+                   "torch.save", goal=6, limit=f"copying it: {size / 9.6e9 * 1e3:.0f} ms at 9.6 GB/s")

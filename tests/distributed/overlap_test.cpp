@@ -1,0 +1,91 @@
+// That gradients travel while others are still being computed: told from the order of events, not
+// from times, which bench/rows_links.py measures.
+#include <ATen/ATen.h>
+#include <torch/nn/module.h>
+
+#include <catch2/catch.hpp>
+
+#include "distributed/data_parallel.h"
+#include "tests/distributed/delay_backend.h"
+#include "tests/distributed/run_ranks.h"
+
+using namespace lockstep;
+
+namespace {
+
+constexpr int64_t kWidth = 32;
+constexpr int kLayers = 4;
+
+// Matrices one behind the other; each is a bucket of its own.
+struct Chain : torch::nn::Module {
+  Chain() {
+    for (int i = 0; i < kLayers; ++i)
+      layers.push_back(
+          register_parameter("layer" + std::to_string(i), at::eye(kWidth).set_requires_grad(true)));
+  }
+  at::Tensor loss() const {
+    auto x = at::ones({1, kWidth});
+    for (const auto& layer : layers) x = at::relu(at::mm(x, layer));
+    return x.sum();
+  }
+  std::vector<at::Tensor> layers;
+};
+
+const DataParallelConfig kBucketPerLayer{.bucket_cap_mb = 4.0 * kWidth * kWidth / (1 << 20),
+                                         .gradient_as_bucket_view = true};
+
+void step(DataParallel& parallel, const Chain& chain) {
+  parallel.zero_gradients();
+  parallel.before_forward(true);
+  parallel.backward(chain.loss(), true);
+}
+
+// Runs `body(backend, parallel, chain)` on rank 0; rank 1 is only there.
+template <class Body>
+auto on_a_slow_link(const Body& body) {
+  const auto results = run_ranks(2, [&](World& world) {
+    const auto backend = c10::make_intrusive<DelayBackend>(world.rank(), 2);
+    use_for_gradients(world, backend);
+    Chain chain;
+    DataParallel parallel(world, chain, kBucketPerLayer);
+    using Result = std::invoke_result_t<Body, DelayBackend&, DataParallel&, Chain&>;
+    return world.rank() == 0 ? body(*backend, parallel, chain) : Result{};
+  });
+  return results[0];
+}
+
+}  // namespace
+
+TEST_CASE("overlap: a bucket leaves as soon as its gradients are there, before the next layer's") {
+  const auto events = on_a_slow_link([](DelayBackend& backend, DataParallel& parallel,
+                                        Chain& chain) {
+    std::string seen;
+    for (int i = 0; i < kLayers; ++i)
+      chain.layers[static_cast<size_t>(i)].register_hook(
+          [&seen, i](const at::Tensor&) { seen += "gradient " + std::to_string(i) + ", "; });
+    backend.set_listener([&](const DelayBackend::Sent&) { seen += "sent, "; });
+    backend.set_link({.latency = std::chrono::milliseconds(5)});
+    for (int i = 0; i < 3; ++i) {  // the first step has one bucket: their order is not known yet
+      seen.clear();
+      step(parallel, chain);
+    }
+    return seen;
+  });
+  CHECK(events == "gradient 3, sent, gradient 2, sent, gradient 1, sent, gradient 0, sent, ");
+}
+
+TEST_CASE(
+    "overlap: a backward pass ends when the last bucket has arrived, and says how long it waited") {
+  constexpr std::chrono::milliseconds kLatency(40);
+  const auto [took, waited] =
+      on_a_slow_link([&](DelayBackend& backend, DataParallel& parallel, Chain& chain) {
+        backend.set_link({.latency = kLatency});
+        for (int i = 0; i < 2; ++i) step(parallel, chain);
+        const auto begin = DelayBackend::Clock::now();
+        step(parallel, chain);
+        return std::pair<DelayBackend::Seconds, DelayBackend::Seconds>(
+            DelayBackend::Clock::now() - begin, parallel.exposed_wait());
+      });
+  CHECK(took >= kLayers * kLatency);  // one link: they follow each other
+  CHECK(waited >= kLatency);          // at least the last one has nothing to hide behind
+}

@@ -77,14 +77,23 @@ at::Tensor& SharedGradients::dense_gradient(size_t index) {
   return gradient;
 }
 
-void SharedGradients::average() {
+void SharedGradients::average_bucket() {
   const at::NoGradGuard no_grad;
-  for (const auto& bucket : buckets_) {
-    gradients_.clear();
-    for (const auto index : bucket) gradients_.push_back(dense_gradient(index));
-    backend_.average(gradients_);
-  }
+  for (const auto index : buckets_[next_bucket_]) gradients_.push_back(dense_gradient(index));
+  backend_.average(gradients_);
   gradients_.clear();
+  ++next_bucket_;
+}
+
+void SharedGradients::average_from(size_t first) {
+  const auto is_there = [first](size_t index) { return index >= first; };
+  while (next_bucket_ < buckets_.size() && std::ranges::all_of(buckets_[next_bucket_], is_there))
+    average_bucket();
+}
+
+void SharedGradients::average() {
+  average_from(0);
+  next_bucket_ = 0;
   if (order_.empty()) arrange_by_order();
 }
 

@@ -2,7 +2,8 @@
 
     .venv/bin/python bench/compiled.py [--rounds 5] [--out bench/results/compiled.json]
 
-An MLP 64 wide of four hidden layers, 32 samples per rank, one thread per rank. Needs the driver:
+An MLP 64 wide of four hidden layers, 32 samples per rank, and a GPT of 4 layers x 128, 12 samples of 64 tokens per rank; one
+thread per rank. About eight minutes for five rounds. Needs the driver:
 cmake --build build --target lockstep_bench_compiled.
 """
 
@@ -19,21 +20,46 @@ import time
 import measuring
 from measuring import BIN, SOURCE, output_of, print_table
 from rows_collectives import TORCHRUN, last_json
-from rows_steps import write_images
+from rows_steps import SIDE, write_images, write_text
 
-MODEL = "{name: mlp, inputs: 64, hidden: [64, 64, 64, 64]}"
-HIDDEN = "64,64,64,64"
-STEPS = 4000
-DRIVER = BIN.parent / "bin" / "lockstep_bench_compiled"
+DRIVER = BIN / "lockstep_bench_compiled"
 COMPILE = pathlib.Path(sys.executable).parent / "lockstep-compile"
+HIDDEN = [64] * 4
+GPT = {"vocab_size": 257, "context": 64, "layers": 4, "heads": 4, "width": 128}  # nanoGPT's sizes for a CPU, over bytes
+JOBS = {
+    "mlp": {"config": {"hidden": HIDDEN, "inputs": SIDE * SIDE}, "batch": 32, "optimizer": {"name": "sgd", "lr": 0.05}, "steps": 4000,
+            "peer": ["--inputs", SIDE * SIDE, "--hidden", ",".join(map(str, HIDDEN))]},
+    "gpt": {"config": GPT, "batch": 12, "optimizer": {"name": "adamw", "lr": 1e-3}, "steps": 40, "peer": ["--gpt", json.dumps(GPT)]},
+}
 
 
-def compile_package(directory):
-    package = directory / "mlp.ls2"
+def data_of(kind, directory):
+    return str(write_images(directory) if kind == "mlp" else write_text(directory, GPT))
+
+
+def write_run_file(kind, directory, steps):
+    """For `directory`/KIND.ls2, which is also compiled with its data."""
+    job, path = JOBS[kind], data_of(kind, directory)
+    data = {"name": "idx", "path": path, "split": "train"} if kind == "mlp" else {"name": "tokens", "path": path, "length": GPT["context"]}
+    file = directory / f"{kind}.yaml"
+    file.write_text(json.dumps({
+        "run": {"name": "bench", "dir": str(directory / "runs")},
+        "model": {"name": "compiled", "package": str(directory / f"{kind}.ls2")},
+        "data": {"train": data, "per_rank_batch_size": job["batch"]},
+        "optimizer": job["optimizer"],
+        "train": {"epochs": 1000, "max_steps": steps, "log_every": f"{max(1, steps // 8)} steps"},
+        "checkpoint": {"every": "1000 epochs", "keep_last": 1},
+        "tracking": {"sinks": []}}))
+    return file
+
+
+def compile_package(kind, directory):
+    """Seconds that it took."""
+    arguments = [f"{name}={json.dumps(value)}" for name, value in JOBS[kind]["config"].items()]
     begin = time.monotonic()
-    subprocess.run([COMPILE, f"{SOURCE}/bench/compiled_models.py:mlp", "--loss", "cross_entropy", "--batch", "batch",
-                    "-o", package], check=True, stdout=subprocess.DEVNULL, timeout=600)
-    return package, time.monotonic() - begin
+    output_of([COMPILE, f"lockstep.models:{kind}", *arguments, "--loss", "cross_entropy", "--batch", write_run_file(kind, directory, 1),
+               "-o", directory / f"{kind}.ls2"], directory, 600, PATH=f"{BIN}:{os.environ['PATH']}")
+    return round(time.monotonic() - begin, 1)
 
 
 def compared(name, unit, ours, other, peer, goal):
@@ -43,53 +69,68 @@ def compared(name, unit, ours, other, peer, goal):
             "ratio": round(against / middle, 2), "goal": goal, "rounds": {"compiled": ours, "peer": other}}
 
 
-def alone(package, rounds, directory):
-    result = last_json(output_of([DRIVER, package, MODEL, rounds, 500], directory, 300, OMP_NUM_THREADS="1"))
-    yield compared("forward and backward, one thread", "us", result["compiled"], result["eager"], "C++ eager", 2.5)
+def alone(rounds, directory):
+    model = json.dumps({"name": "mlp", **JOBS["mlp"]["config"]})
+    result = last_json(output_of([DRIVER, directory / "mlp.ls2", model, rounds, 500], directory, 300, OMP_NUM_THREADS="1"))
+    yield compared("MLP, forward and backward, one thread", "us", result["compiled"], result["eager"], "C++ eager", 2.5)
 
 
-def trainer(package, ranks, steps, directory):
-    """Seconds per step of the second half of a run."""
-    file = directory / "bench.yaml"
-    file.write_text(json.dumps({
-        "run": {"name": "bench", "dir": str(directory / "runs")},
-        "model": {"name": "compiled", "package": str(package)},
-        "data": {"train": {"name": "idx", "path": str(write_images(directory)), "split": "train"}, "per_rank_batch_size": 32},
-        "optimizer": {"name": "sgd", "lr": 0.05},
-        "train": {"epochs": 1000, "max_steps": steps, "log_every": f"{max(1, steps // 8)} steps"},
-        "checkpoint": {"every": "1000 epochs", "keep_last": 1},
-        "tracking": {"sinks": []}}))
+def trainer(kind, ranks, steps, directory):
+    """Seconds of the command, and per step of each eighth of the run."""
+    file = write_run_file(kind, directory, steps)
     begin = time.monotonic()
     output_of([BIN / "lockstep", "launch", "-n", str(ranks), file], directory, 600, OMP_NUM_THREADS="1")
     taken = time.monotonic() - begin
     newest = max((directory / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
     text = subprocess.run([BIN / "lockstep", "runs", "export", newest.name, "--format", "jsonl", "--dir", newest.parent],
                           check=True, capture_output=True, text=True).stdout
-    records = [json.loads(line) for line in text.splitlines()]
-    speeds = [record["value"] for record in records if record["metric"] == "train/samples_per_s"]
-    return {"command": taken, "seconds": [32 * ranks / speed for speed in speeds]}
+    values = {}
+    for record in map(json.loads, text.splitlines()):
+        values.setdefault(record["metric"], []).append(record["value"])
+    seconds = [JOBS[kind]["batch"] * ranks / speed for speed in values["train/samples_per_s"]]
+    return {"command": taken, "seconds": seconds, "loss": values["train/loss"][-1]}
 
 
-def peer(ranks, steps, directory, *options):
-    command = [*([sys.executable] if ranks == 1 else TORCHRUN), SOURCE / "bench" / "step_peer.py", "--data",
-               write_images(directory), "--inputs", 64, "--hidden", HIDDEN, "--optimizer", "sgd", "--lr", 0.05,
-               "--batch-size", 32, "--steps", steps, "--interval", max(1, steps // 8), *options]
-    cache = tempfile.mkdtemp(dir=directory)  # torch.compile begins cold
-    return last_json(output_of(command, directory, 600, OMP_NUM_THREADS="1", TORCHINDUCTOR_CACHE_DIR=cache))
+def peer(kind, ranks, directory, *options, cache=None):
+    """`cache`: torch.compile's from an earlier round; None: it begins cold."""
+    job = JOBS[kind]
+    command = [*([sys.executable] if ranks == 1 else TORCHRUN), SOURCE / "bench" / "step_peer.py", "--data", data_of(kind, directory),
+               *job["peer"], "--optimizer", job["optimizer"]["name"], "--lr", job["optimizer"]["lr"], "--batch-size", job["batch"],
+               "--steps", job["steps"], "--interval", job["steps"] // 8, *options]
+    cache = cache or tempfile.mkdtemp(dir=directory)
+    return last_json(output_of(command, directory, 600, OMP_NUM_THREADS="1", TORCHINDUCTOR_CACHE_DIR=str(cache)))
 
 
-def together(package, rounds, directory):
+def milliseconds(result):
+    return 1e3 * statistics.median(result["seconds"][1:])  # the first part warms up
+
+
+def mlp_rows(rounds, directory):
     ours, plain, compiled, first = [], [], [], []
     for _ in range(rounds):
-        ours.append(1e3 * statistics.median(trainer(package, 2, STEPS, directory)["seconds"][1:]))
-        plain.append(1e3 * statistics.median(peer(2, STEPS, directory)["seconds"][1:]))
-        result = peer(2, STEPS, directory, "--compile")
-        compiled.append(1e3 * statistics.median(result["seconds"][1:]))
+        ours.append(milliseconds(trainer("mlp", 2, JOBS["mlp"]["steps"], directory)))
+        plain.append(milliseconds(peer("mlp", 2, directory)))
+        result = peer("mlp", 2, directory, "--compile")
+        compiled.append(milliseconds(result))
         first.append(result["first_step"])
-    yield compared("step on 2 ranks", "ms", ours, plain, "Python DDP", 8)
-    yield compared("step on 2 ranks", "ms", ours, compiled, "DDP and torch.compile", 4)
-    starts = [trainer(package, 1, 1, directory)["command"] for _ in range(rounds)]
-    yield compared("command to end of the first step (peer: the step alone)", "s", starts, first, "cold torch.compile", 10)
+    yield compared("MLP, step on 2 ranks", "ms", ours, plain, "Python DDP", 8)
+    yield compared("MLP, step on 2 ranks", "ms", ours, compiled, "DDP and torch.compile", 4)
+    starts = [trainer("mlp", 1, 1, directory)["command"] for _ in range(rounds)]
+    yield compared("MLP, command to end of the first step (peer: the step alone)", "s", starts, first, "cold torch.compile", 10)
+
+
+def gpt_rows(rounds, directory):
+    cache = directory / "cache"
+    cache.mkdir()
+    for ranks, name, goal in ((1, "torch.compile", 1.0), (2, "DDP and torch.compile", 1.3)):
+        ours, theirs, losses = [], [], {}
+        for _ in range(rounds):
+            for side, result in (("compiled", trainer("gpt", ranks, JOBS["gpt"]["steps"], directory)),
+                                 ("peer", peer("gpt", ranks, directory, "--compile", cache=cache))):
+                (ours if side == "compiled" else theirs).append(milliseconds(result))
+                losses[side] = result["loss"]
+        assert abs(losses["compiled"] - losses["peer"]) <= 1e-3, losses
+        yield {**compared(f"small GPT, step on {ranks} rank{'s' * (ranks > 1)}", "ms", ours, theirs, name, goal), "losses": losses}
 
 
 def main():
@@ -100,12 +141,11 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         directory = pathlib.Path(name)
         machine = measuring.machine(directory)
-        package, seconds = compile_package(directory)
-        rows = [*alone(package, arguments.rounds, directory), *together(package, arguments.rounds, directory)]
+        seconds = {kind: compile_package(kind, directory) for kind in JOBS}
+        rows = [row for make in (alone, mlp_rows, gpt_rows) for row in make(arguments.rounds, directory)]
     result = {"command": f"bench/compiled.py --rounds {arguments.rounds}", "commit": measuring.commit(), "machine": machine,
-              "load_after": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d"), "compile_seconds": round(seconds, 1),
-              "rows": rows}
-    print_table("compiled MLP 64 wide", [{key: value for key, value in row.items() if key != "rounds"} for row in rows])
+              "load_after": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d"), "compile_seconds": seconds, "rows": rows}
+    print_table("compiled models", [{key: value for key, value in row.items() if key not in ("rounds", "losses")} for row in rows])
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(json.dumps(result, indent=2) + "\n")

@@ -15,10 +15,10 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"))
 
 import idx
-import models
 import tokens
 import torch
 import torch.distributed as dist
+from lockstep import models
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
@@ -44,7 +44,7 @@ def load(args):
     """(module, inputs, targets, loss of the module's outputs)"""
     torch.manual_seed(0)
     if args.gpt:
-        return (models.build_gpt(0, **args.gpt), *tokens.load_windows(args.data, args.gpt["context"]),
+        return (models.build("gpt", 0, **args.gpt), *tokens.load_windows(args.data, args.gpt["context"]),
                 lambda logits, targets: F.cross_entropy(logits.flatten(0, 1), targets.flatten()))
     module = models.Mlp(hidden=[int(width) for width in args.hidden.split(",")], inputs=args.inputs)
     return (module, *idx.load_split(args.data, "train"), F.cross_entropy)

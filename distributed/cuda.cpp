@@ -30,6 +30,19 @@ void* open_cuda_library() {
   return handle;
 }
 
+int count_gpus() {
+  open_cuda_library();
+  const auto count = at::hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;
+  if (count == 0)
+    throw config_error(
+        "device 'cuda' cannot be used: no GPU was found; set distributed.device=cpu");
+  return count;
+}
+
+// Of the CUDA runtime that LibTorch brings; the numbers are of its cudaDeviceAttr.
+using AskDevice = int (*)(int* value, int attribute, int device);
+constexpr int kMajor = 75, kMinor = 76;
+
 }  // namespace
 
 bool machine_has_gpu() {
@@ -42,12 +55,18 @@ bool wants_gpu(const std::string& device) {
   return device == "cuda" || (device == "auto" && machine_has_gpu());
 }
 
+std::string gpu_architecture() {
+  count_gpus();
+  const auto ask =
+      reinterpret_cast<AskDevice>(::dlsym(open_cuda_library(), "cudaDeviceGetAttribute"));
+  int major = 0, minor = 0;
+  check(ask && ask(&major, kMajor, 0) == 0 && ask(&minor, kMinor, 0) == 0,
+        "the CUDA runtime tells the architecture of its GPU");
+  return fmt::format("sm_{}{}", major, minor);
+}
+
 void use_gpu(int index) {
-  open_cuda_library();
-  const auto count = at::hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;
-  if (count == 0)
-    throw config_error(
-        "device 'cuda' cannot be used: no GPU was found; set distributed.device=cpu");
+  const auto count = count_gpus();
   if (index >= count)
     throw config_error(
         fmt::format("local rank {} needs a GPU of its own, this machine has {}; start fewer ranks",

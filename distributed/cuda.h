@@ -12,6 +12,9 @@ bool machine_has_gpu();
 // Whether a run whose `distributed.device` is `device` (auto, cpu or cuda) computes on GPUs here.
 bool wants_gpu(const std::string& device);
 
+// What compiled code of this machine's first GPU is for, e.g. "sm_90". Throws Config as use_gpu().
+std::string gpu_architecture();
+
 // Loads liblockstep_cuda.so, which brings LibTorch's CUDA half and NCCL, and makes GPU `index` this
 // thread's device. Throws Config: this build has no CUDA part, its libraries are missing, or there
 // is no such GPU.

@@ -230,18 +230,37 @@ void DataParallel::backward(const at::Tensor& loss, bool synchronize) {
 
 void DataParallel::average_shared() {
   const auto ready = std::chrono::steady_clock::now();
-  fenced(world_, "gradient all_reduce", [&] { synchroniser_->shared->average(); });
+  fenced(world_, "gradient all_reduce", [&] {
+    if (under_way_.valid()) under_way_.get();
+    synchroniser_->shared->average();
+  });
   exposed_wait_ = std::chrono::steady_clock::now() - ready;
 }
 
-void DataParallel::add_gradients(std::vector<at::Tensor> gradients, bool synchronize) {
-  check(gradients.size() == parameters_.size(), "a gradient for each trainable parameter");
+// In a thread of its own: collectives of ranks that share memory run where they are called.
+void DataParallel::begin_average(size_t first) {
+  fenced(world_, "gradient all_reduce", [&] {
+    if (under_way_.valid()) under_way_.get();
+    under_way_ = std::async(std::launch::async,
+                            [this, first] { synchroniser_->shared->average_from(first); });
+  });
+}
+
+void DataParallel::add_gradients(std::vector<at::Tensor> gradients, bool synchronize,
+                                 std::vector<std::function<std::vector<at::Tensor>()>> later) {
+  const auto given =
+      std::make_shared<GivenGradients>(parameters_.size(), std::move(gradients), std::move(later));
   if (synchroniser_ && synchroniser_->reducer)  // it listens to autograd
-    return backward(make_root(parameters_, std::move(gradients)), synchronize);
-  add_to_parameters(parameters_, std::move(gradients));
-  if (!synchroniser_ || !synchronize) return;
-  synchroniser_->shared->begin_with_all_ready();
-  average_shared();
+    return backward(make_root(parameters_, given), synchronize);
+  const bool averages = synchroniser_ && synchronize;
+  if (averages) synchroniser_->shared->begin_with_all_ready();
+  add_to_parameters(parameters_, *given, parameters_.size());
+  while (const auto end = given->first()) {
+    if (averages) begin_average(end);
+    given->make_next();
+    add_to_parameters(parameters_, *given, end);
+  }
+  if (averages) average_shared();
 }
 
 void DataParallel::zero_gradients() {

@@ -9,6 +9,8 @@
 #include <torch/nn/module.h>
 
 #include <chrono>
+#include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,10 +62,12 @@ class DataParallel {
   // as in before_forward).
   void backward(const at::Tensor& loss, bool synchronize);
 
-  // The same for gradients that a compiled step made: one per trainable parameter, in their order,
-  // which nobody else holds. They are added to what there is, and averaged after all of them are
-  // there, last parameter first.
-  void add_gradients(std::vector<at::Tensor> gradients, bool synchronize);
+  // The same for gradients that a compiled step makes: one per trainable parameter, in their order,
+  // which nobody else holds. Those of the last parameters are given, those before them come from
+  // each of `later` in turn. They are added to what there is, and averaged, last parameter first;
+  // what is ready while the next of `later` is at work.
+  void add_gradients(std::vector<at::Tensor> gradients, bool synchronize,
+                     std::vector<std::function<std::vector<at::Tensor>()>> later = {});
 
   // How long the last synchronised backward waited for gradients of other ranks after its own were
   // ready: the communication that was not hidden.
@@ -92,6 +96,7 @@ class DataParallel {
   void make_reducer(const std::vector<int64_t>& order);
   void publish_buckets();
   void average_shared();
+  void begin_average(size_t first);
   World& world_;
   DataParallelConfig config_;
   std::vector<at::Tensor> parameters_;
@@ -99,6 +104,7 @@ class DataParallel {
   std::chrono::duration<double> exposed_wait_{0};
   std::vector<at::Tensor> buffers_;             // none with one rank
   std::unique_ptr<Synchroniser> synchroniser_;  // none with one rank
+  std::future<void> under_way_;                 // averaging beside a segment of a backward pass
 };
 
 }  // namespace lockstep

@@ -6,7 +6,10 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <utility>
+
+#include "core/error.h"
 
 namespace lockstep {
 namespace {
@@ -14,15 +17,17 @@ namespace {
 // Hands one gradient on; the engine calls it once.
 class GradientSource final : public torch::autograd::Node {
  public:
-  GradientSource(uint64_t sequence, torch::autograd::Edge edge, at::Tensor gradient)
-      : Node(sequence, {std::move(edge)}), gradient_(std::move(gradient)) {}
+  GradientSource(uint64_t sequence, torch::autograd::Edge edge,
+                 std::shared_ptr<GivenGradients> gradients)
+      : Node(sequence, {std::move(edge)}), gradients_(std::move(gradients)), index_(sequence) {}
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
-    return {std::exchange(gradient_, {})};
+    return {gradients_->take(index_)};
   }
 
  private:
-  at::Tensor gradient_;
+  std::shared_ptr<GivenGradients> gradients_;
+  size_t index_;
 };
 
 // Lets all of them go.
@@ -37,14 +42,37 @@ class GradientSources final : public torch::autograd::Node {
 
 }  // namespace
 
-at::Tensor make_root(const std::vector<at::Tensor>& parameters, std::vector<at::Tensor> gradients) {
+GivenGradients::GivenGradients(size_t num_parameters, std::vector<at::Tensor> last,
+                               std::vector<Segment> later)
+    : gradients_(num_parameters), later_(std::move(later)), first_(num_parameters) {
+  put(std::move(last));
+}
+
+void GivenGradients::put(std::vector<at::Tensor> made) {
+  check(!made.empty() && made.size() <= first_, "each segment makes gradients of its own");
+  first_ -= made.size();
+  std::move(made.begin(), made.end(), gradients_.begin() + static_cast<std::ptrdiff_t>(first_));
+}
+
+void GivenGradients::make_next() {
+  check(next_ < later_.size(), "a gradient for each trainable parameter");
+  const auto segment = std::exchange(later_[next_++], {});
+  put(segment());
+}
+
+at::Tensor GivenGradients::take(size_t index) {
+  while (index < first_) make_next();
+  return std::exchange(gradients_[index], {});
+}
+
+at::Tensor make_root(const std::vector<at::Tensor>& parameters,
+                     const std::shared_ptr<GivenGradients>& gradients) {
   torch::autograd::edge_list sources;
   for (size_t i = 0; i < parameters.size(); ++i)
     // The engine takes what is ready by falling sequence, and what accumulates before all else.
-    sources.emplace_back(
-        std::make_shared<GradientSource>(i, torch::autograd::impl::gradient_edge(parameters[i]),
-                                         std::move(gradients[i])),
-        0);
+    sources.emplace_back(std::make_shared<GradientSource>(
+                             i, torch::autograd::impl::gradient_edge(parameters[i]), gradients),
+                         0);
   for (const auto& source : sources) source.function->add_input_metadata(parameters.front());
   auto root = at::zeros({}, parameters.front().options());
   torch::autograd::create_gradient_edge(
@@ -52,17 +80,17 @@ at::Tensor make_root(const std::vector<at::Tensor>& parameters, std::vector<at::
   return root;
 }
 
-void add_to_parameters(std::vector<at::Tensor>& parameters, std::vector<at::Tensor> gradients) {
+void add_to_parameters(std::vector<at::Tensor>& parameters, GivenGradients& gradients, size_t end) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> sums, added;
-  for (size_t i = 0; i < parameters.size(); ++i) {
+  for (size_t i = gradients.first(); i < end; ++i) {
     auto& gradient = parameters[i].mutable_grad();
     if (!gradient.defined()) {
-      gradient = std::move(gradients[i]);
+      gradient = gradients.take(i);
       continue;
     }
     sums.push_back(gradient);
-    added.push_back(std::move(gradients[i]));
+    added.push_back(gradients.take(i));
   }
   if (!sums.empty()) at::_foreach_add_(sums, added);
 }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <span>
 #include <utility>
 
 #include "core/error.h"
@@ -148,27 +149,37 @@ at::Tensor& SharedGradients::dense_gradient(size_t index) {
   return gradient;
 }
 
-void SharedGradients::average() {
+void SharedGradients::average_from(size_t first) {
   const at::NoGradGuard no_grad;
+  const auto is_there = [first](size_t index) { return index >= first; };
+  auto end = next_bucket_;
+  while (end < buckets_.size() && std::ranges::all_of(buckets_[end], is_there)) ++end;
   if (region_)
-    average_in_region();
+    average_in_region(end);
   else
-    average_through_slots();
+    average_through_slots(end);
+  next_bucket_ = end;
+}
+
+void SharedGradients::average() {
+  average_from(0);
+  next_bucket_ = 0;
   if (order_.empty()) arrange_by_order();
 }
 
-void SharedGradients::average_in_region() {
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (!parameters_[i].grad().defined()) refuse(i);
-    move_in(i);  // what no autograd has made
-  }
-  backend_.average_in(*region_, stretches_);
+void SharedGradients::average_in_region(size_t end) {
+  for (auto bucket = next_bucket_; bucket < end; ++bucket)
+    for (const auto index : buckets_[bucket]) {
+      if (!parameters_[index].grad().defined()) refuse(index);
+      move_in(index);  // what no autograd has made
+    }
+  backend_.average_in(*region_, std::span(stretches_).subspan(next_bucket_, end - next_bucket_));
 }
 
-void SharedGradients::average_through_slots() {
-  for (const auto& bucket : buckets_) {
+void SharedGradients::average_through_slots(size_t end) {
+  for (auto bucket = next_bucket_; bucket < end; ++bucket) {
     gradients_.clear();
-    for (const auto index : bucket) gradients_.push_back(dense_gradient(index));
+    for (const auto index : buckets_[bucket]) gradients_.push_back(dense_gradient(index));
     backend_.average(gradients_);
   }
   gradients_.clear();

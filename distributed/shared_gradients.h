@@ -47,9 +47,13 @@ class SharedGradients {
   // Buckets as after a first step that had this order. Before the first step.
   void restore_order(const std::vector<int64_t>& order);
 
-  // Collective, after that pass: every gradient becomes the mean over ranks. Throws Config when a
-  // parameter has no gradient.
+  // Collective, after that pass: every gradient becomes the mean over ranks, but those that are
+  // already. Throws Config when a parameter has no gradient.
   void average();
+
+  // Collective, during that pass: gradients of the parameters from `first` on are there, and become
+  // the mean as far as whole buckets are. May run beside what makes the others.
+  void average_from(size_t first);
 
  private:
   void watch();
@@ -57,8 +61,8 @@ class SharedGradients {
   void arrived(size_t index);
   void lay_out();
   void move_in(size_t index);
-  void average_in_region();
-  void average_through_slots();
+  void average_in_region(size_t end);
+  void average_through_slots(size_t end);
   void arrange_by_order();
   at::Tensor& dense_gradient(size_t index);
   [[noreturn]] void refuse(size_t index) const;
@@ -68,6 +72,7 @@ class SharedGradients {
   std::vector<std::string> names_;
   BucketCaps caps_;
   std::vector<GradientBucket> buckets_;
+  size_t next_bucket_ = 0;                        // to be averaged
   std::vector<int64_t> ready_order_;              // of this rank, in the first step
   std::vector<int64_t> order_;                    // rank 0's; empty until buckets are made of it
   bool is_watching_ = false, is_noting_ = false;  // hooks are set; they note the order

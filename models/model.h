@@ -26,15 +26,24 @@ struct Outputs {
   std::map<std::string, at::Tensor> sums;
 };
 
+// A part of a backward pass: makes the gradients of some parameters.
+using GradientSegment = std::function<std::vector<at::Tensor>()>;
+
 // What a forward and a backward pass give together.
 struct StepOutputs {
   Outputs outputs;
-  std::vector<at::Tensor> gradients;  // of the trainable parameters, in their order; nobody else's
+  // Of the trainable parameters, in their order; nobody else's. Those of the first ones are missing
+  // where the backward pass comes in segments.
+  std::vector<at::Tensor> gradients;
+  // Each makes the gradients before those that there are; once, in this order, before the model is
+  // used again.
+  std::vector<GradientSegment> later;
 };
 
 // How a run is going to use a model; known before ranks meet.
 struct ModelUse {
   std::string device;                           // "cpu" or "cuda"
+  std::function<std::string()> gpu = {};        // its architecture, e.g. "sm_90"
   int64_t batch_size = 0, last_batch_size = 0;  // of a rank, and the last one of an epoch
   bool may_lack_samples = false;  // batches are smaller where samples cannot be loaded
   // The first of the training set and, where there is one, of the evaluation set; read when called;

@@ -40,6 +40,7 @@ std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& train
   at::manual_seed(static_cast<uint64_t>(config.run.seed));
   auto model = config.model.build();
   ModelUse use{.device = wants_gpu(config.distributed.device) ? "cuda" : "cpu"};
+  use.gpu = gpu_architecture;
   use.batch_size = plan.per_rank_batch_size;
   use.last_batch_size = last_batch_size(plan, config.data.loader, train_set.size(), ranks);
   use.may_lack_samples = config.data.loader.max_bad_samples > 0;

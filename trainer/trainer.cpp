@@ -227,7 +227,7 @@ void Trainer::train_step(Loader& loader) {
 Outputs Trainer::pass_compiled(const Batch& batch, const at::Tensor& weight, bool synchronize) {
   auto step = model_->forward_backward(batch, weight.to(parts_.world.device()));
   clock_.enter(Phase::Backward);
-  parallel_.add_gradients(std::move(step.gradients), synchronize);
+  parallel_.add_gradients(std::move(step.gradients), synchronize, std::move(step.later));
   return step.outputs;
 }
 

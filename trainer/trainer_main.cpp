@@ -15,6 +15,7 @@
 #include "launch/error_file.h"
 #include "launch/stack_reporter.h"
 #include "tracking/on_ranks.h"
+#include "trainer/first_batch.h"
 #include "trainer/inspect_data.h"
 #include "trainer/session.h"
 
@@ -24,6 +25,7 @@ namespace {
 constexpr const char* kUsage =
     "usage: lockstep-trainer CONFIG [key.subkey=value ...] [--resume RUN_ID]\n"
     "       lockstep-trainer --inspect-data [--sheet FILE.png] CONFIG [key.subkey=value ...]\n"
+    "       lockstep-trainer --first-batch FILE CONFIG [key.subkey=value ...]\n"
     "       lockstep-trainer --help | --schema [PLUGIN ...] | --version\n"
     "\n"
     "Trains what the run file CONFIG says, as one process or as a rank of torchrun, srun, mpirun "
@@ -34,6 +36,8 @@ constexpr const char* kUsage =
     "  --inspect-data    print what the data of CONFIG are and how fast they load; with --sheet, "
     "write a\n"
     "                    PNG of their first images\n"
+    "  --first-batch FILE\n"
+    "                    write the first batch of CONFIG's data to FILE, as safetensors\n"
     "  --schema          print the JSON Schema of a run file (with the parts of PLUGINs)\n"
     "\n"
     "Exit codes: 0 done, 78 the input is wrong, 75 the environment failed (a restart may help), 70 "
@@ -45,8 +49,8 @@ constexpr const char* kUsage =
 struct Arguments {
   std::vector<std::string> positional;
   std::optional<std::string> resume_id;
-  std::string action = "train";  // train | inspect-data | help | schema | version
-  std::string sheet;
+  std::string action = "train";  // train | inspect-data | first-batch | help | schema | version
+  std::string sheet, first_batch;
 };
 
 Arguments parse_arguments(int argc, char** argv) {
@@ -65,10 +69,15 @@ Arguments parse_arguments(int argc, char** argv) {
     } else if (argument == "--sheet") {
       if (i + 1 == argc) throw config_error("--sheet needs a file");
       arguments.sheet = argv[++i];
+    } else if (argument == "--first-batch") {
+      if (i + 1 == argc) throw config_error("--first-batch needs a file");
+      arguments.action = "first-batch";
+      arguments.first_batch = argv[++i];
     } else if (argument.starts_with("-")) {
-      throw config_error(fmt::format("unknown option '{}'{}", argument,
-                                     suggest(argument, {"--resume", "--inspect-data", "--sheet",
-                                                        "--schema", "--help", "--version"})));
+      throw config_error(
+          fmt::format("unknown option '{}'{}", argument,
+                      suggest(argument, {"--resume", "--inspect-data", "--sheet", "--first-batch",
+                                         "--schema", "--help", "--version"})));
     } else {
       arguments.positional.push_back(argument);
     }
@@ -156,9 +165,19 @@ int inspect(const Arguments& arguments, const RankEnv& ranks) {
   return 0;
 }
 
+int write_batch(const Arguments& arguments, const RankEnv& ranks) {
+  if (arguments.positional.empty())
+    throw config_error("no run file given: lockstep-trainer --first-batch FILE CONFIG");
+  const auto config = load_run_config(
+      arguments.positional.front(), {arguments.positional.begin() + 1, arguments.positional.end()});
+  write_first_batch(config, {ranks.world_size, ranks.local_world_size}, arguments.first_batch);
+  return 0;
+}
+
 int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks) {
   if (arguments.action == "train") return train(arguments, argc, argv, ranks);
   if (arguments.action == "inspect-data") return inspect(arguments, ranks);
+  if (arguments.action == "first-batch") return write_batch(arguments, ranks);
   if (arguments.action == "version") {
     std::cout << fmt::format("lockstep-trainer {} (LibTorch {})\n", kVersion, TORCH_VERSION);
     return 0;

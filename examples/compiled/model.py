@@ -1,6 +1,6 @@
 """A model in plain Python: a small convolutional network with batch normalisation, for MNIST.
 
-    lockstep-compile examples/compiled/model.py:make_model --loss cross_entropy --batch example -o model.ls2
+    lockstep-compile examples/compiled/model.py:make_model --loss cross_entropy --batch examples/compiled/run.yaml -o model.ls2
     lockstep launch -n 2 examples/compiled/run.yaml
 """
 
@@ -23,8 +23,3 @@ class Net(nn.Module):
 
 def make_model() -> nn.Module:
     return Net()
-
-
-def example() -> dict[str, torch.Tensor]:
-    """A batch like those of the run, 64 samples for each rank; only its shapes and types matter."""
-    return {"image": torch.rand(64, 1, 28, 28), "label": torch.randint(0, 10, (64,))}

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -11,8 +12,9 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kPackageFormat = 1;
+constexpr int64_t kPackageFormat = 2;
 constexpr int64_t kLargestSize = int64_t{1} << 40;
+constexpr int64_t kMostValues = 1 << 20;
 
 // One map of the manifest, and where it is, for messages.
 class ManifestMap {
@@ -49,6 +51,15 @@ class ManifestMap {
       texts.push_back(item.get<std::string>());
     }
     return texts;
+  }
+
+  std::vector<SegmentSpec> segments(const char* key) const {
+    std::vector<SegmentSpec> specs;
+    for (const auto& item : list(key)) {
+      const ManifestMap map(item, fmt::format("{}: {}", where_, key));
+      specs.push_back({map.sizes("takes"), map.number("gradients", 1), map.number("keeps")});
+    }
+    return specs;
   }
 
   // `mark`: the name of TensorSpec::marked; nullptr: there is none. `names`: of the tensors
@@ -105,6 +116,24 @@ void verify_places(const std::set<std::string>& names, const ManifestMap& map) {
                                       printable(name.substr(0, dot)), printable(name)));
 }
 
+// Each takes what there is by then, and together they give every gradient once.
+void verify_segments(const PackageManifest& manifest, const ManifestMap& map) {
+  auto values = static_cast<int64_t>(manifest.parameters.size() + manifest.buffers.size() +
+                                     manifest.fields.size() + 1);
+  auto gradients = std::count_if(manifest.parameters.begin(), manifest.parameters.end(),
+                                 [](const TensorSpec& spec) { return spec.marked; });
+  for (const auto& segment : manifest.segments) {
+    for (const auto number : segment.takes)
+      if (number >= values)
+        throw map.damaged(fmt::format("has a segment that takes value {} of {}", number, values));
+    if (segment.gradients > gradients || segment.keeps > kMostValues)
+      throw map.damaged("has segments that give more than there is");
+    gradients -= segment.gradients;
+    values += segment.keeps;
+  }
+  if (gradients != 0) throw map.damaged("has segments that do not give every gradient");
+}
+
 }  // namespace
 
 PackageManifest parse_package_manifest(std::string_view text, const std::string& name) {
@@ -120,6 +149,7 @@ PackageManifest parse_package_manifest(std::string_view text, const std::string&
   manifest.architecture = map.text("architecture");
   manifest.precision = map.text("precision");
   manifest.cpu_flags = map.texts("cpu_flags");
+  manifest.gpu = map.text("gpu");
   manifest.batch_size = map.number("batch_size", 1);
   manifest.dynamic_batch = map.flag("dynamic_batch");
   std::set<std::string> state, fields;
@@ -129,6 +159,10 @@ PackageManifest parse_package_manifest(std::string_view text, const std::string&
   manifest.fields = map.tensors("fields", nullptr, fields);
   manifest.sums = map.texts("sums");
   manifest.predictions = map.flag("predictions");
+  manifest.targets = map.text("targets");
+  manifest.all_count = map.text("all_count");
+  manifest.segments = map.segments("segments");
+  verify_segments(manifest, map);
   const auto& members = map.at("members");
   if (!members.is_object()) throw map.damaged("has no map of members");
   for (const auto& [member, facts] : members.items()) {

@@ -19,8 +19,8 @@ namespace {
 
 constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxGraphBytes = uint64_t{4} << 30;
-constexpr std::array<const char*, 3> kMembers = {"train.pt2", "eval.pt2", "weights.safetensors"};
 constexpr const char* kManifest = "manifest.json";
+constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kAgain = "copy it anew or compile the model again";
 
 // "" or "a/b" but not "/a", "../a" or "a/../b": nothing is unpacked under a name from an archive,
@@ -46,6 +46,20 @@ std::optional<size_t> index_of(const std::vector<std::string>& names, const std:
   const auto it = std::find(names.begin(), names.end(), name);
   if (it == names.end()) return std::nullopt;
   return static_cast<size_t>(it - names.begin());
+}
+
+std::vector<std::string> segment_kinds(const PackageManifest& manifest) {
+  std::vector<std::string> kinds = {"train"};
+  for (size_t i = 1; i < manifest.segments.size(); ++i)
+    kinds.push_back(fmt::format("train.{}", i + 1));
+  return kinds;
+}
+
+std::vector<std::string> members_of(const PackageManifest& manifest) {
+  std::vector<std::string> members = {kWeights, "eval.pt2"};
+  if (!manifest.targets.empty()) members.emplace_back("count.pt2");
+  for (const auto& kind : segment_kinds(manifest)) members.push_back(kind + ".pt2");
+  return members;
 }
 
 const char* safetensors_name(const std::string& dtype) {
@@ -105,14 +119,14 @@ void CompiledPackage::read(std::span<const uint8_t> bytes) {
   const auto json = archive_->read(*at, kMaxManifestBytes);
   manifest_ =
       parse_package_manifest({reinterpret_cast<const char*>(json.data()), json.size()}, name_);
+  const auto expected = members_of(manifest_);
   for (const auto& member : members_)
-    if (member != kManifest &&
-        std::find(kMembers.begin(), kMembers.end(), member) == kMembers.end())
-      throw config_error(
-          fmt::format("{}: has a member '{}' that no package has", name_, printable(member)));
-  for (const auto* name : kMembers) {
+    if (member != kManifest && !index_of(expected, member))
+      throw config_error(fmt::format("{}: has a member '{}' that its manifest does not tell of",
+                                     name_, printable(member)));
+  for (const auto& name : expected) {
     auto content = member(name);
-    if (std::string(name) == kMembers.back()) weights_ = std::move(content);
+    if (name == kWeights) weights_ = std::move(content);
   }
   entries_ = parse_safetensors(weights_, name_ + ": weights.safetensors", ErrorKind::Config);
   verify_weights();
@@ -177,6 +191,12 @@ void CompiledPackage::verify_host(const HostFacts& host) const {
         fmt::format("{}: uses instructions that this processor has not ({}): compile "
                     "it on the oldest of the machines that will train it",
                     name_, fmt::join(missing, ", ")));
+}
+
+std::vector<GraphFiles> CompiledPackage::training() const {
+  std::vector<GraphFiles> files;
+  for (const auto& kind : segment_kinds(manifest_)) files.push_back(graph(kind));
+  return files;
 }
 
 GraphFiles CompiledPackage::graph(const std::string& kind) const {

@@ -47,7 +47,11 @@ class CompiledPackage {
   const std::string& name() const { return name_; }
   const PackageManifest& manifest() const { return manifest_; }
 
-  // `kind`: "train" or "eval". Throws Config: no archive as torch writes it.
+  // The segments of training.
+  std::vector<GraphFiles> training() const;
+
+  // `kind`: "eval", or "count" where there are targets. Throws Config: no archive as torch writes
+  // it.
   GraphFiles graph(const std::string& kind) const;
 
   // Parameters and buffers, with their place in weights().

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <set>
@@ -14,6 +15,8 @@
 #include "models/classification.h"
 #include "models/compiled/graph.h"
 #include "models/compiled/package.h"
+#include "models/compiled/step.h"
+#include "models/language.h"
 
 namespace lockstep {
 namespace {
@@ -89,8 +92,9 @@ class CompiledModel final : public Model {
   Outputs forward(const Batch& batch) override {
     auto inputs = inputs_of(batch);
     auto values = evaluation_->run(inputs);
-    check(values.size() == 1 + manifest_.sums.size() + (manifest_.predictions ? 1 : 0),
-          "a compiled evaluation gives loss, sums and predictions");
+    check(values.size() ==
+              1 + manifest_.sums.size() + (has_targets() ? 1 : 0) + (manifest_.predictions ? 1 : 0),
+          "a compiled evaluation gives loss, sums, targets and predictions");
     auto outputs = outputs_of(values, inputs.back().size(0));
     if (manifest_.predictions) outputs.predictions = values.back();
     return outputs;
@@ -103,18 +107,19 @@ class CompiledModel final : public Model {
     const auto count = inputs.back().size(0);
     if (!manifest_.dynamic_batch && count != manifest_.batch_size) throw wrong_size(count);
     inputs.push_back(weight);
-    auto values = training_->run(inputs);
-    const auto first = 1 + manifest_.sums.size();
-    check(values.size() == first + trained_.size() + changed_.size(),
-          "a compiled step gives loss, sums, gradients and changed buffers");
-    StepOutputs step{.outputs = outputs_of(values, count)};
-    const auto gradients = values.begin() + static_cast<std::ptrdiff_t>(first);
-    step.gradients.assign(gradients, gradients + static_cast<std::ptrdiff_t>(trained_.size()));
-    if (!is_verified_) verify_gradients(step.gradients);
+    auto results = training_->run(std::move(inputs));
+    if (!is_verified_) verify_gradients(results.gradients);
     const at::NoGradGuard no_grad;
-    for (size_t i = 0; i < changed_.size(); ++i)
-      changed_[i].copy_(values[first + trained_.size() + i]);
-    return step;
+    for (size_t i = 0; i < changed_.size(); ++i) changed_[i].copy_(results.buffers[i]);
+    return {.outputs = outputs_of(results.scalars, count),
+            .gradients = std::move(results.gradients),
+            .later = std::move(results.later)};
+  }
+
+  std::string target_name() const override { return manifest_.targets; }
+
+  at::Tensor count_targets(const Batch& batch) const override {
+    return count_->run(fields_of(batch)).at(0);
   }
 
   void verify(const ModelUse& use) const override {
@@ -123,6 +128,7 @@ class CompiledModel final : public Model {
           fmt::format("{}: was compiled for device {}, this run computes on {}: set "
                       "distributed.device, or compile with --device {}",
                       package_, printable(manifest_.device), use.device, use.device));
+    if (use.device == "cuda") verify_gpu(use.gpu());
     for (const auto& sample : use.first_samples())
       for (const auto& field : manifest_.fields) verify_field(field, sample.at(field.name));
     if (manifest_.dynamic_batch) return;
@@ -147,17 +153,21 @@ class CompiledModel final : public Model {
       throw config_error(package_ + ": takes no field of a batch; compile the model again");
     for (const auto& spec : manifest_.parameters) add_parameter(spec, load(spec, package));
     for (const auto& spec : manifest_.buffers) add_buffer(spec, load(spec, package));
-    files_ = {package.graph("train"), package.graph("eval")};
+    files_ = {package.training(), package.graph("eval"),
+              has_targets() ? package.graph("count") : GraphFiles()};
     if (manifest_.device == "cpu") load_graphs(at::kCPU);
   }
 
   void load_graphs(const at::Device& device) {
-    const auto graph = [&](const GraphFiles& files, const char* kind) {
+    const auto graph = [&](const GraphFiles& files, const std::string& kind) {
       return std::make_unique<CompiledGraph>(files, device.str(),
                                              fmt::format("{}: {}.pt2", package_, kind));
     };
-    training_ = graph(files_[0], "train");
-    evaluation_ = graph(files_[1], "eval");
+    std::vector<std::unique_ptr<CompiledGraph>> segments;
+    for (const auto& files : files_.training) segments.push_back(graph(files, "train"));
+    training_ = std::make_unique<CompiledStep>(std::move(segments), manifest_);
+    evaluation_ = graph(files_.evaluation, "eval");
+    if (has_targets()) count_ = graph(files_.count, "count");
     files_ = {};
   }
 
@@ -185,15 +195,44 @@ class CompiledModel final : public Model {
     if (spec.marked) changed_.push_back(buffer);
   }
 
+  void verify_gpu(const std::string& architecture) const {
+    if (manifest_.gpu != architecture)
+      throw config_error(
+          fmt::format("{}: was compiled for a GPU of architecture {}, this machine's is {}: "
+                      "compile it on a machine like this",
+                      package_, printable(manifest_.gpu), architecture));
+  }
+
+  bool has_targets() const { return !manifest_.targets.empty(); }
+
   std::vector<at::Tensor> inputs_of(const Batch& batch) const {
     auto inputs = state_;
     inputs.reserve(state_.size() + manifest_.fields.size() + 1);
+    for (auto& field : fields_of(batch)) inputs.push_back(std::move(field));
+    return inputs;
+  }
+
+  std::vector<at::Tensor> fields_of(const Batch& batch) const {
+    std::vector<at::Tensor> fields;
     for (const auto& field : manifest_.fields) {
       const auto& tensor = batch.at(field.name);
       verify_field(field, tensor);
-      inputs.push_back(tensor.contiguous());
+      fields.push_back(tensor.contiguous());
+      if (field.name == manifest_.all_count) verify_all_count(fields.back());
     }
-    return inputs;
+    return fields;
+  }
+
+  // A GPU would have to be waited for.
+  void verify_all_count(const at::Tensor& targets) const {
+    if (!targets.is_cpu() || targets.scalar_type() != at::kLong) return;
+    const auto* begin = targets.const_data_ptr<int64_t>();
+    const auto* end = begin + targets.numel();
+    if (std::find(begin, end, kIgnoredTarget) == end) return;
+    throw config_error(fmt::format(
+        "{}: '{}' holds {}, which counts for nothing, but its loss is a mean over samples that all "
+        "count: compile the model with an example batch that holds one too",
+        package_, printable(manifest_.all_count), kIgnoredTarget));
   }
 
   void verify_field(const TensorSpec& field, const at::Tensor& tensor) const {
@@ -215,15 +254,17 @@ class CompiledModel final : public Model {
     outputs.count = count;
     for (size_t i = 0; i < manifest_.sums.size(); ++i)
       outputs.sums[manifest_.sums[i]] = values[1 + i];
+    if (has_targets()) outputs.targets = values[1 + manifest_.sums.size()];
     return outputs;
   }
 
   // They are changed in place later: each is memory of its own, in the parameter's layout.
   void verify_gradients(const std::vector<at::Tensor>& gradients) {
     std::set<const void*> places;
+    const auto first = trained_.size() - gradients.size();
     for (size_t i = 0; i < gradients.size(); ++i)
-      check(gradients[i].sizes() == trained_[i].sizes() && gradients[i].is_contiguous() &&
-                gradients[i].scalar_type() == trained_[i].scalar_type() &&
+      check(gradients[i].sizes() == trained_[first + i].sizes() && gradients[i].is_contiguous() &&
+                gradients[i].scalar_type() == trained_[first + i].scalar_type() &&
                 (gradients[i].numel() == 0 || places.insert(gradients[i].const_data_ptr()).second),
             "a compiled step gives each parameter a gradient of its own");
     is_verified_ = true;
@@ -243,8 +284,12 @@ class CompiledModel final : public Model {
 
   std::string package_;
   PackageManifest manifest_;
-  std::array<GraphFiles, 2> files_;  // of training and evaluation, until they are loaded
-  std::unique_ptr<CompiledGraph> training_, evaluation_;
+  struct Files {
+    std::vector<GraphFiles> training;
+    GraphFiles evaluation, count;
+  } files_;  // until they are loaded
+  std::unique_ptr<CompiledStep> training_;
+  std::unique_ptr<CompiledGraph> evaluation_, count_;
   std::vector<at::Tensor> state_;              // parameters and buffers, as the graphs take them
   std::vector<at::Tensor> trained_, changed_;  // parameters with gradients; buffers of training
   bool is_verified_ = false;

@@ -13,7 +13,6 @@ from torch._inductor.exc import CppCompileError, InductorError, InvalidCxxCompil
 from torch._inductor.utils import clear_caches
 
 from lockstep.errors import CompilerFault
-from lockstep.graphs import Graph
 
 
 def verify_compiler() -> None:
@@ -40,7 +39,7 @@ def own_cache() -> Iterator[None]:
                 os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-def compiled(graph: Graph, device: str, threads: int) -> bytes:
+def compiled(program: torch.export.ExportedProgram, device: str, threads: int) -> bytes:
     """Raises OSError for a full disk, CompilerFault, or what torch's compiler does."""
     # Why nothing of LibTorch is linked to it on a CPU: docs/decisions/0008-compiled-steps.md of Lockstep. Precompiled
     # headers, 100 MB each, would stay: they are kept in one place whatever the cache.
@@ -51,7 +50,7 @@ def compiled(graph: Graph, device: str, threads: int) -> bytes:
         # Found out, and remembered, while a probe may still link LibTorch: without it none is found.
         pick_vec_isa()
         try:
-            torch._inductor.aoti_compile_and_package(graph.program, package_path=file, inductor_configs=settings)
+            torch._inductor.aoti_compile_and_package(program, package_path=file, inductor_configs=settings)
         except InductorError as error:
             raise _reason(error.inner_exception) from error
         except CppCompileError as error:

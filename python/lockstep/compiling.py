@@ -2,29 +2,25 @@
 
 import contextlib
 import copy
-import ctypes
 import io
 import os
 import platform
-import tempfile
 import traceback
 from pathlib import Path
-from typing import Callable, Mapping
+from typing import Callable, Iterator, Mapping
 
 import torch
 from torch import nn
 
+from lockstep.comparing import TOLERANCE, Comparison, compare
 from lockstep.compiler import compiled, verify_compiler
-from lockstep.errors import CompileError, CompilerFault, one_line
+from lockstep.errors import CompileError, one_line
 from lockstep.graphs import Graph, State, Step, trace
-from lockstep.losses import LOSSES, Batch, LossFunction, cross_entropy, own_loss, verify_targets
+from lockstep.losses import LOSSES, Batch, Loss, LossFunction, find_loss
 from lockstep.packing import cpu_flags, describe, pack_weights, write_package
+from lockstep.segments import Part, count_targets, segment_names, split
 
 Report = Callable[[str], None]
-
-TOLERANCE = {"fp32": 1e-3, "bf16": 5e-2}  # of a value's greatest element, compiled against eager
-# Of a gradient's norm: where a number lies at the kink of a ReLU, rounding decides whether it has a gradient.
-KINKS = 5e-2
 
 
 def compile_step(
@@ -34,6 +30,7 @@ def compile_step(
     path: str | os.PathLike[str] = "model.ls2",
     *,
     dynamic_batch: bool = False,
+    segments: int = 1,
     precision: str = "fp32",
     device: str = "cpu",
     threads: int = 1,
@@ -45,6 +42,7 @@ def compile_step(
     loss: "cross_entropy", "mse", "model" (the module returns its loss itself) or a function; see lockstep.losses.
     example_batch: field name to tensor, samples along dimension 0. Training takes batches of its size, or of any size
     with `dynamic_batch`; evaluation always takes any size.
+    segments: parts of the backward pass; gradients of one are averaged over ranks while the next is computed.
     precision: "fp32", or "bf16" for autocast to bfloat16; parameters stay as they are.
     threads: of the generated loops on a CPU; matrix products use as many as the process has.
     Raises CompileError: one line that says what cannot be compiled, and where. OSError: no g++, a full disk.
@@ -59,36 +57,59 @@ def compile_step(
         raise CompileError("this machine has no GPU to compile for: device cuda")
     batch = {key: tensor.to(device) for key, tensor in example_batch.items()}
     size = batch_size(batch)
-    function = LOSSES[loss] if isinstance(loss, str) else loss
-    if function in (cross_entropy, own_loss):
-        verify_targets(batch)
     module = copy.deepcopy(module).to(device)
     state = State.of(module)
     if not state.trainable:
         raise CompileError("the model has no parameters to train")
-    step = Step(module, function, list(batch), device if precision == "bf16" else None)
+    chosen = find_loss(loss, module, batch)
+    step = Step(module, chosen.function, list(batch), device if precision == "bf16" else None)
     verify_compiler()
     report("tracing")
     train = traced(step, state, batch, size, dynamic_batch, training=True)
     evaluation = traced(step, state, batch, size, True, training=False)
+    verify_outputs(train, evaluation)
+    for unused in train.unused:
+        report(f"warning: parameter '{unused}' has no part in the loss; its gradient is always zero")
+    train_parts, others = parts_of(train, evaluation, len(state.names()), segments)
+    report("compiling (g++; half a minute to some minutes)")
+    with told_as_export():
+        programs = {name: part.program() for name, part in [*zip(segment_names(segments), train_parts), *others.items()]}
+    members = {f"{name}.pt2": compiled(program, device, threads) for name, program in programs.items()}
+    report("comparing with the model as it is")
+    compare(Comparison(step, state, batch, members, TOLERANCE[precision]), train, train_parts, evaluation, report)
+    members["weights.safetensors"] = pack_weights({**state.parameters, **state.buffers})
+    manifest = describe_package(state, batch, train, evaluation, train_parts)
+    manifest |= describe_loss(chosen, train)
+    manifest |= {"name": name or type(module).__name__, "torch": torch.__version__.split("+")[0], "device": device,
+                 "architecture": platform.machine(), "cpu_flags": cpu_flags(), "gpu": gpu_name(device), "threads": threads,
+                 "precision": precision, "batch_size": size, "dynamic_batch": dynamic_batch}
+    write_package(path, manifest, members)
+    return path
+
+
+def gpu_name(device: str) -> str:
+    """Its architecture: code for it runs on no other."""
+    if device != "cuda":
+        return ""
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}"
+
+
+def parts_of(train: Graph, evaluation: Graph, num_state: int, segments: int) -> tuple[list[Part], dict[str, Part]]:
+    """Those of training, and the others by name."""
+    with told_as_export():
+        others = {"eval": Part(evaluation.module, [], evaluation.inputs, evaluation.shapes)}
+        if train.has_targets:
+            others["count"] = count_targets(train, num_state)
+        return split(train, segments), others
+
+
+def verify_outputs(train: Graph, evaluation: Graph) -> None:
     if train.sums != evaluation.sums:
         raise CompileError(f"the loss function gives other sums in training ({names_of(train.sums)}) than in evaluation "
                            f"({names_of(evaluation.sums)}): they must be the same")
-    for unused in train.unused:
-        report(f"warning: parameter '{unused}' has no part in the loss; its gradient is always zero")
-    report("compiling (g++; half a minute to some minutes)")
-    members = {"train.pt2": compiled(train, device, threads), "eval.pt2": compiled(evaluation, device, threads)}
-    report("comparing with the model as it is")
-    compare(step, state, batch, members, {"train": train, "eval": evaluation}, TOLERANCE[precision], report)
-    members["weights.safetensors"] = pack_weights({**state.parameters, **state.buffers})
-    manifest = describe_package(state, batch, train, evaluation)
-    manifest |= {"name": name or type(module).__name__, "torch": torch.__version__.split("+")[0], "device": device,
-                 "architecture": platform.machine(), "cpu_flags": cpu_flags(), "threads": threads, "precision": precision,
-                 "batch_size": size, "dynamic_batch": dynamic_batch}
-    if device == "cuda":
-        manifest["compute_capability"] = list(torch.cuda.get_device_capability())
-    write_package(path, manifest, members)
-    return path
+    if train.has_targets != evaluation.has_targets:
+        raise CompileError("the loss function gives 'targets' in training or in evaluation: it must in both")
 
 
 def names_of(names: list[str]) -> str:
@@ -109,25 +130,31 @@ def batch_size(batch: Batch) -> int:
 
 
 def traced(step: Step, state: State, batch: Batch, size: int, dynamic: bool, training: bool) -> Graph:
-    """trace(), with what goes wrong told in one line that ends with the user's own."""
+    with told_as_export(" with a batch of any size" if dynamic else ""):
+        return trace(step, state, batch, size, dynamic, training)
+
+
+@contextlib.contextmanager
+def told_as_export(what: str = "") -> Iterator[None]:
+    """What goes wrong is told in one line that ends with the user's own."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # torch.export prints graphs beside its errors
-            return trace(step, state, batch, size, dynamic, training)
+            yield
     except CompileError:
         raise
     except Exception as error:
-        what = " with a batch of any size" if dynamic else ""
         raise CompileError(f"the model cannot be exported{what}: {one_line(error)}{place_of(error)}") from error
 
 
 def place_of(error: BaseException) -> str:
     """The last line of code of an error that belongs neither to torch nor to this package."""
     ours = (os.path.dirname(torch.__file__), os.path.dirname(__file__), os.path.dirname(os.__file__))
+    models = os.path.join(os.path.dirname(__file__), "models.py")  # which is like one of the user
     seen = error
     places: list[traceback.FrameSummary] = []
     while seen is not None and not places:
         places = [frame for frame in traceback.extract_tb(seen.__traceback__)
-                  if not frame.filename.startswith(ours) and not frame.filename.startswith("<")
+                  if (not frame.filename.startswith(ours) or frame.filename == models) and not frame.filename.startswith("<")
                   and f"{os.sep}site-packages{os.sep}" not in frame.filename]
         seen = seen.__cause__ or seen.__context__
     if not places or not os.path.exists(places[-1].filename):
@@ -135,54 +162,7 @@ def place_of(error: BaseException) -> str:
     return f" ({places[-1].filename}:{places[-1].lineno}: {places[-1].line})"
 
 
-def compare(step: Step, state: State, batch: Batch, members: dict[str, bytes], graphs: dict[str, Graph], tolerance: float,
-            report: Report) -> None:
-    """A graph whose numbers are not the model's must not be trained."""
-    # The libraries rely on a process that has LibTorch's symbols in sight, as lockstep-trainer has.
-    ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"), ctypes.RTLD_GLOBAL)
-    for kind, graph in graphs.items():
-        with tempfile.NamedTemporaryFile(suffix=".pt2") as file, torch.no_grad():
-            file.write(members[kind + ".pt2"])
-            file.flush()
-            run = torch._inductor.aoti_load_package(file.name, run_single_threaded=True)
-        expected = eager(step, state, batch, graph)
-        if any(not torch.equal(a, b) for a, b in zip(expected, eager(step, state, batch, graph))):
-            report(f"the {kind} pass draws random numbers: it is not compared")
-            continue
-        outputs = list(zip(run(graph.inputs), expected, strict=True))
-        gradients = range(1 + len(graph.sums), 1 + len(graph.sums) + len(state.trainable) * graph.training)
-        largest = max((expected[i].norm().item() for i in gradients), default=0.0)
-        for i, (got, want) in enumerate(outputs):
-            if i in gradients:
-                difference, allowed = (got - want).norm().item(), KINKS * want.norm().item() + 1e-3 * largest
-            else:
-                difference, allowed = greatest(got.double() - want.double()), tolerance * max(1e-3, greatest(want))
-                allowed = max(allowed, 0.0 if want.is_floating_point() else 1.0)  # one that is counted otherwise
-            if not difference <= allowed:
-                raise CompilerFault(f"output {i} of the compiled {kind} pass differs from the model's own by {difference:.3g} "
-                                    f"where at most {allowed:.3g} is expected: this is a fault of the compiler")
-
-
-def greatest(tensor: torch.Tensor) -> float:
-    return tensor.abs().max().item() if tensor.numel() else 0.0
-
-
-def eager(step: Step, state: State, batch: Batch, graph: Graph) -> list[torch.Tensor]:
-    """What the graph must return, by the module itself."""
-    module = copy.deepcopy(step).train(graph.training)
-    with torch.set_grad_enabled(graph.training):
-        outputs = module(list(batch.values()))
-    if not graph.training:
-        return [output.detach() for output in outputs]
-    named, buffers = dict(module.module.named_parameters()), dict(module.module.named_buffers())
-    wanted = [named[name] for name in state.trainable]
-    gradients = torch.autograd.grad(outputs[0], wanted, allow_unused=True)
-    return [*(output.detach() for output in outputs[:1 + len(graph.sums)]),
-            *(torch.zeros_like(value) if gradient is None else gradient for gradient, value in zip(gradients, wanted)),
-            *(buffers[name] for name in graph.changed_buffers)]
-
-
-def describe_package(state: State, batch: Batch, train: Graph, evaluation: Graph) -> dict[str, object]:
+def describe_package(state: State, batch: Batch, train: Graph, evaluation: Graph, parts: list[Part]) -> dict[str, object]:
     return {
         "parameters": [describe(name, tensor, trainable=name in state.trainable) for name, tensor in state.parameters.items()],
         "buffers": [describe(name, tensor, changed=name in train.changed_buffers) for name, tensor in state.buffers.items()],
@@ -190,4 +170,9 @@ def describe_package(state: State, batch: Batch, train: Graph, evaluation: Graph
         "fields": [{**describe(name, tensor), "shape": list(tensor.shape[1:])} for name, tensor in batch.items()],
         "sums": train.sums,
         "predictions": evaluation.has_predictions,
+        "segments": [{"takes": part.takes, "gradients": part.gradients, "keeps": part.keeps} for part in parts],
     }
+
+
+def describe_loss(loss: Loss, train: Graph) -> dict[str, object]:
+    return {"targets": loss.name if train.has_targets else "", "all_count": loss.all_count}

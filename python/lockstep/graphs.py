@@ -23,6 +23,7 @@ class Shape:
 
     def __init__(self) -> None:
         self.sums: list[str] = []
+        self.has_targets = False
         self.has_predictions = False
 
 
@@ -46,21 +47,26 @@ class Step(nn.Module):
                 given = self.loss(self.module, batch)
         given = {"loss": given} if isinstance(given, torch.Tensor) else dict(given)
         loss = self._scalar("loss", given.pop("loss", None))
+        targets = given.pop("targets", None)
         predictions = given.pop("predictions", None)
+        self.shape.has_targets = targets is not None
         self.shape.has_predictions = predictions is not None
         self.shape.sums = sorted(given)
         sums = [self._scalar(name, given[name]) for name in self.shape.sums]
-        return (loss.float(), *sums, *([] if predictions is None else [predictions]))
+        counted = [] if targets is None else [self._scalar("targets", targets).long()]
+        return (loss.float(), *sums, *counted, *([] if predictions is None else [predictions]))
 
     @staticmethod
     def _scalar(name: str, value: object) -> torch.Tensor:
         if not isinstance(value, torch.Tensor):
             raise CompileError(f"the loss function gives no tensor as '{name}' but {type(value).__name__}")
+        what = {"loss": "the mean over the samples", "targets": "how many there are"}.get(name, "a sum over the samples")
         if value.dim() != 0:
-            raise CompileError(f"the loss function gives '{name}' of shape {list(value.shape)}: it must be a scalar, "
-                               f"{'the mean' if name == 'loss' else 'a sum'} over the samples")
+            raise CompileError(f"the loss function gives '{name}' of shape {list(value.shape)}: it must be a scalar, {what}")
         if name == "loss" and not value.is_floating_point():
             raise CompileError(f"the loss function gives a loss of {value.dtype}: it must be of a floating-point type")
+        if name == "targets" and (value.is_floating_point() or value.dtype == torch.bool):
+            raise CompileError(f"the loss function gives 'targets' of {value.dtype}: it must be an integer, {what}")
         return value
 
 
@@ -89,15 +95,26 @@ class State:
 
 @dataclass
 class Graph:
-    """A graph over (state tensors, batch tensors[, weight]), as torch.export gives it, and what it returns."""
+    """A graph over (state tensors, batch tensors[, weight]), and what it returns: loss, sums, [targets], and of training
+    gradients and changed buffers, of evaluation [predictions]."""
 
-    program: torch.export.ExportedProgram
+    module: torch.fx.GraphModule
     inputs: list[torch.Tensor]
+    shapes: list[dict | None] | None
     training: bool
     sums: list[str]
+    has_targets: bool
     has_predictions: bool
+    num_gradients: int = 0
     changed_buffers: list[str] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
+
+    @property
+    def num_scalars(self) -> int:
+        return 1 + len(self.sums) + self.has_targets
+
+    def program(self) -> torch.export.ExportedProgram:
+        return export_graph(self.module, self.inputs, self.shapes)
 
 
 class _Holder(nn.Module):
@@ -111,18 +128,22 @@ class _Holder(nn.Module):
         return self.graph(tensors)
 
 
-def _dynamic_shapes(num_state: int, batch: Batch, size: int, dynamic: bool, num_more: int) -> list[dict | None] | None:
-    if not dynamic:
-        return None
+def export_graph(graph: nn.Module, inputs: list[torch.Tensor], shapes: list[dict | None] | None) -> torch.export.ExportedProgram:
+    """`graph`: takes and gives lists of tensors. `shapes`: which dimensions of the inputs are dynamic; None: none is."""
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.export.export(_Holder(graph), (inputs,), dynamic_shapes=None if shapes is None else (shapes,),
+                                   strict=False)
+
+
+def dynamic_shapes(batch: Batch, size: int) -> list[dict | None]:
     rows = torch.export.Dim("batch", min=1, max=1 << 20)
-    return [None] * num_state + [{0: rows} if tensor.dim() and tensor.shape[0] == size else None
-                                 for tensor in batch.values()] + [None] * num_more
+    return [{0: rows} if tensor.dim() and tensor.shape[0] == size else None for tensor in batch.values()]
 
 
 def _export(step: Step, batch: Batch, size: int, dynamic: bool) -> torch.export.ExportedProgram:
-    shapes = _dynamic_shapes(0, batch, size, dynamic, 0)
-    return torch.export.export(step, (list(batch.values()),), dynamic_shapes=None if shapes is None else (shapes,),
-                               strict=False)
+    return torch.export.export(step, (list(batch.values()),),
+                               dynamic_shapes=(dynamic_shapes(batch, size),) if dynamic else None, strict=False)
 
 
 def trace(step: Step, state: State, batch: Batch, size: int, dynamic: bool, training: bool) -> Graph:
@@ -139,6 +160,7 @@ def _trace(step: Step, state: State, batch: Batch, size: int, dynamic: bool, tra
     changed = changed_buffers(step, state, batch) if training else []
     names, num_state, num_parameters = state.names(), len(state.names()), len(state.parameters)
     is_trainable = [name in set(state.trainable) for name in state.parameters]
+    num_scalars = 1 + len(step.shape.sums) + step.shape.has_targets
     unused: list[str] = []
 
     def run(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -156,18 +178,17 @@ def _trace(step: Step, state: State, batch: Batch, size: int, dynamic: bool, tra
         gradients = [torch.zeros_like(value) if gradient is None else gradient.contiguous()
                      for gradient, value in zip(gradients, wanted)]
         after = [values[names.index(name)].detach() for name in changed]
-        return [*(output.detach() for output in outputs[:1 + len(step.shape.sums)]), *gradients, *after]
+        return [*(output.detach() for output in outputs[:num_scalars]), *gradients, *after]
 
     inputs = [*state.tensors(), *batch.values(), *([torch.ones(())] if training else [])]
     inputs[-1] = inputs[-1].to(inputs[0].device) if training else inputs[-1]
     with torch.set_grad_enabled(training):
         graph = make_fx(run, tracing_mode="symbolic" if dynamic else "real", _allow_non_fake_inputs=True)(inputs)
-    _separate_outputs(graph)
-    shapes = _dynamic_shapes(num_state, batch, size, dynamic, len(inputs) - num_state - len(batch))
-    with torch.no_grad():
-        program = torch.export.export(_Holder(graph), (inputs,), dynamic_shapes=None if shapes is None else (shapes,),
-                                      strict=False)
-    return Graph(program, inputs, training, list(step.shape.sums), step.shape.has_predictions and not training, changed, unused)
+    separate_outputs(graph)
+    shapes = [*[None] * num_state, *dynamic_shapes(batch, size), *([None] if training else [])] if dynamic else None
+    shape = step.shape
+    return Graph(graph, inputs, shapes, training, list(shape.sums), shape.has_targets, shape.has_predictions and not training,
+                 len(state.trainable) if training else 0, changed, unused)
 
 
 def changed_buffers(step: Step, state: State, batch: Batch) -> list[str]:
@@ -179,7 +200,7 @@ def changed_buffers(step: Step, state: State, batch: Batch) -> list[str]:
     return [name for name, buffer in state.buffers.items() if not torch.equal(buffer, after[name])]
 
 
-def _separate_outputs(graph: torch.fx.GraphModule) -> None:
+def separate_outputs(graph: torch.fx.GraphModule) -> None:
     """No output is an input or another output: gradients are changed in place later."""
     node = next(iter(reversed(graph.graph.nodes)))
     seen: set[torch.fx.Node] = set()

@@ -3,6 +3,9 @@
 A loss is a function of the module and the batch, a dictionary of tensors. It returns the mean over the samples, or a
 dictionary with "loss", perhaps "predictions", and any other scalars: sums over the samples, such as how many were right
 ("accuracy"), which Lockstep reports divided by the number of samples.
+
+With "targets" in it, an integer scalar made of the batch alone, loss and sums are over that many targets in the place of
+the samples: tokens of padded text, say. With no target the loss must be 0.
 """
 
 import inspect
@@ -19,24 +22,29 @@ LossFunction = Callable[[nn.Module, Batch], Union[torch.Tensor, Mapping[str, tor
 
 TARGETS = ("label", "labels", "target", "targets")
 IGNORED = -100  # a target that counts for nothing in torch.nn.functional.cross_entropy, and in transformers
+# Losses of transformers that are means over targets, and how many of the first ones of a sample are not among them.
+LEFT_OUT = {"ForCausalLMLoss": 1, "ForMaskedLMLoss": 0, "ForTokenClassification": 0}
+
+
+def target_field(batch: Batch) -> str | None:
+    return next((name for name in TARGETS if name in batch), None)
 
 
 def target_of(batch: Batch) -> str:
-    for name in TARGETS:
-        if name in batch:
-            return name
-    raise CompileError(f"the batch has no field for what is to be learned; it has {', '.join(batch)}; "
-                       f"valid names: {', '.join(TARGETS)}; or give a loss function of your own")
+    name = target_field(batch)
+    if name is None:
+        raise CompileError(f"the batch has no field for what is to be learned; it has {', '.join(batch)}; "
+                           f"valid names: {', '.join(TARGETS)}; or give a loss function of your own")
+    return name
 
 
-def verify_targets(batch: Batch) -> None:
-    """Of the losses that torch or transformers divide by the number of targets that count, which differs between batches."""
-    for name in TARGETS:
-        if name in batch and not batch[name].is_floating_point() and (batch[name].long() == IGNORED).any():
-            raise CompileError(f"the field '{name}' of the example batch has targets of {IGNORED}, which count for nothing; a "
-                               "compiled model's loss is a mean over samples, so each must have as many targets that count: "
-                               "write a loss function of your own that is one, or, for text, train the model gpt, whose "
-                               "loss is a mean over tokens")
+def has_ignored(tensor: torch.Tensor) -> bool:
+    return not tensor.is_floating_point() and bool((tensor.long() == IGNORED).any())
+
+
+def target_name(tensor: torch.Tensor) -> str:
+    """What people call those that the loss is a mean over."""
+    return "tokens" if tensor.dim() > 1 else "targets"
 
 
 def call_module(module: nn.Module, batch: Batch, without: str | None = None) -> object:
@@ -56,14 +64,21 @@ def predictions_of(output: object) -> torch.Tensor:
     return logits
 
 
-def cross_entropy(module: nn.Module, batch: Batch) -> Mapping[str, torch.Tensor]:
-    """Of logits [B, K] and classes [B], or [B, T, K] and [B, T]. All targets count; see verify_targets()."""
-    target = target_of(batch)
-    logits, classes = predictions_of(call_module(module, batch, target)), batch[target]
-    right = (logits.argmax(-1) == classes).sum()
-    per_sample = max(1, classes.numel() // classes.shape[0]) if classes.dim() > 1 else 1
-    return {"loss": F.cross_entropy(logits.flatten(0, -2), classes.flatten()), "predictions": logits,
-            "accuracy": right if per_sample == 1 else right / per_sample}
+class CrossEntropy:
+    """Of logits [B, K] and classes [B], or [B, T, K] and [B, T]: a mean over targets where `counted`."""
+
+    def __init__(self, counted: bool):
+        self.counted = counted
+
+    def __call__(self, module: nn.Module, batch: Batch) -> Mapping[str, torch.Tensor]:
+        target = target_of(batch)
+        logits, classes = predictions_of(call_module(module, batch, target)), batch[target]
+        given = {"predictions": logits, "accuracy": (logits.argmax(-1) == classes).sum()}
+        if not self.counted:
+            return {**given, "loss": F.cross_entropy(logits.flatten(0, -2), classes.flatten())}
+        targets = (classes != IGNORED).sum()
+        total = F.cross_entropy(logits.flatten(0, -2), classes.flatten(), reduction="sum", ignore_index=IGNORED)
+        return {**given, "loss": total / targets.clamp_min(1), "targets": targets}
 
 
 def mean_squared_error(module: nn.Module, batch: Batch) -> Mapping[str, torch.Tensor]:
@@ -72,14 +87,65 @@ def mean_squared_error(module: nn.Module, batch: Batch) -> Mapping[str, torch.Te
     return {"loss": F.mse_loss(predictions, batch[target].reshape(predictions.shape)), "predictions": predictions}
 
 
-def own_loss(module: nn.Module, batch: Batch) -> Mapping[str, torch.Tensor]:
-    """The loss that the module returns itself: a tensor, or `loss` of what a transformers model returns."""
-    output = call_module(module, batch)
-    loss = getattr(output, "loss", output)
-    if not isinstance(loss, torch.Tensor):
-        raise CompileError(f"the model returns a {type(output).__name__} without a loss; does the batch have its labels?")
-    logits = getattr(output, "logits", None)
-    return {"loss": loss} if logits is None else {"loss": loss, "predictions": logits}
+class OwnLoss:
+    """The loss that the module returns itself: a tensor, or `loss` of what a transformers model returns.
+
+    `left_out`: it is a mean over targets but so many first ones of each sample; None: over samples.
+    """
+
+    def __init__(self, left_out: int | None):
+        self.left_out = left_out
+
+    def __call__(self, module: nn.Module, batch: Batch) -> Mapping[str, torch.Tensor]:
+        if self.left_out is None:
+            return self._called(module, batch)
+        target = target_of(batch)
+        targets = (batch[target][:, self.left_out:] != IGNORED).sum()
+        # A mean over no target is no number, and its gradient neither: then it is over all, times 0.
+        given = self._called(module, {**batch, target: torch.where(targets > 0, batch[target], 0)})
+        return {**given, "loss": given["loss"] * (targets > 0), "targets": targets}
+
+    @staticmethod
+    def _called(module: nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
+        output = call_module(module, batch)
+        loss = getattr(output, "loss", output)
+        if not isinstance(loss, torch.Tensor):
+            raise CompileError(f"the model returns a {type(output).__name__} without a loss; does the batch have its labels?")
+        logits = getattr(output, "logits", None)
+        return {"loss": loss} if logits is None else {"loss": loss, "predictions": logits}
 
 
-LOSSES: dict[str, LossFunction] = {"cross_entropy": cross_entropy, "mse": mean_squared_error, "model": own_loss}
+LOSSES = ("cross_entropy", "mse", "model")
+
+
+class Loss:
+    """What a loss is a mean over, decided by the model and the example batch.
+
+    name: of the targets, in plural; "": it is a mean over samples.
+    all_count: the field whose targets must all count then, as they do in the example batch; "": none.
+    """
+
+    def __init__(self, function: LossFunction, name: str = "", all_count: str = ""):
+        self.function, self.name, self.all_count = function, name, all_count
+
+
+def find_loss(loss: str | LossFunction, module: nn.Module, batch: Batch) -> Loss:
+    if not isinstance(loss, str):
+        return Loss(loss, "targets")  # if it gives any
+    target = target_field(batch)
+    if loss == "cross_entropy":
+        classes = batch[target_of(batch)]
+        counted = classes.dim() > 1 or has_ignored(classes)
+        return Loss(CrossEntropy(counted), *([target_name(classes)] if counted else ["", target or ""]))
+    if loss == "mse":
+        return Loss(mean_squared_error)
+    left_out = LEFT_OUT.get(getattr(getattr(module, "loss_function", None), "__name__", ""))
+    if target is None or batch[target].is_floating_point():
+        return Loss(OwnLoss(None))
+    if left_out is not None and batch[target].dim() > 1:
+        return Loss(OwnLoss(left_out), target_name(batch[target]))
+    if has_ignored(batch[target]):
+        raise CompileError(f"the field '{target}' of the example batch has targets of {IGNORED}, which count for nothing, and the "
+                           "model does not say over which its loss is a mean: write a loss function of your own that also "
+                           "returns how many \"targets\" count")
+    return Loss(OwnLoss(None), "", target)

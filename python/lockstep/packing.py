@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
-FORMAT = 1
+FORMAT = 2
 
 # What -march=native may make use of, by the names of /proc/cpuinfo, which has none for AVX-IFMA, AVX-VNNI-INT8 and AMX-FP16.
 X86_FLAGS = ("avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "popcnt", "movbe", "abm", "sse4_1", "sse4_2", "ssse3", "aes",

@@ -2,6 +2,10 @@
 #include <torch/nn/module.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <thread>
 
 #include "distributed/data_parallel.h"
 #include "tests/distributed/run_ranks.h"
@@ -19,15 +23,23 @@ struct Pair : torch::nn::Module {
   at::Tensor wide, narrow;
 };
 
-std::vector<at::Tensor> made_by(int rank, int step, int64_t width) {
+constexpr double kTinyBuckets = 1e-5;  // MiB: one for each parameter
+
+std::vector<at::Tensor> made_by(int rank, int step, int64_t width = 4001) {
   const auto scale = 0.37 * (rank + 1) + step;
   return {(at::arange(2 * width, at::kFloat).view({2, width}) * scale).sin(),
           (at::arange(3, at::kFloat) * scale).cos()};
 }
 
+struct Cut {
+  bool in_two = false;
+  std::function<void(const Pair&, int step)> between = {};  // before the gradient of `wide` is made
+};
+
 // The gradients after each of three steps. `batches`: whether each one synchronises.
 std::vector<at::Tensor> train(World& world, const DataParallelConfig& config,
-                              const std::vector<bool>& batches, int64_t width = 4001) {
+                              const std::vector<bool>& batches, int64_t width = 4001,
+                              const Cut& cut = {}) {
   Pair pair(width);
   DataParallel parallel(world, pair, config);
   std::vector<at::Tensor> seen;
@@ -35,7 +47,15 @@ std::vector<at::Tensor> train(World& world, const DataParallelConfig& config,
     parallel.zero_gradients();
     for (const bool synchronize : batches) {
       parallel.before_forward(synchronize);
-      parallel.add_gradients(made_by(world.rank(), step, width), synchronize);
+      auto made = made_by(world.rank(), step, width);
+      if (!cut.in_two) {
+        parallel.add_gradients(std::move(made), synchronize);
+        continue;
+      }
+      parallel.add_gradients({made[1]}, synchronize, {[&, wide = made[0]] {
+                               if (cut.between) cut.between(pair, step);
+                               return std::vector<at::Tensor>{wide};
+                             }});
     }
     seen.push_back(pair.wide.grad().clone());
     seen.push_back(pair.narrow.grad().clone());
@@ -74,13 +94,65 @@ TEST_CASE("given gradients: they add up and become the mean over ranks, whoever 
   }
 }
 
+TEST_CASE("given gradients: in two segments they have the bits of one") {
+  const DataParallelConfig config{.bucket_cap_mb = kTinyBuckets};
+  // From 200,003 on gradients live in the shared segment.
+  for (const GivenCase& with :
+       {GivenCase{1, 4001}, GivenCase{2, 4001}, GivenCase{3, 4001}, GivenCase{2, 200'003}})
+    for (const auto* backend : {"shm", "gloo"}) {
+      const auto run = [&](bool in_two) {
+        return run_ranks(
+            with.world_size,
+            [&](World& world) {
+              return train(world, config, {false, true}, with.width, {.in_two = in_two});
+            },
+            backend);
+      };
+      const auto one = run(false), two = run(true);
+      for (size_t rank = 0; rank < one.size(); ++rank)
+        for (size_t i = 0; i < 6; ++i) CHECK(at::equal(one[rank][i], two[rank][i]));
+    }
+}
+
+// Looks at memory that another thread writes until it has the value, or for long.
+bool becomes(const at::Tensor& tensor, double value) {
+  const volatile float* const first = tensor.const_data_ptr<float>();
+  const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (std::chrono::steady_clock::now() < latest) {
+    if (std::abs(*first - value) < 1e-6) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+TEST_CASE("given gradients: those of a segment become the mean while the next one is at work") {
+  for (const bool shared : {true, false}) {
+    DataParallelConfig config{.bucket_cap_mb = kTinyBuckets};
+    config.gradient_as_bucket_view = !shared;  // where the Reducer's results can be seen
+    const auto results = run_ranks(
+        2,
+        [&](World& world) {
+          int seen = 0;
+          const auto look = [&](const Pair& pair, int step) {
+            if (step == 0) return;  // all in one bucket
+            const auto mean = (made_by(0, step)[1] + made_by(1, step)[1]) / 2;
+            seen += becomes(pair.narrow.grad()[2], mean[2].item<double>()) ? 1 : 0;
+          };
+          train(world, config, {true}, 4001, {.in_two = true, .between = look});
+          return seen;
+        },
+        shared ? "shm" : "gloo");
+    for (const int seen : results) CHECK(seen == 2);
+  }
+}
+
 TEST_CASE("given gradients: options of the Reducer hold for them") {
   for (const auto& config : {DataParallelConfig{.find_unused_parameters = true},
                              DataParallelConfig{.static_graph = true},
                              DataParallelConfig{.gradient_as_bucket_view = true}}) {
     const auto results = run_ranks(
         2, [&](World& world) { return train(world, config, {true}); }, "gloo");
-    const auto mean = (made_by(0, 2, 4001)[0] + made_by(1, 2, 4001)[0]) / 2;
+    const auto mean = (made_by(0, 2)[0] + made_by(1, 2)[0]) / 2;
     for (const auto& seen : results) CHECK(at::allclose(seen[4], mean, 1e-5, 1e-6));
   }
 }

@@ -4,13 +4,13 @@ import sys
 from pathlib import Path
 
 import torch
+from lockstep import models
 from torch import nn
 from torch.nn import functional as F
 
 SOURCE = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(SOURCE / "tests" / "golden"), str(SOURCE / "examples" / "compiled")]
+sys.path.insert(0, str(SOURCE / "examples" / "compiled"))
 import model
-import models
 
 BATCH = 24  # per rank
 TOKENS = 16
@@ -72,10 +72,19 @@ def sums_of_training(model, batch):
 
 
 def twice_the_loss(model, batch):
-    from lockstep.losses import cross_entropy
+    from lockstep.losses import CrossEntropy
 
-    given = dict(cross_entropy(model, batch))
+    given = dict(CrossEntropy(counted=False)(model, batch))
     return {**given, "loss": 2 * given["loss"]}
+
+
+def targets_of_the_model(model, batch):
+    logits = model(batch["image"])
+    return {"loss": F.cross_entropy(logits, batch["label"]), "targets": (logits > 0).sum()}
+
+
+def half_a_target(model, batch):
+    return {"loss": F.cross_entropy(model(batch["image"]), batch["label"]), "targets": torch.tensor(0.5)}
 
 
 def no_file():

@@ -13,16 +13,20 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
+import yaml
+from lockstep import models
+from safetensors.torch import load, load_file
 from torch.nn import functional as F
 
 import compiled_models
 import compiled_peer
 import processes
-from conftest import MNIST, Job
-from processes import SOURCE
+from conftest import MNIST, Job, base_config
+from processes import BIN, SOURCE
 from refusals import refuse
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 from test_disk import disk  # noqa: F401, a fixture
+from test_gpt import SIZES, make_documents
 from test_resume import assert_same_checkpoint, resume
 
 sys.path.insert(0, str(SOURCE / "tests" / "golden"))
@@ -30,19 +34,39 @@ import idx
 
 MODELS = Path(compiled_models.__file__)
 COMPILE = Path(sys.executable).parent / "lockstep-compile"
-STEPS = {1: 500, 2: 200}  # by the number of ranks
+STEPS = 500
 SAMPLES = 768  # 1 and 2 ranks have whole batches only
 # Compiled and eager add up in another order: losses of single steps drift apart as rounding does in training.
 LOSS_TOLERANCE = 2e-3
 WEIGHT_TOLERANCE = 5e-3
 
 RECIPE = SOURCE / "examples" / "compiled"
+MLP = ["lockstep.models:mlp", "hidden=[32]", "--loss", "cross_entropy", "--batch", "digits.yaml", "--ranks", 2]
 KINDS = {
     "gpt2": [f"{MODELS}:gpt2", "--loss", "model", "--batch", "text", "--dynamic-batch"],
-    "net": [f"{RECIPE}/model.py:make_model", "--loss", "cross_entropy", "--batch", "example"],
-    "mlp": [f"{MODELS}:mlp", "--loss", "cross_entropy", "--batch", "digits"],
+    "net": [f"{RECIPE}/model.py:make_model", "--loss", "cross_entropy", "--batch", f"{RECIPE}/run.yaml",
+            "--set", f"data.train.path={MNIST}", "--set", f"data.eval.path={MNIST}"],
+    "gpt": ["lockstep.models:gpt", *[f"{key}={value}" for key, value in SIZES.items()], "--loss", "cross_entropy",
+            "--batch", "documents.yaml", "--set", "data.per_rank_batch_size=6", "--segments", 3],
+    "mlp": MLP,
+    "mlp in segments": [*MLP, "--segments", 2],
 }
-BATCH = {"gpt2": 24, "net": 64, "mlp": 24}  # of a rank
+BATCH = {"gpt2": 24, "net": 64, "gpt": 6, "mlp": 24, "mlp in segments": 24}  # of a rank
+TRAINED = ("gpt2", "net", "mlp")
+
+
+def documents(path):
+    return {"name": "tokens", "path": str(path), "length": SIZES["context"], "separator": 0}
+
+
+def write_run_files(directory):
+    """Those that examples come from; no model is there yet."""
+    make_documents(directory / "documents.bin", 72)
+    digits = base_config(directory)
+    text = {"data": {"train": documents(directory / "documents.bin")}}
+    for name, config in (("digits", digits), ("documents", text)):
+        config["model"] = {"name": "compiled", "package": "not-yet.ls2"}
+        (directory / f"{name}.yaml").write_text(yaml.safe_dump(config))
 
 
 def compile_package(kind, directory):
@@ -50,7 +74,8 @@ def compile_package(kind, directory):
     command = [COMPILE, *KINDS[kind], "--seed", 7, "-o", out]
     temporary = directory / f"temporary-{kind}"
     temporary.mkdir()
-    ended = processes.run(command, directory, processes.environment(TMPDIR=temporary), timeout=400)
+    path = f"{BIN}:{os.environ['PATH']}"
+    ended = processes.run(command, directory, processes.environment(TMPDIR=temporary, PATH=path), timeout=400)
     assert ended.code == 0, ended.err
     left = [path for path in temporary.rglob("*") if path.is_file()]
     assert not left, "later compilations may use them"
@@ -61,6 +86,7 @@ def compile_package(kind, directory):
 def packages(tmp_path_factory):
     """{kind: path}. Two at a time: the compiler takes most of it."""
     directory = tmp_path_factory.mktemp("packages")
+    write_run_files(directory)
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(KINDS, pool.map(lambda kind: compile_package(kind, directory), KINDS)))
 
@@ -110,8 +136,6 @@ def build_eager(kind):
 
 
 def load_weights(run_dir):
-    from safetensors.torch import load_file
-
     return load_file(last_weights(run_dir))
 
 
@@ -125,17 +149,16 @@ def assert_close(ours, module):
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRAINED)
 def test_it_trains_as_in_python(job, packages, texts, kind, ranks):
     use(job, packages[kind], kind, texts)
-    steps = STEPS[ranks]
-    run_dir = job.train(f"train.max_steps={steps}", ranks=ranks)
+    run_dir = job.train(f"train.max_steps={STEPS}", ranks=ranks)
     module = build_eager(kind)
     torch.set_num_threads(1)
-    data = compiled_peer.batches(fields_of(kind, texts), ranks, BATCH[kind], 7, steps)
+    data = compiled_peer.batches(fields_of(kind, texts), ranks, BATCH[kind], 7, STEPS)
     expected = compiled_peer.train(module, eager_loss(kind), data, lr=0.02, momentum=0.9)
     losses = [value for _, value in job.series(run_dir.name, "train/loss")]
-    assert len(losses) == steps
+    assert len(losses) == STEPS
     assert max(abs(a - b) for a, b in zip(losses, expected)) <= LOSS_TOLERANCE
     assert losses[-1] < losses[0] / 2
     assert_close(load_weights(run_dir), module)
@@ -150,7 +173,7 @@ def test_python_loads_its_checkpoint(job, packages):
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRAINED)
 def test_stopped_and_resumed_is_never_stopped(job, tmp_path_factory, packages, texts, kind, ranks):
     whole = Job(tmp_path_factory.mktemp("whole"))
     for each in (job, whole):
@@ -177,6 +200,105 @@ def test_settings_work_as_for_a_model_in_cpp(job, tmp_path_factory, packages, ba
         got, want = job.series(ours.name, metric), eager.series(theirs.name, metric)
         assert [step for step, _ in got] == [step for step, _ in want]
         assert numpy.allclose([v for _, v in got], [v for _, v in want], rtol=1e-4, atol=1e-5), metric
+
+
+def weights_of(package):
+    with zipfile.ZipFile(package) as archive:
+        return load(archive.read("weights.safetensors"))
+
+
+@pytest.mark.parametrize("kind, config", [("mlp", {"hidden": [32]}), ("gpt", SIZES)])
+def test_a_built_in_model_begins_with_the_bits_of_the_one_in_cpp(packages, kind, config):
+    """Those of its twin, which tests/models compares with C++ bit by bit."""
+    twin = models.build(kind, 7, **config).state_dict()
+    ours = weights_of(packages[kind])
+    assert list(ours) and ours.keys() == twin.keys()
+    assert all(torch.equal(ours[name], twin[name]) for name in twin)
+
+
+def test_the_example_of_a_run_file_is_what_the_run_trains_on(packages):
+    """24 samples: the run's 48 on two ranks. With --set 6."""
+    manifests = {}
+    for kind in ("mlp", "gpt"):
+        with zipfile.ZipFile(packages[kind]) as archive:
+            manifests[kind] = json.loads(archive.read("manifest.json"))
+    assert manifests["mlp"]["batch_size"] == 24
+    assert manifests["mlp"]["fields"] == [{"name": "image", "dtype": "float32", "shape": [1, 28, 28]},
+                                          {"name": "label", "dtype": "int64", "shape": []}]
+    assert manifests["gpt"]["batch_size"] == 6
+    assert [(field["name"], field["shape"]) for field in manifests["gpt"]["fields"]] == [("tokens", [16]), ("targets", [16])]
+
+
+def use_documents(job, model, text, **train):
+    data = documents(text)
+    job.config |= {"model": model, "optimizer": {"name": "sgd", "lr": 0.5}, "train": {"epochs": 1, "log_every": "1 step", **train},
+                   "data": {"train": data, "eval": data, "per_rank_batch_size": 6, "eval_batch_size": 7, "shuffle": False}}
+    job.write()
+
+
+@pytest.mark.parametrize("ranks, backend, accumulate", [(1, "auto", 1), (2, "shm", 1), (2, "gloo", 1), (2, "gloo", 3), (3, "shm", 2)])
+def test_tokens_count_alike_and_segments_make_no_difference(job, tmp_path_factory, packages, ranks, backend, accumulate):
+    """Documents of all lengths through a package of three segments, beside the model in C++."""
+    text = packages["gpt"].parent / "documents.bin"
+    eager = Job(tmp_path_factory.mktemp("eager"))
+    use_documents(job, {"name": "compiled", "package": str(packages["gpt"])}, text, accumulate=accumulate)
+    use_documents(eager, {"name": "gpt", **SIZES}, text, accumulate=accumulate)
+    ours, theirs = (each.train(f"distributed.backend={backend}", ranks=ranks) for each in (job, eager))
+    for metric in ("train/loss", "eval/loss", "eval/accuracy"):
+        got, want = job.series(ours.name, metric), eager.series(theirs.name, metric)
+        assert got and numpy.allclose(got, want, rtol=1e-5), metric
+    assert len(job.series(ours.name, "train/tokens_per_s")) == len(job.series(ours.name, "train/loss"))
+    expected = load_weights(theirs)
+    assert all((tensor - expected[name]).abs().max() < 1e-5 for name, tensor in load_weights(ours).items())
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_padded_text_of_a_transformers_model(job, packages, tmp_path, ranks):
+    """Its loss is a mean over the targets of all ranks: as over one batch that holds those of both."""
+    lengths = numpy.random.default_rng(3).integers(1, compiled_models.TOKENS + 1, (96, 1))
+    tokens = numpy.random.default_rng(4).integers(0, 64, (96, compiled_models.TOKENS))
+    labels = numpy.where(numpy.arange(compiled_models.TOKENS) < lengths, tokens, -100)
+    labels[24:36] = -100  # with two ranks one of them has a batch without any target
+    labels[36:48:2] = -100
+    path = tmp_path / "padded.npz"
+    numpy.savez(path, input_ids=tokens, labels=labels)
+    use(job, packages["gpt2"], "gpt2", path)
+    size = 24 // ranks
+    run_dir = job.train("data.shuffle=false", f"data.per_rank_batch_size={size}", "train.max_steps=4", "optimizer.lr=0.1", ranks=ranks)
+    module = build_eager("gpt2").train()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+    losses = []
+    for ids, wanted in zip(torch.from_numpy(tokens).split(24), torch.from_numpy(labels).split(24)):
+        optimizer.zero_grad()
+        losses.append(module(input_ids=ids, labels=wanted).loss)
+        losses[-1].backward()
+        optimizer.step()
+    assert [value for _, value in job.series(run_dir.name, "train/loss")] == pytest.approx([loss.item() for loss in losses], rel=1e-5)
+    assert_close(load_weights(run_dir), module)
+
+
+@pytest.mark.parametrize("ranks, backend", [(1, "auto"), (2, "shm"), (2, "gloo")])
+def test_two_segments_train_as_one(job, tmp_path_factory, packages, ranks, backend):
+    jobs = {"mlp": job, "mlp in segments": Job(tmp_path_factory.mktemp("segments"))}
+    runs = {}
+    for kind, each in jobs.items():
+        use(each, packages[kind], kind)
+        runs[kind] = each.train(f"distributed.backend={backend}", "distributed.bucket_cap_mb=0.001", "train.max_steps=30", ranks=ranks)
+    one, two = (load_weights(run_dir) for run_dir in runs.values())
+    assert all((tensor - two[name]).abs().max() < 1e-6 for name, tensor in one.items())
+    losses = [[value for _, value in jobs[kind].series(runs[kind].name, "train/loss")] for kind in jobs]
+    assert numpy.allclose(*losses, rtol=1e-5)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_it_is_tuned_from_other_weights(job, packages, tmp_path, ranks):
+    """Of an eager model, whose checkpoint fits as it is."""
+    use(job, packages["mlp"], "mlp")
+    eager = job.train("model={name: mlp, hidden: [32]}", "train.max_steps=30", "data.eval.limit=200")
+    tuned = job.train(f"train.init_from={last_weights(eager)}", "train.max_steps=1", "optimizer.lr=1e-30", "data.eval.limit=200",
+                      ranks=ranks)
+    got, want = (dict(job.series(run.name, "eval/loss")).popitem()[1] for run in (tuned, eager))
+    assert got == pytest.approx(want, rel=1e-5)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -268,7 +390,9 @@ CHANGES = {
     "another device": (setting("device", "cuda"), ["was compiled for device cuda, this run computes on cpu"]),
     "another architecture": (setting("architecture", "riscv64"), ["was compiled for riscv64 processors, this machine is"]),
     "another processor": (setting("cpu_flags", ["amx_fp99"]), ["uses instructions that this processor has not (amx_fp99)"]),
-    "another format": (setting("format", 2), ["a package of format 2", "reads format 1"]),
+    "another format": (setting("format", 1), ["a package of format 1", "reads format 2"]),
+    "a missing segment": (lambda m: m["segments"].append(m["segments"][0]), ["has segments that give more than there is"]),
+    "a segment of nothing": (lambda m: m["segments"][0]["takes"].append(99), ["has a segment that takes value 99 of 7"]),
     "a damaged manifest": (setting("fields", 3), ["its manifest 'fields' is no list"]),
     "a name twice": (with_a_name_twice, ["'buffers' names 'layers.0.weight' again; compile the model again"]),
     "a name of a module": (with_a_tensor_that_is_a_module, ["'layers.2' is a tensor and holds 'layers.2.", "compile the model again"]),
@@ -329,6 +453,11 @@ def test_a_damaged_file(job, packages):
     refuse(job, [f"model.package={job.file}"], ["not a usable zip archive"], None)
 
 
+def test_a_gpu_that_is_not_there(job, packages):
+    use(job, altered(packages["mlp"], job.directory / "other.ls2", setting("device", "cuda")), "mlp")
+    refuse(job, ["distributed.device=cuda"], ["device 'cuda' cannot be used"], 2)
+
+
 def save(path, **arrays):
     numpy.savez(path, **arrays)
     return f"data.train={{name: npy, path: {path}}}"
@@ -346,6 +475,18 @@ def test_data_that_do_not_fit(job, packages):
     save(other, image=images[:, :, 1:], label=labels)
     refuse(job, [f"data.eval={{name: npy, path: {other}}}"], ["but the dataset gives float32 [B, 1, 27, 28]"], None)
     other.unlink()
+
+
+def test_a_target_that_counts_for_nothing(job, packages):
+    """In a package whose loss is a mean over samples, all of which counted in its example."""
+    use(job, packages["mlp"], "mlp")
+    labels = numpy.zeros(48, numpy.int64)
+    labels[30] = -100
+    other = job.directory / "data.npz"
+    data = save(other, image=numpy.zeros((48, 1, 28, 28), numpy.float32), label=labels)
+    ended = job.run(data, "data.shuffle=false")
+    assert ended.code == 78
+    assert "'label' holds -100, which counts for nothing" in ended.err
 
 
 def test_batches_that_do_not_fit(job, packages):
@@ -384,8 +525,13 @@ WRONG = {
     "a branch on numbers": (["Branch"], ["cannot be exported", f"{MODELS}:{line_of('the line that the message names')}"]),
     "a loss per sample": (["mlp", "--loss", "a_loss_per_sample"], ["'loss' of shape [24]: it must be a scalar"]),
     "other sums in evaluation": (["mlp", "--loss", "sums_of_training"], ["in training (steps) than in evaluation (none)"]),
-    "targets that do not count": (["mlp", "--batch", "padded"], ["'label' of the example batch has targets of -100", "gpt"]),
-    "targets that do not count, with a loss of its own": (["mlp", "--batch", "padded", "--loss", "model"], ["-100", "gpt"]),
+    "targets that do not count": (["mlp", "--batch", "padded", "--loss", "model"], ["'label' of the example batch has targets of -100"]),
+    "targets of the model": (["mlp", "--loss", "targets_of_the_model"], ["'targets' that the loss function gives depend on the model"]),
+    "targets that are no number of them": (["mlp", "--loss", "half_a_target"], ["'targets' of torch.float32: it must be an integer"]),
+    "more segments than gradients": (["mlp", "--segments", "9"], ["of 9 segments, but the model has 4 parameters to train"]),
+    "segments for any size": (["mlp", "--segments", "2", "--dynamic-batch"], ["leave out --dynamic-batch or --segments"]),
+    "a run file that is not there": (["mlp", "--batch", "nowhere.yaml"], ["--batch nowhere.yaml: ", "nowhere.yaml"]),
+    "a key without a run file": (["mlp", "--set", "data.seed=1"], ["--set data.seed=1: changes a run file, but --batch digits is none"]),
     "a function with parameters": (["twice_the_loss"], ["TypeError: twice_the_loss() missing 2 required"]),
     "an error in the user's file": (["no_file"], ["FileNotFoundError: ", f"{MODELS}:{line_of('/nowhere/weights')}"]),
     "no module": (["no_model"], ["returns a list, not a torch.nn.Module"]),
@@ -404,6 +550,27 @@ def test_what_cannot_be_compiled(capsys, tmp_path, arguments, texts):
     line = refused_compile(capsys, tmp_path, f"{MODELS}:{name}", *[word for pair in given.items() for word in pair])
     for text in texts:
         assert text in line
+
+
+@pytest.mark.parametrize("words, text", [
+    (["lockstep.nowhere:mlp"], "lockstep.nowhere: no such module"),
+    (["lockstep.models:rnn"], "lockstep.models has no function 'rnn'; it has"),
+    (["lockstep.models:mlp", "wide"], "'wide': an argument of the model's function is written NAME=VALUE"),
+    (["lockstep.models:mlp", "wide=3"], "TypeError: mlp() got an unexpected keyword argument 'wide'"),
+    (["lockstep.models:gpt", "heads=3"], "ValueError: model gpt: 3 heads do not divide a width of 128"),
+])
+def test_a_built_in_model_that_is_not_there(capsys, tmp_path, words, text):
+    assert text in refused_compile(capsys, tmp_path, *words, "--loss", "mse", "--batch", "example")
+
+
+def test_a_run_file_whose_data_are_wrong(capsys, tmp_path, job, monkeypatch):
+    job.config["data"]["train"]["path"] = "/nowhere"
+    job.write()
+    out = tmp_path / "out"
+    out.mkdir()
+    monkeypatch.setenv("PATH", str(BIN), prepend=os.pathsep)
+    line = refused_compile(capsys, out, "lockstep.models:mlp", "--loss", "cross_entropy", "--batch", job.file)
+    assert f"--batch {job.file}: " in line and "/nowhere" in line
 
 
 def test_a_file_that_is_no_python(capsys, tmp_path):
@@ -457,7 +624,8 @@ def compiled_before(packages, monkeypatch):
 
     with zipfile.ZipFile(packages["mlp"]) as archive:
         content = {training: archive.read(name) for training, name in ((True, "train.pt2"), (False, "eval.pt2"))}
-    monkeypatch.setattr(compiling, "compiled", lambda graph, device, threads: content[graph.training])
+    given = iter(content.values())
+    monkeypatch.setattr(compiling, "compiled", lambda program, device, threads: next(given))
 
 
 def test_code_that_computes_something_else(capsys, tmp_path, compiled_before):
@@ -523,5 +691,6 @@ def test_every_instruction_set_that_the_compiler_uses_is_noted():
 
 def test_the_help_names_every_option():
     text = subprocess.run([COMPILE, "--help"], capture_output=True, text=True, check=True, timeout=60, env=os.environ).stdout
-    for option in ("--loss", "--batch", "--out", "--dynamic-batch", "--precision", "--device", "--threads", "--seed"):
+    for option in ("--loss", "--batch", "--set", "--ranks", "--out", "--dynamic-batch", "--segments", "--precision", "--device",
+                   "--threads", "--seed"):
         assert option in text

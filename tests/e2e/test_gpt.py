@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from lockstep import models
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
@@ -16,7 +17,6 @@ from refusals import ALONE_AND_LAUNCHED, refuse
 from safetensors_file import last_weights
 
 sys.path.insert(0, str(SOURCE / "tests" / "golden"))
-import models  # noqa: E402
 import tokens  # noqa: E402
 
 BIBLE = SOURCE / ".data" / "bible" / "kjv.txt"
@@ -70,7 +70,7 @@ def configure(job, text, **train):
 
 def train_in_python(batch, samples_per_step, mean):
     """SGD on the loss `mean(losses [N, T], counts [N, T])` of each step's samples, in file order."""
-    model = models.build_gpt(7, **SIZES)
+    model = models.build("gpt", 7, **SIZES)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     for inputs, targets in zip(*(part.split(samples_per_step) for part in batch)):
         losses = F.cross_entropy(model(inputs).transpose(1, 2), targets, reduction="none")
@@ -102,7 +102,7 @@ def test_the_loss_is_the_mean_over_all_tokens_of_a_step(job, ranks, accumulate, 
     assert distance(ours, expected) < 1e-5
     assert distance(by_sample, expected) > 1e-3  # the comparison can fail
 
-    model = models.build_gpt(0, **SIZES)
+    model = models.build("gpt", 0, **SIZES)
     model.load_state_dict(ours)
     with torch.no_grad():
         logits = model(batch[0])
@@ -148,7 +148,7 @@ def test_text_without_a_target_teaches_nothing_and_cannot_be_judged(job):
     del job.config["data"]["eval"], job.config["data"]["eval_batch_size"]
     job.write()
     run_dir = job.train(ranks=2)
-    untouched = models.build_gpt(7, **SIZES).state_dict()
+    untouched = models.build("gpt", 7, **SIZES).state_dict()
     assert all(torch.equal(tensor, untouched[name]) for name, tensor in load_file(last_weights(run_dir)).items())
     assert values(job, "train/loss") == []
     assert values(job, "train/tokens_per_s") == [0]
@@ -200,7 +200,7 @@ def test_a_run_that_continues_does_not_begin_with_other_weights(job):
     make_documents(job.directory / "text.bin", 72)
     first = job.directory / "first.safetensors"
     configure(job, job.directory / "text.bin", init_from=str(first))
-    save_file(dict(models.build_gpt(3, **SIZES).named_parameters()), first)
+    save_file(dict(models.build("gpt", 3, **SIZES).named_parameters()), first)
     whole = load_file(last_weights(job.train("train.max_steps=4")))
     half = job.train("train.max_steps=2")
     first.unlink()
@@ -226,7 +226,7 @@ def spoil(weights, how):
 def test_weights_that_do_not_fit_are_refused(job, how, ranks):
     make_documents(job.directory / "text.bin", 72)
     path = job.directory / "first.safetensors"
-    weights = {name: p.detach() for name, p in models.build_gpt(3, **SIZES).named_parameters()}
+    weights = {name: p.detach() for name, p in models.build("gpt", 3, **SIZES).named_parameters()}
     texts = spoil(weights, how)
     save_file(weights, path)
     configure(job, job.directory / "text.bin", init_from=str(path))

@@ -1,12 +1,10 @@
 """The same run file and seed give the weights of Python's DistributedDataParallel, bit for bit."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
 
-from processes import SOURCE
 from safetensors_file import assert_same_bits, checkpoints, last_weights, read_raw
 
 SGD = (
@@ -134,14 +132,13 @@ def test_normalised_pixels(job, peers):
 
 @pytest.mark.parametrize("name, hidden", [("mlp", [32]), ("cnn", 16)])
 def test_python_loads_our_checkpoint(job, name, hidden):
-    sys.path.insert(0, str(SOURCE / "tests" / "golden"))
-    import models
     import torch
+    from lockstep import models
     from safetensors.torch import load_file
 
     run_dir = job.train(f"model={{name: {name}, hidden: {hidden}}}", "train.max_steps=3")
     weights = last_weights(run_dir)
-    module = models.Mlp(hidden) if name == "mlp" else models.Cnn(hidden=hidden)
+    module = models.build(name, 0, hidden=hidden)
     loaded = load_file(weights)
     module.load_state_dict(loaded, strict=True)
     raw = read_raw(weights)

@@ -48,7 +48,7 @@ const Members& contents() {
 
 std::string sound_manifest() {
   nlohmann::json manifest = {
-      {"format", 1},
+      {"format", 2},
       {"name", "Net"},
       {"torch", "2.11.0"},
       {"device", "cpu"},
@@ -62,7 +62,11 @@ std::string sound_manifest() {
       {"buffers", nlohmann::json::array()},
       {"fields", {{{"name", "x"}, {"dtype", "float32"}, {"shape", {2}}}}},
       {"sums", {"accuracy"}},
-      {"predictions", true}};
+      {"predictions", true},
+      {"gpu", ""},
+      {"targets", ""},
+      {"all_count", "x"},
+      {"segments", {{{"takes", {0, 1, 2}}, {"gradients", 1}, {"keeps", 0}}}}};
   for (const auto& [name, content] : contents())
     manifest["members"][name] = {
         {"bytes", content.size()},

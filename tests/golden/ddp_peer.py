@@ -12,13 +12,13 @@ import os
 
 import torch
 import torch.distributed as dist
+from lockstep import models
 from safetensors.torch import save_file
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import idx
-import models
 import tokens
 
 
@@ -152,9 +152,11 @@ def evaluate(args, model):
 
 def build(args):
     if args.model == "gpt":
-        return models.build_gpt(args.seed, **args.gpt)
-    hidden = [int(width) for width in args.hidden.split(",")] if args.hidden else None
-    return models.build(args.model, args.seed, hidden)
+        return models.build("gpt", args.seed, **args.gpt)
+    if args.hidden is None:
+        return models.build(args.model, args.seed)
+    hidden = [int(width) for width in args.hidden.split(",")]
+    return models.build(args.model, args.seed, hidden=hidden if args.model == "mlp" else hidden[0])
 
 
 def main():

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from lockstep import models
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
 import idx  # noqa: E402
-import models  # noqa: E402
 import tokens  # noqa: E402
 
 BATCH_SIZE = 48
@@ -95,6 +95,7 @@ def test_every_bit_is_equal(case, seed, images, tmp_path):
 GPTS = {
     "tied": dict(vocab_size=61, context=16, layers=2, heads=2, width=32),
     "untied": dict(vocab_size=97, context=20, layers=3, heads=3, width=24, tied_embeddings=False),
+    "dropout": dict(vocab_size=61, context=16, layers=2, heads=2, width=32, dropout=0.2),
 }
 TOKENS_PER_SAMPLE = 16
 
@@ -112,7 +113,7 @@ def make_text(path, vocabulary, separator=None):
 
 def run_python_gpt(seed, sizes, tokens_BT, targets_BT):
     torch.set_num_threads(1)
-    model = models.build_gpt(seed, **sizes)
+    model = models.build("gpt", seed, **sizes)
     logits = model(tokens_BT)
     loss = F.cross_entropy(logits.flatten(0, 1), targets_BT.flatten())
     loss.backward()

@@ -1,0 +1,186 @@
+"""Cuts the graph of a training step into parts that run one after the other and hand on what they computed.
+
+The first one holds the forward pass and the backward pass down to the gradients of the last parameters, each further one
+goes on to those of the parameters before them: what it takes to average the gradients of one part while the next is
+computed. Values are numbered: first the inputs of the whole graph, then what the parts keep for later ones, in order.
+"""
+
+import operator
+from collections.abc import Set
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from lockstep.errors import CompileError
+from lockstep.graphs import Graph, export_graph, separate_outputs
+
+Node = torch.fx.Node
+BETWEEN = ("placeholder", "get_attr")  # what is not computed
+
+
+@dataclass
+class Part:
+    """Takes the values `takes`; gives its outputs, `gradients` among them, then `keeps` values for later parts."""
+
+    module: nn.Module
+    takes: list[int]
+    inputs: list[torch.Tensor]
+    shapes: list[dict | None] | None = None
+    gradients: int = 0
+    keeps: int = 0
+
+    def program(self) -> torch.export.ExportedProgram:
+        return export_graph(self.module, self.inputs, self.shapes)
+
+
+class _Extracted(nn.Module):
+    """A graph of tensors as one of a list of tensors."""
+
+    def __init__(self, graph: nn.Module):
+        super().__init__()
+        self.graph = graph
+
+    def forward(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        return self.graph(*tensors)
+
+
+def segment_names(count: int) -> list[str]:
+    return ["train" if i == 0 else f"train.{i + 1}" for i in range(count)]
+
+
+def split(graph: Graph, num_segments: int) -> list[Part]:
+    """`graph`: of training. The parts have about equally many bytes of gradients."""
+    if num_segments == 1:
+        return [Part(graph.module, list(range(len(graph.inputs))), graph.inputs, graph.shapes, graph.num_gradients)]
+    if graph.shapes is not None:
+        raise CompileError("a backward pass of several segments takes batches of one size: leave out --dynamic-batch or --segments")
+    module = graph.program().run_decompositions({}).module(check_guards=False)  # nothing is changed in place any more
+    outputs = list(output_node(module).args[0])
+    scalars, end = graph.num_scalars, graph.num_scalars + graph.num_gradients
+    groups = cut([node.meta["val"].nbytes for node in outputs[scalars:end]], num_segments)
+    wanted = [outputs[scalars + begin:scalars + end] for begin, end in groups]
+    wanted[0] = [*outputs[:scalars], *wanted[0], *outputs[end:]]
+    parts = link(module, wanted, graph.inputs)
+    for part, (begin, end) in zip(parts, groups):
+        part.gradients = end - begin
+    return parts
+
+
+def cut(sizes: list[int], count: int) -> list[tuple[int, int]]:
+    """Ranges [begin, end) of parameters, the last ones first, of about equal bytes; none is empty."""
+    if count > len(sizes):
+        raise CompileError(f"a backward pass of {count} segments, but the model has {len(sizes)} parameters to train")
+    groups, end, left = [], len(sizes), sum(sizes)
+    for number in range(count, 0, -1):
+        begin, taken = end - 1, sizes[end - 1]
+        while begin > number - 1 and (number == 1 or taken + sizes[begin - 1] / 2 <= left / number):
+            begin -= 1
+            taken += sizes[begin]
+        groups.append((begin, end))
+        end, left = begin, left - taken
+    return groups
+
+
+def output_node(module: torch.fx.GraphModule) -> Node:
+    return next(iter(reversed(module.graph.nodes)))
+
+
+def is_view(node: Node) -> bool:
+    """Of memory that another node made: every part makes its own, at no cost."""
+    if node.target is operator.getitem:
+        return is_view(node.all_input_nodes[0])
+    schema = getattr(node.target, "_schema", None)
+    return node.op == "call_function" and schema is not None and any(value.alias_info is not None for value in schema.returns)
+
+
+def base_of(node: Node) -> Node:
+    """The node whose memory it is."""
+    while is_view(node):
+        node = node.all_input_nodes[0]
+    return node
+
+
+def needed(wanted: list[Node], given: set[Node]) -> set[Node]:
+    """Nodes to compute `wanted` from those `given`, with inputs and constants of the graph."""
+    found: set[Node] = set()
+    todo = list(wanted)
+    while todo:
+        node = todo.pop()
+        if node not in found and node not in given:
+            found.add(node)
+            todo.extend(node.all_input_nodes)
+    # Whoever takes one of several results takes it here: no part hands on a tuple.
+    found |= {user for node in found for user in node.users if user.target is operator.getitem and user not in given}
+    return found
+
+
+def link(module: torch.fx.GraphModule, wanted: list[list[Node]], inputs: list[torch.Tensor]) -> list[Part]:
+    """`wanted`: outputs of each part."""
+    nodes = list(module.graph.nodes)
+    numbers = {node: i for i, node in enumerate(node for node in nodes if node.op == "placeholder")}
+    done: set[Node] = set()
+    bodies: list[list[Node]] = []
+    for outputs in wanted:
+        found = needed(outputs, done)
+        bodies.append([node for node in nodes if node in found and node.op not in BETWEEN])
+        done |= {node for node in bodies[-1] if not is_view(node)}
+    parts, values = [], list(inputs)
+    for i, (body, outputs) in enumerate(zip(bodies, wanted)):
+        later = {node for user in sum(bodies[i + 1:], []) for node in user.all_input_nodes} | set(sum(wanted[i + 1:], []))
+        kept = [node for node in body if node in later and not is_view(node) and not is_tuple(node)]
+        used = {node for user in body for node in user.all_input_nodes} | set(outputs)
+        sources = sorted((node for node in used if node in numbers), key=lambda node: numbers[node])
+        takes = [numbers[node] for node in sources]
+        part = extract(module, body, sources, [*outputs, *kept], {base_of(node) for node in kept})
+        given = [values[number] for number in takes]
+        with torch.no_grad():
+            made = part(given)
+        parts.append(Part(part, takes, given, keeps=len(kept)))
+        numbers |= {node: len(values) + j for j, node in enumerate(kept)}
+        values += made[len(outputs):]
+    return parts
+
+
+def is_tuple(node: Node) -> bool:
+    return any(user.target is operator.getitem for user in node.users)
+
+
+def extract(module: torch.fx.GraphModule, body: list[Node], inputs: list[Node], outputs: list[Node],
+            kept: Set[Node] = frozenset()) -> _Extracted:
+    """`body` as a module. Of outputs in the memory of `kept`, which others read later, it gives copies."""
+    graph = torch.fx.Graph()
+    copies = {node: graph.placeholder(f"value_{i}") for i, node in enumerate(inputs)}
+
+    def copy_of(node: Node) -> Node:
+        if node not in copies:
+            assert node.op == "get_attr", node
+            copies[node] = graph.node_copy(node)
+        return copies[node]
+
+    for node in body:
+        copies[node] = graph.node_copy(node, copy_of)
+    given = []
+    for node in outputs:
+        value = copy_of(node)
+        if is_view(node) and base_of(node) in kept:
+            value = graph.call_function(torch.ops.aten.clone.default, (value,))
+        given.append(value)
+    graph.output(given)
+    made = torch.fx.GraphModule(module, graph)
+    separate_outputs(made)
+    return _Extracted(made)
+
+
+def count_targets(graph: Graph, num_state: int) -> Part:
+    """From the fields of a batch to the number of targets in it. `graph`: of training."""
+    module = graph.module
+    sources = [node for node in module.graph.nodes if node.op == "placeholder"]
+    fields = range(num_state, len(sources) - 1)
+    target = output_node(module).args[0][graph.num_scalars - 1]
+    found = needed([target], set())
+    if any(node in found for i, node in enumerate(sources) if i not in fields):
+        raise CompileError("the 'targets' that the loss function gives depend on the model: they must depend on the batch alone")
+    body = [node for node in module.graph.nodes if node in found and node.op not in BETWEEN]
+    return Part(extract(module, body, [sources[i] for i in fields], [target]), list(fields), [graph.inputs[i] for i in fields],
+                None if graph.shapes is None else [graph.shapes[i] for i in fields])

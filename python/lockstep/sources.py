@@ -1,0 +1,103 @@
+"""What the command line names: functions in Python files and modules, and the arguments they are called with."""
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Callable, Iterator
+
+
+class Refused(Exception):
+    """Input that is wrong; the message is one line."""
+
+
+@contextlib.contextmanager
+def code_of_the_user() -> Iterator[None]:
+    """Whatever goes wrong in it is input that is wrong."""
+    try:
+        yield
+    except Exception as error:
+        raise Refused(described(error)) from error
+
+
+def described(error: Exception) -> str:
+    from lockstep.compiling import place_of
+    from lockstep.errors import one_line
+
+    return f"{type(error).__name__}: {one_line(error)}{place_of(error)}"
+
+
+class Sources:
+    """Python files and modules, each loaded once."""
+
+    def __init__(self, model: str):
+        """`model`: FILE.py:FUNCTION or MODULE:FUNCTION."""
+        self.file, self.function = split(model)
+        if not self.function:
+            raise Refused(f"'{model}' names no function: write FILE.py:FUNCTION, or MODULE:FUNCTION such as lockstep.models:gpt")
+        self._modules: dict[str, ModuleType] = {}
+
+    def load(self, file: str) -> ModuleType:
+        if file not in self._modules:
+            self._modules[file] = load_file(file) if file.endswith(".py") or "/" in file else load_module(file)
+        return self._modules[file]
+
+    def find(self, text: str) -> Callable[..., object]:
+        """The function FILE:NAME, or NAME in the model's file."""
+        file, name = split(text)
+        if not name:
+            file, name = self.file, text
+        module = self.load(file)
+        found = getattr(module, name, None)
+        if not callable(found):
+            functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")
+                         and getattr(value, "__module__", "") == module.__name__]
+            raise Refused(f"{file} has no function '{name}'; it has {', '.join(functions) or 'none'}")
+        return found
+
+
+def split(text: str) -> tuple[str, str]:
+    file, colon, name = text.rpartition(":")
+    return (file, name) if colon else (text, "")
+
+
+def load_file(file: str) -> ModuleType:
+    path = Path(file)
+    if not path.is_file():
+        raise Refused(f"{file}: no such file")
+    sys.path.insert(0, str(path.resolve().parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise Refused(f"{file}: is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)
+    with code_of_the_user():
+        spec.loader.exec_module(module)
+    return module
+
+
+def load_module(name: str) -> ModuleType:
+    try:
+        with code_of_the_user():
+            return importlib.import_module(name)
+    except Refused as error:
+        if isinstance(error.__cause__, ModuleNotFoundError) and error.__cause__.name in (name, name.split(".")[0]):
+            raise Refused(f"{name}: no such module (a file ends with .py)") from None
+        raise
+
+
+def arguments_of(words: list[str]) -> dict[str, object]:
+    """Of NAME=VALUE, the values as JSON where they are that, else as text."""
+    given: dict[str, object] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign or not name.isidentifier():
+            raise Refused(f"'{word}': an argument of the model's function is written NAME=VALUE")
+        try:
+            given[name] = json.loads(value)
+        except json.JSONDecodeError:
+            given[name] = value
+    return given

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 
@@ -134,6 +136,12 @@ LaunchOptions make_options(const LaunchArguments& arguments, const RunPlace& pla
   return options;
 }
 
+// Signals that a process brings upon itself.
+bool is_crash(int signal) {
+  constexpr std::array kCrashes = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGTRAP};
+  return std::ranges::find(kCrashes, signal) != kCrashes.end();
+}
+
 // What the run's own record says of its end, corrected by what only the launcher knows.
 void record_end(const LaunchReport& report, const fs::path& run_dir) {
   RunEnd end{
@@ -141,6 +149,7 @@ void record_end(const LaunchReport& report, const fs::path& run_dir) {
   if (const auto* cause = report.cause()) {
     end.rank = cause->rank;
     end.signal = cause->exit.signal;
+    if (end.signal && !is_crash(*end.signal)) end.state = RunState::Killed;
     if (const auto detail = cause->detail(); cause->error && !detail.empty())
       end.reason = detail.front();
   } else if (const auto signal =

@@ -203,8 +203,7 @@ bool Feed::take(Source& source) {
     pending_ = true;
     if (source.is_own && std::holds_alternative<ConfigRecord>(*record)) {
       flush(std::nullopt);
-      drop_sink();
-      load();
+      sink_.reset();
       start_sink();
       return true;
     }
@@ -223,22 +222,27 @@ void Feed::flush(const std::optional<RunEnd>& finished) {
              {"finished", finished ? to_json(*finished) : Json(nullptr)}};
   write_file_durably(dir_ / "position.json",
                      stored_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  for (const auto& source : sources_) source->tail.keep();
   pending_ = false;
   pending_values_ = 0;
   flushed_at_ = FeedClock::now();
 }
 
-void Feed::drop_sink() {
+// The next sink object gets everything since the last flush, and nothing is read for it that comes
+// before: a server that is down is tried for hours.
+void Feed::go_back() {
   sink_.reset();
   pending_values_ = 0;
-  loaded_ = false;
+  if (!loaded_) return;
+  for (const auto& source : sources_) source->tail.go_back();
 }
 
-bool Feed::is_complete(const RunEnd& end) const {
+bool Feed::is_complete(const RunEnd& end) {
   if (!stored_.contains("finished") || stored_["finished"] != to_json(end)) return false;
-  return std::ranges::all_of(sources_, [](const auto& source) {
-    return !LogTail(source->tail.path(), source->tail.offset()).next();
-  });
+  const bool has_more = std::ranges::any_of(
+      sources_, [](const auto& source) { return source->tail.next().has_value(); });
+  go_back();
+  return !has_more;
 }
 
 FeedState Feed::pump(const std::optional<RunEnd>& end) {
@@ -259,7 +263,7 @@ FeedState Feed::pump(const std::optional<RunEnd>& end) {
       flush(ends ? end : std::nullopt);
     return ends ? FeedState::Done : more ? FeedState::More : FeedState::Waiting;
   } catch (...) {
-    drop_sink();
+    go_back();
     throw;
   }
 }

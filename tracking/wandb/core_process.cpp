@@ -36,7 +36,8 @@ constexpr std::array kCoreVariables = {"PATH",       "HOME",          "USER",   
 std::vector<std::string> core_environment(const std::string& scratch,
                                           const Environment& environment) {
   // The socket's path has to be short, so that it is relative.
-  std::vector<std::string> variables = {"TMPDIR=.", "XDG_CACHE_HOME=" + scratch,
+  // On large machines Go would collect its garbage with a quarter of all processors.
+  std::vector<std::string> variables = {"TMPDIR=.", "GOMAXPROCS=2", "XDG_CACHE_HOME=" + scratch,
                                         "WANDB_CACHE_DIR=" + scratch, "WANDB_DATA_DIR=" + scratch};
   for (const auto* name : kCoreVariables)
     if (const auto value = environment(name))

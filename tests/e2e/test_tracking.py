@@ -130,6 +130,21 @@ def test_each_policy_arrives_complete_and_once_in_every_sink(job, policy):
     assert not agents_of(run_dir)
 
 
+@pytest.mark.parametrize("ranks", ["main", "all"])
+def test_every_gpu_of_a_node_comes_once(job, ranks):
+    """With the lowest rank that logs, whichever ranks use the GPUs; a library of the tests stands for NVIDIA's."""
+    use_file_sinks(job, ranks)
+    run_dir = job.train(ranks=2, env=processes.environment(LD_LIBRARY_PATH=processes.BIN.parent / "tests/bin/fake_nvml"))
+    entries = {run["rank"]: run for run in job.list()}
+    for rank, run in entries.items():
+        gpus = {name for name in run["summary"] if name.startswith("system/gpu.")}
+        assert {name.split(".")[1] for name in gpus} == ({"0", "1"} if rank == 0 else set())
+    assert entries[0]["summary"]["system/gpu.1.utilization"] == 38
+    samples = [record["values"] for record in jsonl_records(run_dir, entries[0]["id"])
+               if record["type"] == "scalars" and "system/memory.percent" in record["values"]]
+    assert samples and all("system/gpu.0.utilization" in values for values in samples)
+
+
 def test_shared_run_has_every_rank_in_one_entry(job):
     use_file_sinks(job, "all", shared=True)
     run_dir = job.train(ranks=2)
@@ -199,7 +214,8 @@ def test_killed_rank_is_told_to_every_sink(job):
     for rank in (0, 1):
         end = [record for record in jsonl_records(run_dir, f"{run_dir.name}-rank-{rank}") if record["type"] == "end"]
         assert len(end) == 1
-        assert (end[0]["state"], end[0]["signal"], end[0]["rank"]) == ("failed", 9, 1)
+        assert (end[0]["state"], end[0]["signal"], end[0]["rank"]) == ("killed", 9, 1)
+    assert {run["state"] for run in job.list()} == {"killed"}
     assert not agents_of(run_dir)
 
 

@@ -9,6 +9,7 @@
 
 #include "core/durable_file.h"
 #include "core/error.h"
+#include "tracking/run_directory.h"
 
 namespace lockstep {
 namespace {
@@ -127,10 +128,20 @@ bool Feed::prepare() {
   return true;
 }
 
+// A run that all ranks write into is no rank's.
+void Feed::be_the_job(RunInfo& info) const {
+  info.id = plan_.id;
+  info.job_type.reset();
+  if (const auto job = read_job(plan_.run_dir)) {
+    info.name = job->name;
+    info.group = job->group;
+  }
+}
+
 void Feed::start_sink() {
   auto& own = *sources_.front();
   auto info = *own.tail.identity();
-  if (plan_.labels) info.id = plan_.id;
+  if (plan_.labels) be_the_job(info);
   sink_ = part_.build({.run_dir = plan_.run_dir,
                        .dir = dir_,
                        .environment = environment_,

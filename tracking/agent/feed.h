@@ -61,6 +61,7 @@ class Feed {
   void load();
   bool is_complete(const RunEnd& end);
   bool prepare();
+  void be_the_job(RunInfo& info) const;
   void start_sink();
   bool take(Source& source);
   void deliver(const Record& record, Source& source);

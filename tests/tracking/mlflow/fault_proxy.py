@@ -58,24 +58,25 @@ class FaultProxy:
         self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler, bind_and_activate=False)
         self.http.server_bind()
         self.http.daemon_threads = True
-        if not down:
-            self.come_up()
+        self.down, self.thread = down, threading.Thread(target=self.http.serve_forever, args=(0.05,))
         if tls:
             self.http.socket = tls.wrap_socket(self.http.socket, server_side=True)
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.http.server_address[1]}"
 
     def come_up(self):
         self.http.server_activate()
+        self.thread.start()
 
     def __enter__(self):
-        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.05,))
-        self.thread.start()
+        if not self.down:
+            self.come_up()
         return self
 
     def __exit__(self, *_):
         self.over.set()
-        self.http.shutdown()
-        self.thread.join(timeout=10)
+        if self.thread.is_alive():
+            self.http.shutdown()
+            self.thread.join(timeout=10)
         self.http.server_close()
 
 

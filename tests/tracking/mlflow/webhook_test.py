@@ -5,18 +5,12 @@ import threading
 import pytest
 
 from receiver import SECRET, Receiver
-from sink_calls import CREATED, JOB, Entry, Process, SinkError, info, time_of
+from sink_calls import CREATED, JOB, Entry, SinkError, info, time_of
 
 
 @pytest.fixture
 def receiver():
     with Receiver() as made:
-        yield made
-
-
-@pytest.fixture
-def process():
-    with Process() as made:
         yield made
 
 

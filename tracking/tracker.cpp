@@ -140,9 +140,9 @@ Tracker open_tracker(const TrackerOptions& options) {
   return Tracker(std::move(state));
 }
 
-// What is due at the very step of a resume, such as an evaluation that a signal prevented, may be in
-// the log already, from a process that was killed before its next checkpoint: each value is there
-// once.
+// What is due at the very step of a resume, such as an evaluation that a signal prevented, may be
+// in the log already, from a process that was killed before its next checkpoint: each value is
+// there once.
 ScalarRow Tracker::State::without_known(const ScalarRow& row) {
   if (row.step != resume_step) return row;
   if (!known) {

@@ -25,7 +25,8 @@ std::string message_of(const std::string& url) {
 
 TEST_CASE("public url: addresses that hold no secret are taken as they are") {
   for (const std::string url :
-       {"http://127.0.0.1:5000", "https://api.wandb.ai", "https://h/mlflow/", "http://[::1]:80/a-b/c",
+       {"http://127.0.0.1:5000", "https://api.wandb.ai", "https://h/mlflow/",
+        "http://[::1]:80/a-b/c",
         "https://tracking.lab.example/team-2026/averylongnamewithoutnumbers"})
     CHECK(message_of(url) == "read: " + url);
 }
@@ -45,7 +46,8 @@ TEST_CASE("public url: a secret is refused and not shown") {
 }
 
 TEST_CASE("public url: what is no address is a clear error that does not show it") {
-  for (const std::string url : {"sqlite:///secret", "secret", "http://secret:port", "http://a b/"}) {
+  for (const std::string url :
+       {"sqlite:///secret", "secret", "http://secret:port", "http://a b/"}) {
     const auto message = message_of(url);
     INFO(message);
     CHECK(message.starts_with("run.yaml:7: sinks[0].url: "));

@@ -1,8 +1,8 @@
 // lockstep_sink_calls: reads one call per line of stdin, a JSON object, makes it, and answers each
 // with a line:
 // {"state": of a flush, or what was published}, or {"error": text, "kind": "config" | "environment"
-// | "bug"}. Sinks have names ("on"), so that several live in one process. A text that is no UTF-8 is
-// given as {"hex": "..."}.
+// | "bug"}. Sinks have names ("on"), so that several live in one process. A text that is no UTF-8
+// is given as {"hex": "..."}.
 #include <iostream>
 #include <map>
 

@@ -92,7 +92,8 @@ TEST_CASE("tracker: a resumed run replaces what was logged after the step it con
   CHECK(log.rows.back().values[0].second == 2);
 }
 
-TEST_CASE("tracker: what is due at the step of a resume is there once, however often it is resumed") {
+TEST_CASE(
+    "tracker: what is due at the step of a resume is there once, however often it is resumed") {
   const TemporaryDirectory dir;
   const auto evaluate = [](Tracker& tracker, double loss) {
     const std::array<Metric, 2> metrics = {{{"eval/loss", loss}, {"eval/accuracy", 0.5}}};

@@ -305,7 +305,8 @@ AgentReport Agent::deliver(const RunEnd& end) {
     for (const auto& entry : entries_) sink->set_end(entry.id, end_of(entry, end));
   const auto latest = AgentClock::now() + options_.config.upload_timeout.value;
   AgentReport report;
-  for (int tick_ms = kFirstDeliveryTickMs;; tick_ms = std::min(tick_ms * 2, kLongestDeliveryTickMs)) {
+  for (int tick_ms = kFirstDeliveryTickMs;;
+       tick_ms = std::min(tick_ms * 2, kLongestDeliveryTickMs)) {
     report.sinks = statuses();
     report.complete = std::ranges::all_of(report.sinks, &SinkStatus::complete);
     if (must_make_way()) return {.complete = false, .handed_over = true, .sinks = report.sinks};

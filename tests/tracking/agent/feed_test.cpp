@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
+#include "tests/temporary_directory.h"
 #include "tests/tracking/agent/recorder_sink.h"
 #include "tests/tracking/sample_log.h"
-#include "tests/temporary_directory.h"
 #include "tracking/run_directory.h"
 
 using namespace lockstep;

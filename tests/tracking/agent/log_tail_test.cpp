@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/tracking/sample_log.h"
 #include "tests/temporary_directory.h"
+#include "tests/tracking/sample_log.h"
 
 using namespace lockstep;
 

@@ -77,9 +77,9 @@ TEST_CASE("mlflow settings: who we are") {
 TEST_CASE("mlflow settings: what cannot be") {
   CHECK(refusal({}, {}) ==
         "mlflow: which server? Set tracking_uri or the environment variable MLFLOW_TRACKING_URI");
+  CHECK(refusal({}, {{"MLFLOW_TRACKING_URI", "sqlite:///secret"}}) ==
+        "MLFLOW_TRACKING_URI: neither http:// nor https://; expected http[s]://host[:port][/path]");
   CHECK(
-      refusal({}, {{"MLFLOW_TRACKING_URI", "sqlite:///secret"}}) ==
-      "MLFLOW_TRACKING_URI: neither http:// nor https://; expected http[s]://host[:port][/path]");
-  CHECK(refusal({.tracking_uri = PublicUrl{"http://h"}}, {{"MLFLOW_HTTP_REQUEST_TIMEOUT", "soon"}}) ==
-        "MLFLOW_HTTP_REQUEST_TIMEOUT: expected a number, got \"soon\"");
+      refusal({.tracking_uri = PublicUrl{"http://h"}}, {{"MLFLOW_HTTP_REQUEST_TIMEOUT", "soon"}}) ==
+      "MLFLOW_HTTP_REQUEST_TIMEOUT: expected a number, got \"soon\"");
 }

@@ -12,16 +12,16 @@ CONFIG = {"model": {"name": "mlp", "hidden": [256, 64]}, "seed": 7}
 
 
 class Sink:
-    """With the environment of a user who has W&B's package, its server and a key."""
+    """With the environment of a user who has W&B's package, its server and a key. `calls`: of another one, to share."""
 
-    def __init__(self, run_dir, url=None, timeout=60, **environment):
+    def __init__(self, run_dir, url=None, timeout=60, calls=None, **environment):
         self.run_dir, self.state = Path(run_dir), None
         variables = {"PATH": f"{CORE_DIR}:/usr/bin:/bin", "HOME": str(self.run_dir.parent), "WANDB_API_KEY": KEY}
         if url:
             variables["WANDB_BASE_URL"] = url
         variables.update(environment)
         self.environment = {key: value for key, value in variables.items() if value is not None}
-        self.calls = Process(limit=timeout)
+        self.calls = calls or Process(limit=timeout)
         self.process = self.calls.process
         self.entry = self.entry_of()
 

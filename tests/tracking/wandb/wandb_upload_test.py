@@ -195,6 +195,25 @@ def test_an_id_that_wandb_does_not_take_becomes_one(server, run_dir):
     assert re.fullmatch(r"resnet-50-x+-[0-9a-f]{8}", name) and len(name) == 64
 
 
+def test_the_runs_of_many_ranks_share_one_program(server, run_dir):
+    with Sink(run_dir, server.url) as first:
+        sinks = [first, *(Sink(run_dir, server.url, calls=first.calls) for _ in range(7))]
+        for rank, sink in enumerate(sinks):
+            sink.start(info={"id": f"mnist-rank-{rank}", "rank": rank})
+            sink.scalars(1, {"loss": rank})
+            sink.flush()
+        server.wait_for(lambda: len(server.runs) == 8 and all(run.streams[HISTORY] for run in server.runs.values()))
+        (core,) = first.core_pids()
+        for rank, sink in enumerate(sinks):
+            sink.scalars(2, {"loss": 10 + rank})
+            sink.finish(exit=rank, state="failed" if rank else "finished")
+            assert first.core_pids() == ([core] if rank < 7 else [])
+    for rank in range(8):
+        run = server.run(f"mnist-rank-{rank}")
+        assert [row["loss"] for row in run.history] == [rank, 10 + rank]
+        assert run.complete and run.exit_code == rank
+
+
 def test_a_long_path_of_the_run_directory_is_no_trouble(server, tmp_path):
     run_dir = tmp_path / ("deep" * 50) / ("deeper" * 30)
     run_dir.mkdir(parents=True)

@@ -249,6 +249,22 @@ def test_resumed_run_has_each_step_once(job):
     assert of_tensorboard(run_dir, run_dir.name) == pytest.approx(expected, rel=1e-6)
 
 
+def test_a_second_job_with_the_same_run_id_is_refused_and_does_no_harm(job):
+    job.config["train"]["epochs"] = 100_000
+    job.write()
+    first = job.start(ranks=2, options=["--run-id", "mine"])
+    wait_until("the first job", lambda: (job.runs / "mine").exists() and job.series("mine", "train/loss"))
+    before = {name: (job.runs / "mine" / name).read_bytes() for name in ("run.json", "config.yaml")}
+    for second in (job.run("optimizer.lr=0.5", ranks=2, options=["--run-id", "mine"]), job.run("optimizer.lr=0.5", options=["--resume", "mine"])):
+        assert second.code in (75, 78)
+        assert "mine" in second.err and ("being written by another job" in second.err or "no checkpoint" in second.err)
+    assert {name: (job.runs / "mine" / name).read_bytes() for name in before} == before
+    assert [run["state"] for run in job.list()] == ["running"]
+    first.terminate()
+    assert processes.finish(first, 60).code == 143
+    assert [(run["id"], run["state"]) for run in job.list()] == [("mine", "preempted")]
+
+
 def test_alert_reaches_the_sinks(job):
     use_file_sinks(job, alerts={"conditions": ["eval/accuracy < 2"]})
     run_dir = job.train()

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 
@@ -10,6 +12,7 @@
 #include "cli/launch_hosts.h"
 #include "cli/trainer_program.h"
 #include "core/config_value.h"
+#include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/run_id.h"
 #include "launch/job_token.h"
@@ -17,6 +20,7 @@
 #include "launch/rendezvous/token.h"
 #include "tracking/agent/agent.h"
 #include "tracking/agent/agent_status.h"
+#include "tracking/agent/run_entries.h"
 #include "tracking/job_run.h"
 #include "tracking/run_end.h"
 
@@ -134,6 +138,12 @@ LaunchOptions make_options(const LaunchArguments& arguments, const RunPlace& pla
   return options;
 }
 
+// Signals that a process brings upon itself.
+bool is_crash(int signal) {
+  constexpr std::array kCrashes = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGTRAP};
+  return std::ranges::find(kCrashes, signal) != kCrashes.end();
+}
+
 // What the run's own record says of its end, corrected by what only the launcher knows.
 void record_end(const LaunchReport& report, const fs::path& run_dir) {
   RunEnd end{
@@ -141,6 +151,7 @@ void record_end(const LaunchReport& report, const fs::path& run_dir) {
   if (const auto* cause = report.cause()) {
     end.rank = cause->rank;
     end.signal = cause->exit.signal;
+    if (end.signal && !is_crash(*end.signal)) end.state = RunState::Killed;
     if (const auto detail = cause->detail(); cause->error && !detail.empty())
       end.reason = detail.front();
   } else if (const auto signal =
@@ -197,6 +208,11 @@ int run_launch(const LaunchArguments& arguments) {
   if (arguments.resume) verify_resumed(place);
   if (arguments.hostfile) return launch_on_hosts(arguments, place.run_id);
   auto options = make_options(arguments, place);
+  // With several nodes this one may join a job that is at work; its ranks ask then.
+  if (options.rendezvous.max_nodes == 1 && is_written_on(place.dir(), 0))
+    throw environment_error(fmt::format(
+        "run {} is being written by another job ({}): wait for its end, or choose another run id",
+        place.run_id, place.dir().string()));
   std::optional<JobToken> token;
   if (needs_job_token(arguments)) {
     token.emplace(place.runs_dir, arguments.job, options.rendezvous.serves.value_or(false));
@@ -216,7 +232,8 @@ int run_launch(const LaunchArguments& arguments) {
   const bool worthless = !is_run && is_worthless(report, arguments, options);
   if (created && !worthless) created->keep();
   print_report(report, created && !worthless);
-  if (is_run && !report.succeeded()) {
+  // Ranks that are gone write no log: another job has the run, and refused ours.
+  if (is_run && !report.succeeded() && !is_written_on(run_dir, report.node_rank)) {
     if (report.node_rank == 0) record_end(report, run_dir);
     await_tracking(run_dir, report.node_rank);
   }

@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "core/error.h"
+#include "core/own_priority.h"
 #include "core/period.h"
 #include "launch/rank_env.h"
 #include "tracking/agent/agent.h"
@@ -151,6 +152,7 @@ int track_command(int argc, char** argv) {
   }
   if (!parsed.count("run"))
     throw config_error("lockstep track: which run? Give its directory; see lockstep track --help");
+  if (parsed.count("attached")) lower_own_priority();  // beside a training
   const auto run_dir = existing_run(parsed["run"].as<std::string>());
   const auto report = run_agent({.run_dir = run_dir,
                                  .node_rank = parsed["node-rank"].as<int>(),

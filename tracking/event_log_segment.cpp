@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -58,24 +59,25 @@ bool take_copy(Record&& record, LogState& state) {
   return true;
 }
 
-// At most `size` bytes; fewer where the file ends.
-std::string read_begin(int fd, size_t size, const std::filesystem::path& path) {
-  const auto end = ::lseek(fd, 0, SEEK_END);
-  std::string bytes(std::min(size, static_cast<size_t>(std::max<off_t>(end, 0))), '\0');
-  size_t filled = 0;
-  while (filled < bytes.size()) {
+}  // namespace
+
+std::string read_log_piece(int file, uint64_t offset, size_t size) {
+  struct stat info {};
+  if (::fstat(file, &info) != 0) throw errno_error("cannot read an event log");
+  const auto end = static_cast<uint64_t>(info.st_size);
+  std::string bytes(std::min<uint64_t>(size, end - std::min(offset, end)), '\0');
+  size_t have = 0;
+  while (have < bytes.size()) {
     const auto got =
-        ::pread(fd, bytes.data() + filled, bytes.size() - filled, static_cast<off_t>(filled));
+        ::pread(file, bytes.data() + have, bytes.size() - have, static_cast<off_t>(offset + have));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw errno_error(fmt::format("cannot read {}", path.string()));
-    if (got == 0) break;
-    filled += static_cast<size_t>(got);
+    if (got < 0) throw errno_error("cannot read an event log");
+    if (got == 0) break;  // it became shorter meanwhile
+    have += static_cast<size_t>(got);
   }
-  bytes.resize(filled);
+  bytes.resize(have);
   return bytes;
 }
-
-}  // namespace
 
 std::filesystem::path segment_path(const std::filesystem::path& log, uint32_t number) {
   if (number == 0) return log;
@@ -113,9 +115,9 @@ std::optional<OpenSegment> next_segment(const std::filesystem::path& log, uint32
     FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!file.is_open() && errno == ENOENT) return std::nullopt;
     if (!file.is_open()) throw errno_error(fmt::format("cannot read {}", path.string()));
-    const auto continued = decode_continued(read_begin(file.get(), kFirstCopy, path));
+    const auto continued = decode_continued(read_log_piece(file.get(), 0, kFirstCopy));
     if (!continued || continued->number != number) continue;
-    auto beginning = decode_beginning(read_begin(file.get(), continued->bytes, path));
+    auto beginning = decode_beginning(read_log_piece(file.get(), 0, continued->bytes));
     if (beginning) return OpenSegment{std::move(file), std::move(*beginning)};
   }
 }

@@ -39,6 +39,10 @@ struct OpenSegment {
   SegmentBeginning beginning;
 };
 
+// At most `size` bytes of an open log from `offset` on, fewer where the file ends; whatever `size`
+// is, no more memory is taken than that. Throws Environment.
+std::string read_log_piece(int file, uint64_t offset, size_t size);
+
 // `number` 0 is `log` itself.
 std::filesystem::path segment_path(const std::filesystem::path& log, uint32_t number);
 

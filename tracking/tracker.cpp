@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <exception>
+#include <set>
+#include <vector>
 
 #include "core/durable_file.h"
 #include "tracking/agent/agent_status.h"
+#include "tracking/agent/log_tail.h"
 #include "tracking/agent_process.h"
 #include "tracking/event_log_writer.h"
 #include "tracking/run_directory.h"
@@ -52,6 +55,8 @@ struct Tracker::State {
     if (!done) console.reset();
   }
 
+  ScalarRow without_known(const ScalarRow& row);
+
   TrackingReport report() const {
     if (!log || log->num_dropped() == 0) return {.problem = problem};
     return {.num_dropped = log->num_dropped(),
@@ -68,6 +73,12 @@ struct Tracker::State {
   std::shared_ptr<Sink> console;        // none: it shows no progress, or that failed
   std::unique_ptr<AgentProcess> agent;  // none: another process started it, or there is none
   std::string problem;
+
+  std::filesystem::path log_path;
+  std::optional<int64_t> resume_step;
+  // What the log had of resume_step when this process began; read when it is asked for.
+  std::optional<std::set<std::string, std::less<>>> known;
+  std::vector<Metric> unknown;  // reused
 };
 
 Tracker::Tracker() = default;
@@ -113,7 +124,9 @@ Tracker open_tracker(const TrackerOptions& options) {
   if (info) {
     if (info->created == 0) info->created = unix_now();
     make_directories(event_log_path(options.run_dir, info->rank).parent_path());
-    state->log.emplace(event_log_path(options.run_dir, info->rank));
+    state->log_path = event_log_path(options.run_dir, info->rank);
+    state->log.emplace(state->log_path);
+    state->resume_step = options.resume_step;
     state->record([&](EventLogWriter& log) {
       log.identity(*info);
       log.config(options.run_config.is_null() ? Json::object() : options.run_config);
@@ -127,10 +140,28 @@ Tracker open_tracker(const TrackerOptions& options) {
   return Tracker(std::move(state));
 }
 
+// What is due at the very step of a resume, such as an evaluation that a signal prevented, may be
+// in the log already, from a process that was killed before its next checkpoint: each value is
+// there once.
+ScalarRow Tracker::State::without_known(const ScalarRow& row) {
+  if (row.step != resume_step) return row;
+  if (!known) {
+    known.emplace();
+    LogTail tail(log_path);
+    while (const auto record = tail.next())
+      if (const auto* before = std::get_if<LoggedRow>(&*record); before && before->step == row.step)
+        for (const auto& [key, value] : before->values) known->insert(tail.keys()[key]);
+  }
+  unknown.clear();
+  for (const auto& metric : row.values)
+    if (!known->contains(metric.name)) unknown.push_back(metric);
+  return {.step = row.step, .time = row.time, .epoch = row.epoch, .values = unknown};
+}
+
 void Tracker::log(int64_t step, double epoch, std::span<const Metric> metrics) noexcept {
   if (!state_) return;
   const ScalarRow row{.step = step, .time = unix_now(), .epoch = epoch, .values = metrics};
-  state_->record([&](EventLogWriter& log) { log.scalars(row); });
+  state_->record([&](EventLogWriter& log) { log.scalars(state_->without_known(row)); });
   state_->show([&](Sink& sink) { sink.scalars(row); });
 }
 

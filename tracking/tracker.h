@@ -29,8 +29,9 @@ struct TrackerOptions {
   RunInfo process;  // as in decide(): the job's id and name, and the numbers of this rank
   TrackingConfig config;
   Json run_config;  // the resolved config of the whole run
-  std::optional<int64_t>
-      resume_step;  // continue after this step: what was logged later is replaced
+  // Continue after this step: what was logged later is replaced. Of the step itself a metric that
+  // the log has already is not recorded again.
+  std::optional<int64_t> resume_step;
   ConsoleOptions console;
   RunLength length;
   // Of the tracking agent (`lockstep track`); empty: none is started.

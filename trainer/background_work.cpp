@@ -2,32 +2,12 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <utility>
 
 #include "core/error.h"
 
 namespace lockstep {
-namespace {
-
-// A tenth of a processor beside a busy thread of the training, all of it beside an idle one.
-constexpr int kNicer = 10;
-// linux/ioprio.h: the last of "best effort".
-constexpr int kIoPriorityOfProcess = 1;
-constexpr int kLowestBestEffort = (2 << 13) | 7;
-
-}  // namespace
-
-// Best effort: without it the work is done all the same.
-void lower_own_priority() {
-  const int nice = ::getpriority(PRIO_PROCESS, 0) + kNicer;
-  [[maybe_unused]] const auto set = ::setpriority(PRIO_PROCESS, 0, nice);
-  [[maybe_unused]] const auto io =
-      ::syscall(SYS_ioprio_set, kIoPriorityOfProcess, 0, kLowestBestEffort);
-}
 
 BackgroundWork::BackgroundWork(const std::string& name)
     : thread_([this](const std::stop_token& stop) { run(stop); }) {

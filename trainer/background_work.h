@@ -11,10 +11,6 @@
 
 namespace lockstep {
 
-// For work that takes long: the calling thread gets what others leave of processor and disk, from
-// now on.
-void lower_own_priority();
-
 class BackgroundWork {
  public:
   // `name`: of the thread, at most 15 characters.

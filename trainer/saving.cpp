@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/own_priority.h"
 #include "distributed/collectives.h"
 #include "tracking/on_ranks.h"
 

@@ -13,6 +13,7 @@
 #include "data/sampling.h"
 #include "distributed/objects.h"
 #include "launch/launch_report.h"
+#include "tracking/agent/run_entries.h"
 #include "tracking/job_run.h"
 #include "tracking/run_directory.h"
 #include "tracking/run_end.h"
@@ -89,6 +90,19 @@ std::string agree_on_run(World& world, const SessionOptions& options, const RunC
     if (options.resume_id && !options.own_run)
       verify_resumable(std::filesystem::path(config.run.dir) / id, id);
     return id;
+  });
+}
+
+// Asked before anything of the run is touched.
+void verify_no_other_job(World& world, const RunInfo& process,
+                         const std::filesystem::path& run_dir) {
+  act_on_main(world, "run directory", [&] {
+    if (is_written_on(run_dir, process.node_rank))
+      throw environment_error(
+          fmt::format("run {} is being written by another job ({}): wait for its end, or choose "
+                      "another run id",
+                      process.job_id, run_dir.string()));
+    return true;
   });
 }
 
@@ -243,6 +257,7 @@ SessionResult train(const Job& job) {
   // Out here, so that a failure is recorded before a checkpoint under way is waited for.
   std::optional<Interruption> interruption;
   std::optional<Trainer> trainer;
+  bool is_of_another = false;
   try {
     world.progress().enter(Phase::Building);
     if (options.handle_signals) interruption.emplace(world.progress());
@@ -252,6 +267,9 @@ SessionResult train(const Job& job) {
     const auto resumed = continues ? trainer->resume() : 0;
     if (resumed == 0) trainer->load_initial_weights();
     if (!is_own) {
+      is_of_another = true;
+      verify_no_other_job(world, describe_process(options, config, run_dir.filename()), run_dir);
+      is_of_another = false;
       open_run(world, describe_process(options, config, run_dir.filename()), resolved, run_dir);
       made = open_tracker_of(job, *trainer, resumed);
     }
@@ -268,7 +286,7 @@ SessionResult train(const Job& job) {
     record_end(world, run_dir, end);
     return result;
   } catch (const std::exception& error) {
-    if (!is_own) record_failure(world, made, run_dir, error);
+    if (!is_own && !is_of_another) record_failure(world, made, run_dir, error);
     throw;
   }
 }

@@ -3,10 +3,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <string>
 
 #include "core/error.h"
@@ -45,21 +43,6 @@ SegmentFile segment_at(const std::filesystem::path& log, uint64_t offset) {
   }
 }
 
-std::string read_piece(int fd, uint64_t offset, size_t num_bytes) {
-  std::string bytes(num_bytes, '\0');
-  size_t done = 0;
-  while (done < num_bytes) {
-    const auto count =
-        ::pread(fd, bytes.data() + done, num_bytes - done, static_cast<off_t>(offset + done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw errno_error("cannot read an event log");
-    if (count == 0) break;
-    done += static_cast<size_t>(count);
-  }
-  bytes.resize(done);
-  return bytes;
-}
-
 }  // namespace
 
 std::optional<Record> read_log_record(const std::filesystem::path& log, uint64_t begin,
@@ -68,7 +51,7 @@ std::optional<Record> read_log_record(const std::filesystem::path& log, uint64_t
   if (end <= segment.begin + segment.first || end > segment.begin + segment.size)
     return std::nullopt;
   const auto from = std::max(begin, segment.begin + segment.first);
-  const auto bytes = read_piece(segment.file.get(), from - segment.begin, end - from);
+  const auto bytes = read_log_piece(segment.file.get(), from - segment.begin, end - from);
   FrameCursor cursor(bytes, 0);
   std::optional<Record> last;
   while (const auto frame = cursor.next())
@@ -82,7 +65,7 @@ bool is_damaged_behind(const std::filesystem::path& log, uint64_t offset) {
   const bool has_header = segment.begin > 0 || segment.size >= kEventLogHeaderBytes;
   for (auto at = has_header ? offset - std::min(offset, segment.begin) : 0; at < segment.size;
        at += kPiece) {
-    const auto bytes = read_piece(segment.file.get(), at, kPiece);
+    const auto bytes = read_log_piece(segment.file.get(), at, kPiece);
     if (bytes.find_first_not_of('\0') != std::string::npos) return true;
     if (bytes.size() < kPiece) break;
   }

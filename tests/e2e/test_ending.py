@@ -151,6 +151,24 @@ def test_an_evaluation_that_a_signal_prevented_is_made_after_a_resume(job):
     assert [step for step, _ in job.series(run_dir.name, "eval/loss")] == list(range(1, last + 1))
 
 
+def test_an_evaluation_made_after_a_resume_is_recorded_once_however_often_the_run_is_killed(job):
+    evaluation = ["train.eval_every=1 step", "train.log_every=1 step", "train.epochs=100000", "checkpoint.every=100000 epochs"]
+    started = job.start(*evaluation, ranks=2)
+    wait_until(lambda: steps_of(job), 30, "the first step")
+    started.send_signal(signal.SIGTERM)
+    assert processes.finish(started, 30).code == 143
+    run_dir = only(job.runs.iterdir())
+    stopped_at = checkpoints(run_dir)[-1]
+    assert stopped_at not in dict(job.series(run_dir.name, "eval/loss"))
+    for _ in range(2):
+        started = job.start(*evaluation, options=["--resume", run_dir.name])
+        wait_until(lambda: stopped_at + 1 in dict(job.series(run_dir.name, "eval/loss")), 30, "the step after the resume")
+        started.kill()
+        processes.finish(started, 30)
+    resume(job, run_dir, *evaluation, f"train.max_steps={stopped_at + 2}", ranks=2)
+    assert [step for step, _ in job.series(run_dir.name, "eval/loss")] == list(range(1, stopped_at + 3))
+
+
 @pytest.mark.parametrize("override, said", [
     ("train.early_stop={patience: 2, metric: accurcy}", "did you mean 'accuracy'"),
     ("train.early_stop={patience: 0}", "train.early_stop.patience"),

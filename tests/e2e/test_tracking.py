@@ -130,6 +130,21 @@ def test_each_policy_arrives_complete_and_once_in_every_sink(job, policy):
     assert not agents_of(run_dir)
 
 
+@pytest.mark.parametrize("ranks", ["main", "all"])
+def test_every_gpu_of_a_node_comes_once(job, ranks):
+    """With the lowest rank that logs, whichever ranks use the GPUs; a library of the tests stands for NVIDIA's."""
+    use_file_sinks(job, ranks)
+    run_dir = job.train(ranks=2, env=processes.environment(LD_LIBRARY_PATH=processes.BIN.parent / "tests/bin/fake_nvml"))
+    entries = {run["rank"]: run for run in job.list()}
+    for rank, run in entries.items():
+        gpus = {name for name in run["summary"] if name.startswith("system/gpu.")}
+        assert {name.split(".")[1] for name in gpus} == ({"0", "1"} if rank == 0 else set())
+    assert entries[0]["summary"]["system/gpu.1.utilization"] == 38
+    samples = [record["values"] for record in jsonl_records(run_dir, entries[0]["id"])
+               if record["type"] == "scalars" and "system/memory.percent" in record["values"]]
+    assert samples and all("system/gpu.0.utilization" in values for values in samples)
+
+
 def test_shared_run_has_every_rank_in_one_entry(job):
     use_file_sinks(job, "all", shared=True)
     run_dir = job.train(ranks=2)
@@ -199,7 +214,8 @@ def test_killed_rank_is_told_to_every_sink(job):
     for rank in (0, 1):
         end = [record for record in jsonl_records(run_dir, f"{run_dir.name}-rank-{rank}") if record["type"] == "end"]
         assert len(end) == 1
-        assert (end[0]["state"], end[0]["signal"], end[0]["rank"]) == ("failed", 9, 1)
+        assert (end[0]["state"], end[0]["signal"], end[0]["rank"]) == ("killed", 9, 1)
+    assert {run["state"] for run in job.list()} == {"killed"}
     assert not agents_of(run_dir)
 
 
@@ -231,6 +247,22 @@ def test_resumed_run_has_each_step_once(job):
     assert of_jsonl(run_dir, run_dir.name) == expected
     assert of_csv(run_dir, run_dir.name) == expected
     assert of_tensorboard(run_dir, run_dir.name) == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_second_job_with_the_same_run_id_is_refused_and_does_no_harm(job):
+    job.config["train"]["epochs"] = 100_000
+    job.write()
+    first = job.start(ranks=2, options=["--run-id", "mine"])
+    wait_until("the first job", lambda: (job.runs / "mine").exists() and job.series("mine", "train/loss"))
+    before = {name: (job.runs / "mine" / name).read_bytes() for name in ("run.json", "config.yaml")}
+    for second in (job.run("optimizer.lr=0.5", ranks=2, options=["--run-id", "mine"]), job.run("optimizer.lr=0.5", options=["--resume", "mine"])):
+        assert second.code in (75, 78)
+        assert "mine" in second.err and ("being written by another job" in second.err or "no checkpoint" in second.err)
+    assert {name: (job.runs / "mine" / name).read_bytes() for name in before} == before
+    assert [run["state"] for run in job.list()] == ["running"]
+    first.terminate()
+    assert processes.finish(first, 60).code == 143
+    assert [(run["id"], run["state"]) for run in job.list()] == [("mine", "preempted")]
 
 
 def test_alert_reaches_the_sinks(job):

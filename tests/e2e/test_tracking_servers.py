@@ -11,7 +11,7 @@ from processes import LOCKSTEP, SOURCE
 for part in ("mlflow", "wandb"):
     sys.path.insert(0, str(SOURCE / "tests" / "tracking" / part))
 import mlflow_server  # noqa: E402
-from wandb_server import KEY, WandbServer  # noqa: E402
+from wandb_server import EVENTS, KEY, WandbServer  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -32,71 +32,85 @@ def with_tools(**changes):
     return processes.environment(PATH=path, **changes)
 
 
-def values_of(job, entry):
-    """{metric: {step: value}} of the event log, without system metrics."""
-    values = {}
+def values_of(job, entry, label=""):
+    """{metric: {step: value}} of the event log; system metrics apart."""
+    values, system = {}, {}
     for row in job.export(entry):
-        if not row["metric"].startswith("system/"):
-            values.setdefault(row["metric"], {})[row["step"]] = row["value"]
-    return values
+        of_node = row["metric"].startswith("system/")
+        name = row["metric"] if of_node else row["metric"] + label
+        (system if of_node else values).setdefault(name, {})[row["step"]] = row["value"]
+    return values, system
 
 
-def use(job, ranks, sink):
-    job.config["tracking"] = {"ranks": ranks, "sinks": [sink], "finish_timeout": "30 s", "system_every": "1 s"}
-    job.config["train"]["log_every"] = "5 steps"
-    job.write()
-
-
-@pytest.mark.parametrize("ranks", ["main", "all"])
-def test_mlflow_has_what_the_event_logs_have(job, mlflow, ranks):
-    experiment = f"e2e-{ranks}"
-    use(job, ranks, {"name": "mlflow", "tracking_uri": mlflow, "experiment": experiment})
-    run_dir = job.train(ranks=4)
-    stored = mlflow_server.runs_of(mlflow, experiment)
+def expected_runs(job, policy, run_dir):
+    """{id of the run at a server: (entry, values, system metrics)}; a shared run has those of all ranks."""
     entries = job.list()
-    groups = [] if ranks == "main" else [run for run in stored if mlflow_server.pairs(run, "tags").get("lockstep.role") == "group"]
-    assert len(groups) == (0 if ranks == "main" else 1)
-    assert len(stored) == len(entries) + len(groups)
+    if policy != "shared":
+        return {entry["id"]: (entry, *values_of(job, entry["id"])) for entry in entries}
+    values, system = {}, {}
     for entry in entries:
-        [run] = [run for run in stored if mlflow_server.pairs(run, "tags").get("lockstep.run_id") == entry["id"]]
-        assert run["info"]["status"] == "FINISHED"
+        of_rank = values_of(job, entry["id"], f"/rank-{entry['rank']}")
+        values.update(of_rank[0])
+        system.update(of_rank[1])
+    return {run_dir.name: ({"name": "e2e", "rank": 0}, values, system)}
+
+
+def check_mlflow(mlflow, experiment, runs, is_group, artifact):
+    stored = mlflow_server.runs_of(mlflow, experiment)
+    groups = [run for run in stored if mlflow_server.pairs(run, "tags").get("lockstep.role") == "group"]
+    assert len(groups) == int(is_group) and len(stored) == len(runs) + len(groups)
+    for run_id, (entry, values, system) in runs.items():
+        [run] = [run for run in stored if mlflow_server.pairs(run, "tags").get("lockstep.run_id") == run_id]
+        assert run["info"]["status"] == "FINISHED" and run["info"]["run_name"] == entry["name"]
         tags = mlflow_server.pairs(run, "tags")
         assert tags.get("mlflow.parentRunId") == (groups[0]["info"]["run_id"] if groups else None)
-        for metric, expected in values_of(job, entry["id"]).items():
+        assert mlflow_server.pairs(run, "params")["optimizer.lr"] == "0.1"
+        for metric, expected in values.items():
             points = mlflow_server.history(mlflow, run, metric)
             assert {step: value for step, _, value in points} == pytest.approx(expected)
             assert len(points) == len(expected)
-    ended = processes.run([LOCKSTEP, "sync", run_dir], job.directory, timeout=60)
-    assert ended.code == 0, ended.err
-    assert len(mlflow_server.runs_of(mlflow, experiment)) == len(stored)
+        keys = {metric["key"] for metric in run["data"]["metrics"]}
+        assert any(key.startswith("system/") for key in keys) == bool(system)
+        files = mlflow_server.artifact_paths(mlflow, run, "artifacts")
+        assert any(path.endswith(f"{artifact}/v1/model.safetensors") for path in files) == (entry["rank"] == 0)
 
 
-@pytest.mark.parametrize("ranks", ["main", "all"])
-def test_wandb_has_what_the_event_logs_have(job, wandb, ranks):
-    use(job, ranks, {"name": "wandb", "project": "e2e", "upload_every": 1})
-    environment = with_tools(WANDB_BASE_URL=wandb.url, WANDB_API_KEY=KEY)
-    run_dir = job.train(ranks=4, env=environment)
-    entries = job.list()
-    assert len(wandb.runs) == len(entries)
-    for entry in entries:
-        run = wandb.run(entry["id"])
-        assert run.bucket.get("groupName") == (None if ranks == "main" else run_dir.name)
-        for metric, expected in values_of(job, entry["id"]).items():
+def check_wandb(server, runs, group, job_type, artifact):
+    assert set(server.runs) == set(runs)
+    for run_id, (entry, values, system) in runs.items():
+        run = server.run(run_id)
+        assert run.complete and run.exit_code == 0
+        assert (run.bucket.get("groupName"), run.bucket.get("jobType")) == (group, job_type)
+        assert run.bucket.get("displayName") == entry["name"]
+        assert run.config["optimizer"]["lr"] == 0.1
+        for metric, expected in values.items():
             rows = [row for row in run.history if metric in row]
             assert {row["step"]: row[metric] for row in rows} == pytest.approx(expected)
             assert len(rows) == len(expected)
+        sampled = [row for row in run.rows(EVENTS) if any(key.startswith("system.") for key in row)]
+        assert len(sampled) == max((len(steps) for steps in system.values()), default=0)
+    assert [made["artifactCollectionName"] for made in server.artifacts] == [artifact]
+
+
+@pytest.mark.parametrize("policy", ["main", "node", "all", "shared"])
+def test_servers_have_what_the_event_logs_have(job, mlflow, wandb, policy):
+    experiment = f"e2e-{policy}"
+    sinks = [{"name": "mlflow", "tracking_uri": mlflow, "experiment": experiment},
+             {"name": "wandb", "project": "e2e", "upload_every": 1}]
+    job.config["tracking"] = {"ranks": "all" if policy == "shared" else policy, "shared": policy == "shared", "sinks": sinks,
+                              "finish_timeout": "40 s", "system_every": "1 s", "checkpoints": "last"}
+    job.config["train"]["log_every"] = "5 steps"
+    job.write()
+    run_dir = job.train(ranks=4, env=with_tools(WANDB_BASE_URL=wandb.url, WANDB_API_KEY=KEY))
+    runs = expected_runs(job, policy, run_dir)
+    assert len(runs) == (4 if policy == "all" else 1)
+    job_type = {"node": "node", "all": "rank"}.get(policy)
+    group = run_dir.name if job_type else None
+    for again in (False, True):
+        if again:
+            ended = processes.run([LOCKSTEP, "sync", run_dir], job.directory, timeout=60)
+            assert ended.code == 0, ended.err
+        check_mlflow(mlflow, experiment, runs, group is not None, "e2e-model")
+        check_wandb(wandb, runs, group, job_type, "e2e-model")
     for path in run_dir.rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), f"the key is in {path}"
-
-
-def test_a_server_that_is_down_costs_nothing_and_sync_completes_it(job, wandb):
-    use(job, "main", {"name": "mlflow", "tracking_uri": "http://127.0.0.1:9", "experiment": "later"})
-    job.config["tracking"]["finish_timeout"] = "1 s"
-    job.config["tracking"]["upload_timeout"] = "2 s"
-    job.write()
-    started = job.start(ranks=2)
-    ended = processes.finish(started, 60)
-    assert ended.code == 0, ended.err
-    assert "mlflow is" in ended.out and "lockstep sync" in ended.out
-    [run] = job.list()
-    assert run["state"] == "finished"

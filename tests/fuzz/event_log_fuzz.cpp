@@ -4,8 +4,31 @@
 #include <string>
 
 #include "core/crc32c.h"
+#include "core/error.h"
+#include "tests/fuzz/memory_file.h"
+#include "tracking/agent/log_tail.h"
 #include "tracking/event_frame.h"
 #include "tracking/event_log_reader.h"
+
+namespace {
+
+// The reader that follows a log while it grows, there and back again.
+void walk(std::string_view content) {
+  using namespace lockstep;
+  static MemoryFile file;
+  file.write(content);
+  try {
+    LogTail tail(file.path());
+    while (tail.next()) continue;
+    LogTail(file.path(), tail.offset()).next();
+    tail.go_back();
+    while (tail.next()) tail.keep();
+  } catch (const Error&) {
+    // another kind of file
+  }
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;
@@ -24,5 +47,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     at += 1 + length;
   }
   decode_event_log(log);
+  for (const auto content : {input, std::string_view(log)}) walk(content);
   return 0;
 }

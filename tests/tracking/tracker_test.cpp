@@ -2,6 +2,7 @@
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <map>
 #include <sstream>
 #include <stdexcept>
 
@@ -89,6 +90,42 @@ TEST_CASE("tracker: a resumed run replaces what was logged after the step it con
   REQUIRE(log.rows.size() == 4);
   CHECK(log.rows.back().step == 4);
   CHECK(log.rows.back().values[0].second == 2);
+}
+
+TEST_CASE(
+    "tracker: what is due at the step of a resume is there once, however often it is resumed") {
+  const TemporaryDirectory dir;
+  const auto evaluate = [](Tracker& tracker, double loss) {
+    const std::array<Metric, 2> metrics = {{{"eval/loss", loss}, {"eval/accuracy", 0.5}}};
+    tracker.log(3, 0.5, metrics);
+  };
+  auto options = options_for(dir.path());
+  {
+    auto tracker = open_tracker(options);
+    for (int step = 1; step <= 5; ++step) log_loss(tracker, step, 1);
+  }
+  options.resume_step = 3;
+  for (int attempt = 0; attempt < 3; ++attempt) {  // each killed before its next checkpoint
+    auto tracker = open_tracker(options);
+    evaluate(tracker, 0.25);
+    for (int step = 4; step <= 4 + attempt; ++step) log_loss(tracker, step, 2 + attempt);
+  }
+  options.resume_step = 2;  // from an earlier checkpoint: the evaluation is taken back
+  {
+    auto tracker = open_tracker(options);
+    log_loss(tracker, 3, 9);
+    evaluate(tracker, 0.125);
+  }
+  const auto log = read_event_log(event_log_path(dir.path(), 0));
+  std::map<std::string, std::vector<double>> values;
+  for (const auto& row : log.rows)
+    for (const auto& [key, value] : row.values)
+      values[log.keys[key] + "@" + std::to_string(row.step)].push_back(value);
+  CHECK(values == std::map<std::string, std::vector<double>>{{"train/loss@1", {1}},
+                                                             {"train/loss@2", {1}},
+                                                             {"train/loss@3", {9}},
+                                                             {"eval/loss@3", {0.125}},
+                                                             {"eval/accuracy@3", {0.5}}});
 }
 
 TEST_CASE("tracker: a console that fails is left alone, and named once at the end") {

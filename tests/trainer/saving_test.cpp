@@ -8,6 +8,7 @@
 #include <future>
 
 #include "core/error.h"
+#include "core/own_priority.h"
 #include "core/part.h"
 #include "tests/temporary_directory.h"
 

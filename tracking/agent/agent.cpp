@@ -27,6 +27,8 @@ namespace {
 
 using AgentClock = std::chrono::steady_clock;
 constexpr auto kAgentTick = std::chrono::milliseconds(200);
+constexpr auto kBacklogEvery = std::chrono::seconds(20);
+constexpr int kFirstDeliveryTickMs = 10, kLongestDeliveryTickMs = 200;
 constexpr auto kLogsAppearWithin = std::chrono::seconds(30);
 constexpr auto kLauncherTellsWithin = std::chrono::seconds(3);
 constexpr auto kEndSettlesWithin = std::chrono::milliseconds(600);
@@ -48,6 +50,11 @@ std::filesystem::path agent_lock_path(const std::filesystem::path& run_dir, int 
 // Held by an agent that waits for its turn.
 std::filesystem::path waiting_path(const std::filesystem::path& run_dir, int node_rank) {
   return sinks_path(run_dir) / fmt::format("agent-{:05}.next", node_rank);
+}
+
+bool is_no_news(const SinkStatus& now, const SinkStatus& before) {
+  return now.name == before.name && now.complete == before.complete &&
+         now.gave_up == before.gave_up && now.problem == before.problem;
 }
 
 class Agent {
@@ -84,7 +91,8 @@ class Agent {
   SystemSampler sampler_;
   AlertRules rules_;
   const double born_ = unix_now();  // rows of before are history, no news
-  AgentClock::time_point next_sample_, next_heartbeat_, next_status_;
+  AgentClock::time_point next_sample_, next_heartbeat_, next_backlog_;
+  std::vector<SinkStatus> noted_;
   bool feeds_ = false;
   size_t num_planned_logs_ = 0;
   std::vector<EntryPlan> entries_;
@@ -297,7 +305,8 @@ AgentReport Agent::deliver(const RunEnd& end) {
     for (const auto& entry : entries_) sink->set_end(entry.id, end_of(entry, end));
   const auto latest = AgentClock::now() + options_.config.upload_timeout.value;
   AgentReport report;
-  while (true) {
+  for (int tick_ms = kFirstDeliveryTickMs;;
+       tick_ms = std::min(tick_ms * 2, kLongestDeliveryTickMs)) {
     report.sinks = statuses();
     report.complete = std::ranges::all_of(report.sinks, &SinkStatus::complete);
     if (must_make_way()) return {.complete = false, .handed_over = true, .sinks = report.sinks};
@@ -305,7 +314,7 @@ AgentReport Agent::deliver(const RunEnd& end) {
         report.sinks, [](const SinkStatus& sink) { return sink.complete || sink.gave_up; });
     if (at_rest || AgentClock::now() >= latest) break;
     note_status(false);
-    ::poll(nullptr, 0, 20);
+    ::poll(nullptr, 0, tick_ms);
   }
   note_status(true);
   if (!report.complete)
@@ -320,11 +329,15 @@ std::vector<SinkStatus> Agent::statuses() const {
   return statuses;
 }
 
+// News at once; how far the sinks are behind, more seldom.
 void Agent::note_status(bool always) {
-  if (!always && AgentClock::now() < next_status_) return;
-  next_status_ = AgentClock::now() + std::chrono::seconds(2);
+  const auto now = AgentClock::now();
   const auto sinks = statuses();
-  if (!sinks.empty()) write_sink_status(options_.run_dir, options_.node_rank, sinks);
+  if (sinks.empty()) return;
+  if (!always && now < next_backlog_ && std::ranges::equal(sinks, noted_, is_no_news)) return;
+  next_backlog_ = now + kBacklogEvery;
+  noted_ = sinks;
+  write_sink_status(options_.run_dir, options_.node_rank, sinks);
 }
 
 FileDescriptor open_lock(const std::filesystem::path& path) {

@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "core/error.h"
@@ -32,6 +34,19 @@ void each_numbered(const fs::path& dir, const std::string& prefix, const Visit& 
   for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error))
     if (const auto number = number_behind(it->path().filename().string(), prefix))
       visit(it->path(), *number);
+}
+
+// Most looks find nothing new, and there are many.
+std::string next_piece(int file, uint64_t taken) {
+  struct stat status {};
+  if (::fstat(file, &status) != 0) throw errno_error("cannot read the output of a rank");
+  const auto size = static_cast<uint64_t>(status.st_size);
+  std::string piece(std::min<uint64_t>(kConsolePiece, size - std::min(taken, size)), '\0');
+  if (piece.empty()) return piece;
+  const auto count = ::pread(file, piece.data(), piece.size(), static_cast<off_t>(taken));
+  if (count < 0) throw errno_error("cannot read the output of a rank");
+  piece.resize(static_cast<size_t>(count));
+  return piece;
 }
 
 }  // namespace
@@ -64,10 +79,8 @@ bool ConsoleWatch::poll(int first_rank, double now, bool is_final, const OnLine&
 
 // Returns whether there was as much as is read at once.
 bool ConsoleWatch::read(File& file, int rank, double now, bool is_final, const OnLine& on_line) {
-  std::string piece(kConsolePiece, '\0');
-  const auto count = ::read(file.file.get(), piece.data(), piece.size());
-  if (count < 0) throw errno_error("cannot read the output of a rank");
-  piece.resize(static_cast<size_t>(count));
+  const auto piece = next_piece(file.file.get(), file.taken);
+  file.taken += piece.size();
   size_t begin = 0;
   for (size_t end = 0; (end = piece.find('\n', begin)) != std::string::npos; begin = end + 1) {
     give(file, rank, now, file.rest + piece.substr(begin, end - begin), on_line);

@@ -35,7 +35,8 @@ class ConsoleWatch {
     FileDescriptor file;
     int local_rank = 0;
     bool is_error = false;
-    std::string rest;  // a line in the making
+    uint64_t taken = 0;  // bytes
+    std::string rest;    // a line in the making
   };
 
   void find_files();

@@ -9,6 +9,7 @@
 
 #include "core/durable_file.h"
 #include "core/error.h"
+#include "tracking/run_directory.h"
 
 namespace lockstep {
 namespace {
@@ -127,10 +128,20 @@ bool Feed::prepare() {
   return true;
 }
 
+// A run that all ranks write into is no rank's.
+void Feed::be_the_job(RunInfo& info) const {
+  info.id = plan_.id;
+  info.job_type.reset();
+  if (const auto job = read_job(plan_.run_dir)) {
+    info.name = job->name;
+    info.group = job->group;
+  }
+}
+
 void Feed::start_sink() {
   auto& own = *sources_.front();
   auto info = *own.tail.identity();
-  if (plan_.labels) info.id = plan_.id;
+  if (plan_.labels) be_the_job(info);
   sink_ = part_.build({.run_dir = plan_.run_dir,
                        .dir = dir_,
                        .environment = environment_,
@@ -203,8 +214,7 @@ bool Feed::take(Source& source) {
     pending_ = true;
     if (source.is_own && std::holds_alternative<ConfigRecord>(*record)) {
       flush(std::nullopt);
-      drop_sink();
-      load();
+      sink_.reset();
       start_sink();
       return true;
     }
@@ -223,22 +233,27 @@ void Feed::flush(const std::optional<RunEnd>& finished) {
              {"finished", finished ? to_json(*finished) : Json(nullptr)}};
   write_file_durably(dir_ / "position.json",
                      stored_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  for (const auto& source : sources_) source->tail.keep();
   pending_ = false;
   pending_values_ = 0;
   flushed_at_ = FeedClock::now();
 }
 
-void Feed::drop_sink() {
+// The next sink object gets everything since the last flush, and nothing is read for it that comes
+// before: a server that is down is tried for hours.
+void Feed::go_back() {
   sink_.reset();
   pending_values_ = 0;
-  loaded_ = false;
+  if (!loaded_) return;
+  for (const auto& source : sources_) source->tail.go_back();
 }
 
-bool Feed::is_complete(const RunEnd& end) const {
+bool Feed::is_complete(const RunEnd& end) {
   if (!stored_.contains("finished") || stored_["finished"] != to_json(end)) return false;
-  return std::ranges::all_of(sources_, [](const auto& source) {
-    return !LogTail(source->tail.path(), source->tail.offset()).next();
-  });
+  const bool has_more = std::ranges::any_of(
+      sources_, [](const auto& source) { return source->tail.next().has_value(); });
+  go_back();
+  return !has_more;
 }
 
 FeedState Feed::pump(const std::optional<RunEnd>& end) {
@@ -259,7 +274,7 @@ FeedState Feed::pump(const std::optional<RunEnd>& end) {
       flush(ends ? end : std::nullopt);
     return ends ? FeedState::Done : more ? FeedState::More : FeedState::Waiting;
   } catch (...) {
-    drop_sink();
+    go_back();
     throw;
   }
 }

@@ -59,8 +59,9 @@ class Feed {
 
   bool lock();
   void load();
-  bool is_complete(const RunEnd& end) const;
+  bool is_complete(const RunEnd& end);
   bool prepare();
+  void be_the_job(RunInfo& info) const;
   void start_sink();
   bool take(Source& source);
   void deliver(const Record& record, Source& source);
@@ -69,7 +70,7 @@ class Feed {
   bool has_labels(const Source& source) const;
   std::string label(const std::string& name, const Source& source) const;
   void flush(const std::optional<RunEnd>& finished);
-  void drop_sink();
+  void go_back();
 
   SinkPart part_;
   EntryPlan plan_;

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kTailPiece = 256u << 10;
+constexpr size_t kFirstTailPiece = 16u << 10, kLargestTailPiece = 256u << 10;
 
 uint64_t size_of_open_file(int fd) {
   struct stat info {};
@@ -35,13 +34,40 @@ struct StepOf {
 }  // namespace
 
 LogTail::LogTail(std::filesystem::path path, uint64_t offset)
-    : path_(std::move(path)), offset_(kEventLogHeaderBytes) {
+    : path_(std::move(path)), offset_(kEventLogHeaderBytes), piece_(kFirstTailPiece) {
   skip_segments(offset);
   while (offset_ < offset) {
     const auto record = read();
     if (!record) break;
     note(*record);
   }
+  keep();
+}
+
+void LogTail::keep() {
+  kept_ = {segment_, segment_begin_, offset_, keys_.size(), identity_, config_};
+  std::erase_if(rewinds_, [this](const Rewind& rewind) { return rewind.offset <= offset_; });
+}
+
+void LogTail::go_back() {
+  if (segment_ != kept_.segment) {
+    file_.close();
+    next_.reset();
+  }
+  segment_ = kept_.segment;
+  segment_begin_ = kept_.segment_begin;
+  offset_ = kept_.offset;
+  keys_.resize(kept_.num_keys);
+  identity_ = kept_.identity;
+  config_ = kept_.config;
+  forget_buffer();
+}
+
+// A tail that waits, perhaps for long, needs no memory.
+void LogTail::forget_buffer() {
+  std::string().swap(buffer_);
+  buffer_begin_ = offset_;
+  piece_ = kFirstTailPiece;
 }
 
 bool LogTail::open() {
@@ -49,13 +75,12 @@ bool LogTail::open() {
   FileDescriptor file(::open(segment_path(path_, segment_).c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open() && errno != ENOENT)
     throw errno_error(fmt::format("cannot read {}", path_.string()));
-  char header[kEventLogHeaderBytes] = {};
-  if (!file.is_open() ||
-      ::pread(file.get(), header, sizeof(header), 0) < static_cast<ssize_t>(sizeof(header)))
-    return false;
-  const std::string_view magic(header, kEventLogMagic.size());
+  if (!file.is_open()) return false;
+  const auto header = read_log_piece(file.get(), 0, kEventLogHeaderBytes);
+  if (header.size() < kEventLogHeaderBytes) return false;
+  const auto magic = std::string_view(header).substr(0, kEventLogMagic.size());
   uint32_t version = 0;
-  std::memcpy(&version, header + kEventLogMagic.size(), sizeof(version));
+  std::memcpy(&version, header.data() + kEventLogMagic.size(), sizeof(version));
   if (magic.find_first_not_of('\0') == std::string_view::npos) return false;  // in the making
   if (magic != kEventLogMagic || version != kEventLogVersion)
     throw config_error(
@@ -72,6 +97,15 @@ uint64_t LogTail::backlog() const {
        next = next_segment(path_, next->beginning.number))
     bytes += size_of_open_file(next->file.get()) - next->beginning.bytes;
   return bytes;
+}
+
+// A quick look, for a tail that waits: false when nothing was appended.
+bool LogTail::has_more() {
+  if (!open()) return false;
+  const auto head = read_log_piece(file_.get(), offset_ - segment_begin_, kFrameHeadBytes);
+  if (head.find_first_not_of('\0') != std::string::npos) return true;
+  if (!next_) next_ = next_segment(path_, segment_);
+  return next_.has_value();
 }
 
 // Called where this segment has no more. True when it is worth another look: what was appended
@@ -116,17 +150,12 @@ bool LogTail::fill(size_t wanted) {
   }
   buffer_.erase(0, offset_ - buffer_begin_);
   buffer_begin_ = offset_;
-  while (buffer_.size() < wanted) {
-    const auto have = buffer_.size();
-    buffer_.resize(std::max(wanted, have + kTailPiece));
-    const auto count = ::pread(file_.get(), buffer_.data() + have, buffer_.size() - have,
-                               static_cast<off_t>(offset_ - segment_begin_ + have));
-    if (count < 0 && errno != EINTR)
-      throw errno_error(fmt::format("cannot read {}", path_.string()));
-    buffer_.resize(have + static_cast<size_t>(std::max<ssize_t>(count, 0)));
-    if (count == 0) return false;
-  }
-  return true;
+  const auto have = buffer_.size();
+  if (have >= wanted) return true;
+  const auto size = std::max(wanted - have, piece_);
+  piece_ = std::min(2 * piece_, kLargestTailPiece);
+  buffer_ += read_log_piece(file_.get(), offset_ - segment_begin_ + have, size);
+  return buffer_.size() >= wanted;
 }
 
 // What is in the buffer may be zeros that have become a frame since, so a frame that is not whole
@@ -207,15 +236,15 @@ bool LogTail::is_taken_back(const Record& record) const {
 
 std::optional<Record> LogTail::next() {
   while (true) {
-    if (offset_ >= looked_to_) look_for_rewinds();
-    auto record = read();
+    const bool has_caught_up = offset_ >= looked_to_;
+    const bool is_worth_it = !has_caught_up || has_more();
+    if (has_caught_up && is_worth_it) look_for_rewinds();
+    auto record = is_worth_it ? read() : std::nullopt;
     if (!record) {
-      std::string().swap(buffer_);  // a tail that waits, perhaps for long, needs no memory
-      buffer_begin_ = offset_;
+      forget_buffer();
       return std::nullopt;
     }
     note(*record);
-    std::erase_if(rewinds_, [&](const Rewind& rewind) { return rewind.offset < offset_; });
     if (!is_taken_back(*record)) return record;
   }
 }

@@ -28,6 +28,12 @@ class LogTail {
   // cannot be read.
   std::optional<Record> next();
 
+  // What next() returned so far is settled.
+  void keep();
+  // Begins again behind what is settled, without reading what comes before it; at first that is
+  // where the tail began.
+  void go_back();
+
   // Behind the last record that next() returned, counted over all segments of the log.
   uint64_t offset() const { return offset_; }
   // Bytes that are written and not read yet, zeros behind them included.
@@ -45,7 +51,18 @@ class LogTail {
     int64_t step;
   };
 
+  // What holds behind a record.
+  struct Place {
+    uint32_t segment = 0;
+    uint64_t segment_begin = 0, offset = 0;
+    size_t num_keys = 0;
+    std::optional<RunInfo> identity;
+    Json config;
+  };
+
   bool open();
+  bool has_more();
+  void forget_buffer();
   bool go_on();
   void skip_segments(uint64_t offset);
   void enter_next();
@@ -65,11 +82,13 @@ class LogTail {
   uint64_t offset_;
   std::string buffer_;  // the bytes of the segment from buffer_begin_ on
   uint64_t buffer_begin_ = 0;
+  size_t piece_;            // how much is read at once: little of a log that grows slowly
   uint64_t looked_to_ = 0;  // rewinds before this offset are known
   std::vector<Rewind> rewinds_;
   std::vector<std::string> keys_;
   std::optional<RunInfo> identity_;
   Json config_;
+  Place kept_;
 };
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tracking/event_log_reader.h"
 #include "tracking/run_directory.h"
 
 namespace lockstep {
@@ -44,6 +45,10 @@ std::vector<fs::path> logs_of_nodes(const fs::path& run_dir, const Nodes& nodes)
   for (const auto& log : identified_logs(run_dir))
     if (is_wanted(log.info, nodes)) paths.push_back(log.path);
   return paths;
+}
+
+bool is_written_on(const fs::path& run_dir, int node_rank) {
+  return std::ranges::any_of(logs_of_nodes(run_dir, std::set{node_rank}), has_writer);
 }
 
 std::vector<EntryPlan> plan_entries(const fs::path& run_dir, const TrackingConfig& config,

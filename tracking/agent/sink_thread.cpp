@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-constexpr auto kPollLogsEvery = std::chrono::milliseconds(200);
+constexpr auto kPollLogsEvery = std::chrono::milliseconds(500);  // sinks flush once a second
 constexpr auto kFirstPause = std::chrono::milliseconds(500);
 constexpr auto kLongestPause = std::chrono::milliseconds(30'000);
 

@@ -35,21 +35,6 @@ HttpOptions forward_options(int node_rank, const std::string& token) {
   return options;
 }
 
-std::string piece_of(int fd, uint64_t offset, size_t size) {
-  std::string bytes(size, '\0');
-  size_t have = 0;
-  while (have < size) {
-    const auto count =
-        ::pread(fd, bytes.data() + have, size - have, static_cast<off_t>(offset + have));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw errno_error("cannot read an event log");
-    if (count == 0) break;
-    have += static_cast<size_t>(count);
-  }
-  bytes.resize(have);
-  return bytes;
-}
-
 bool has_magic(const std::string& bytes) {
   return bytes.size() >= kEventLogHeaderBytes && bytes.starts_with(kEventLogMagic);
 }
@@ -79,10 +64,10 @@ LogCopy copy_there(const HttpAnswer& answer) {
 
 uint64_t whole_records(int segment, uint64_t from) {
   // The reserved rest of a log that nobody writes to is not read over and over.
-  if (from > 0 && frame_bytes(piece_of(segment, from, kFrameHeadBytes)) <= kFrameHeadBytes)
+  if (from > 0 && frame_bytes(read_log_piece(segment, from, kFrameHeadBytes)) <= kFrameHeadBytes)
     return 0;
   for (size_t size = kForwardedPiece;;) {
-    const auto bytes = piece_of(segment, from, size);
+    const auto bytes = read_log_piece(segment, from, size);
     if (from == 0 && !has_magic(bytes)) return 0;
     const size_t begin = from == 0 ? kEventLogHeaderBytes : 0;
     FrameCursor cursor(bytes, begin);
@@ -200,7 +185,7 @@ void LogForwarder::send_log(const std::filesystem::path& log) {
 
 void LogForwarder::compare(const std::filesystem::path& segment, int file, Sent& sent) {
   const auto copy = copy_there(client_->get("/logs/" + segment.filename().string()));
-  const auto begin = piece_of(file, 0, std::min<uint64_t>(copy.size, kComparedBytes));
+  const auto begin = read_log_piece(file, 0, std::min<uint64_t>(copy.size, kComparedBytes));
   if (begin.size() < std::min<uint64_t>(copy.size, kComparedBytes) ||
       crc32c(begin.data(), begin.size()) != copy.begin_crc)
     throw environment_error(fmt::format("{} has another log by the name of {}", kReceiverName,
@@ -224,7 +209,7 @@ void LogForwarder::send(const std::filesystem::path& segment) {
     }
     const auto size = std::min<uint64_t>(sent.whole - sent.there, kForwardedPiece);
     const auto at = fmt::format("/logs/{}?offset={}", segment.filename().string(), sent.there);
-    const auto bytes = piece_of(file.get(), sent.there, size);
+    const auto bytes = read_log_piece(file.get(), sent.there, size);
     sent.is_known = false;  // until the answer is there
     sent.there = copy_there(client_->post(at, bytes, "application/octet-stream")).size;
     sent.is_known = true;

@@ -7,27 +7,25 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <httplib.h>
-#include <openssl/crypto.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
-#include <future>
 #include <optional>
-#include <thread>
 
 #include "core/crc32c.h"
 #include "core/durable_file.h"
 #include "core/error.h"
+#include "tracking/event_log_segment.h"
+#include "tracking/http_serving.h"
 
 namespace lockstep {
 namespace {
 
 constexpr size_t kMostReceiverThreads = 64;
 constexpr time_t kReceiverTimeoutSeconds = 10;
-constexpr auto kReceiverStarts = std::chrono::seconds(10);
 constexpr size_t kMostNameDigits = 10;
 
 bool all_digits(std::string_view text) {
@@ -45,10 +43,7 @@ std::optional<Number> whole_number(const std::string& text) {
 }
 
 bool has_forwarding_token(const httplib::Request& request, const std::string& token) {
-  const auto given = request.get_header_value("Authorization");
-  const auto wanted = "Bearer " + token;
-  return !token.empty() && given.size() == wanted.size() &&
-         CRYPTO_memcmp(given.data(), wanted.data(), given.size()) == 0;
+  return brings_token(request.get_header_value("Authorization"), token);
 }
 
 // Before its body is read: a stranger's takes no memory.
@@ -62,9 +57,9 @@ bool is_acceptable(const httplib::Request& request, const std::string& token) {
 }
 
 std::string bytes_at_begin(int fd, uint64_t size) {
-  std::string bytes(std::min(size, kComparedBytes), '\0');
-  if (::pread(fd, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw errno_error("cannot read a received log");
+  auto bytes = read_log_piece(fd, 0, std::min(size, kComparedBytes));
+  if (bytes.size() < std::min(size, kComparedBytes))
+    throw environment_error("a received log became shorter");
   return bytes;
 }
 
@@ -99,20 +94,10 @@ struct LogReceiver::Server : httplib::Server {
     svr_sock_ = ::dup(fd);
     if (::listen(fd, SOMAXCONN) != 0)  // again, after the stop() of a receiver before this one
       throw errno_error("cannot listen for the logs of other nodes");
-    std::promise<void> listens;
-    auto heard = listens.get_future();
-    new_task_queue = [&listens, num_nodes] {
-      auto* tasks = new httplib::ThreadPool(std::min(num_nodes, kMostReceiverThreads) + 2);
-      listens.set_value();
-      return tasks;
-    };
-    thread = std::thread([this] { listen_after_bind(); });
-    if (heard.wait_for(kReceiverStarts) == std::future_status::ready) return;
-    stop();
-    thread.join();
-    throw environment_error("no server for the logs of other nodes starts");
+    serving.emplace(*this, std::min(num_nodes, kMostReceiverThreads) + 2,
+                    "the server for the logs of other nodes");
   }
-  std::thread thread;
+  std::optional<HttpServing> serving;
 };
 
 LogReceiver::LogReceiver(std::filesystem::path run_dir, const Forwarding& forwarding,
@@ -153,10 +138,7 @@ LogReceiver::LogReceiver(std::filesystem::path run_dir, const Forwarding& forwar
   server_->listen_on(forwarding.listener->get(), forwarding.from_nodes.size());
 }
 
-LogReceiver::~LogReceiver() {
-  server_->stop();
-  server_->thread.join();
-}
+LogReceiver::~LogReceiver() = default;
 
 bool LogReceiver::hear(int node) {
   const auto found = nodes_.find(node);

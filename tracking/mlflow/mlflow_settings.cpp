@@ -30,7 +30,7 @@ std::optional<int> mlflow_number(const Environment& environment, const char* nam
 HttpAddress mlflow_address(const MlflowConfig& config, const Environment& environment) {
   const bool configured = config.tracking_uri.has_value();
   const auto uri =
-      configured ? *config.tracking_uri : mlflow_variable(environment, "MLFLOW_TRACKING_URI");
+      configured ? config.tracking_uri->text : mlflow_variable(environment, "MLFLOW_TRACKING_URI");
   if (uri.empty())
     throw config_error(
         "mlflow: which server? Set tracking_uri or the environment variable MLFLOW_TRACKING_URI");
@@ -38,10 +38,6 @@ HttpAddress mlflow_address(const MlflowConfig& config, const Environment& enviro
       parse_http_address(uri, configured ? "mlflow: tracking_uri" : "MLFLOW_TRACKING_URI");
   if (address.path.find('?') != std::string::npos)
     throw config_error("mlflow: the server's address has a query");
-  if (configured && !(address.user.empty() && address.password.empty()))
-    throw config_error(
-        "mlflow: tracking_uri holds a password, and a run file is recorded; set "
-        "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead");
   return address;
 }
 

@@ -7,13 +7,14 @@
 
 #include "core/period.h"
 #include "tracking/http_client.h"
+#include "tracking/public_url.h"
 #include "tracking/run_info.h"
 #include "tracking/sink.h"
 
 namespace lockstep {
 
 struct MlflowConfig {
-  std::optional<std::string> tracking_uri;
+  std::optional<PublicUrl> tracking_uri;
   std::optional<std::string> experiment;
   std::optional<Duration> timeout;
   bool artifacts = true;

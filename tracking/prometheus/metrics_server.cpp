@@ -6,42 +6,24 @@
 #endif
 #include <fmt/format.h>
 #include <httplib.h>
-#include <openssl/crypto.h>
-#include <sys/socket.h>
 
-#include <chrono>
-#include <future>
-#include <thread>
+#include <optional>
 
 #include "core/error.h"
+#include "tracking/http_serving.h"
 
 namespace lockstep {
 namespace {
 
 constexpr size_t kScrapeThreads = 4;
 constexpr time_t kScrapeTimeoutSeconds = 5;
-constexpr auto kScrapeStart = std::chrono::seconds(10);
 constexpr size_t kScrapeMostBytes = 4096;  // of a request's body, which has none
-
-// The library's own choice, SO_REUSEPORT, would let two processes have the same port by halves.
-void reuse_address_only(int socket) {
-  const int yes = 1;
-  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-}
-
-bool is_scrape_allowed(const httplib::Request& request, const std::string& token) {
-  if (token.empty()) return true;
-  const auto given = request.get_header_value("Authorization");
-  const auto wanted = "Bearer " + token;
-  return given.size() == wanted.size() &&
-         CRYPTO_memcmp(given.data(), wanted.data(), given.size()) == 0;
-}
 
 }  // namespace
 
 struct MetricsServer::Listener {
   httplib::Server server;
-  std::thread thread;
+  std::optional<HttpServing> serving;
 };
 
 std::shared_ptr<MetricsServer> MetricsServer::shared(const MetricsEndpoint& endpoint) {
@@ -66,7 +48,7 @@ MetricsServer::MetricsServer(const MetricsEndpoint& endpoint)
   server.set_payload_max_length(kScrapeMostBytes);
   server.Get("/metrics", [this, token = endpoint.token](const httplib::Request& request,
                                                         httplib::Response& response) {
-    if (is_scrape_allowed(request, token))
+    if (token.empty() || brings_token(request.get_header_value("Authorization"), token))
       return response.set_content(text(), "text/plain; version=0.0.4; charset=utf-8");
     response.status = 401;
     response.set_header("WWW-Authenticate", "Bearer");
@@ -84,25 +66,10 @@ MetricsServer::MetricsServer(const MetricsEndpoint& endpoint)
   url_ = fmt::format("http://{}:{}/metrics",
                      is_v6 ? "[" + endpoint.address + "]" : endpoint.address, port);
 
-  // Its stop() is heard once it made its queue of tasks.
-  std::promise<void> listens;
-  auto heard = listens.get_future();
-  server.new_task_queue = [&listens] {
-    auto* tasks = new httplib::ThreadPool(kScrapeThreads);
-    listens.set_value();
-    return tasks;
-  };
-  listener_->thread = std::thread([&server] { server.listen_after_bind(); });
-  if (heard.wait_for(kScrapeStart) == std::future_status::ready) return;
-  server.stop();
-  listener_->thread.join();
-  throw environment_error(fmt::format("prometheus: no server starts on {}", url_));
+  listener_->serving.emplace(server, kScrapeThreads, "prometheus: the server on " + url_);
 }
 
-MetricsServer::~MetricsServer() {
-  listener_->server.stop();
-  listener_->thread.join();
-}
+MetricsServer::~MetricsServer() = default;
 
 void MetricsServer::set(const std::string& id, PrometheusEntry entry) {
   const std::lock_guard lock(mutex_);

@@ -10,27 +10,28 @@
 #include "core/error.h"
 #include "core/period.h"
 #include "tracking/http_client.h"
+#include "tracking/public_url.h"
 #include "tracking/sink.h"
 
 namespace lockstep {
 namespace {
 
 struct WebhookConfig {
-  std::optional<std::string> url;
+  std::optional<PublicUrl> url;
   std::vector<std::string> events = {"alerts"};
   Duration timeout{std::chrono::seconds(10)};
 };
 template <class V>
 void fields(V& v, WebhookConfig& c) {
   v("url", c.url,
-    "address to send to; as it is recorded with the run, one that is secret belongs in the "
-    "environment variable LOCKSTEP_WEBHOOK_URL, which is the default");
+    "address to send to; one that is secret belongs in the environment variable "
+    "LOCKSTEP_WEBHOOK_URL, which is the default");
   v("events", c.events, "what is sent: alerts, end", one_of({"alerts", "end"}));
   v("timeout", c.timeout, "how long to wait for the receiver");
 }
 
 HttpAddress webhook_address(const WebhookConfig& config, const Environment& environment) {
-  const auto url = config.url ? *config.url : environment("LOCKSTEP_WEBHOOK_URL").value_or("");
+  const auto url = config.url ? config.url->text : environment("LOCKSTEP_WEBHOOK_URL").value_or("");
   if (url.empty())
     throw config_error(
         "webhook: where to? Set url or the environment variable LOCKSTEP_WEBHOOK_URL");

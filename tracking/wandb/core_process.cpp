@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <mutex>
 #include <vector>
 
 #include "core/durable_file.h"
@@ -36,7 +37,8 @@ constexpr std::array kCoreVariables = {"PATH",       "HOME",          "USER",   
 std::vector<std::string> core_environment(const std::string& scratch,
                                           const Environment& environment) {
   // The socket's path has to be short, so that it is relative.
-  std::vector<std::string> variables = {"TMPDIR=.", "XDG_CACHE_HOME=" + scratch,
+  // On large machines Go would collect its garbage with a quarter of all processors.
+  std::vector<std::string> variables = {"TMPDIR=.", "GOMAXPROCS=2", "XDG_CACHE_HOME=" + scratch,
                                         "WANDB_CACHE_DIR=" + scratch, "WANDB_DATA_DIR=" + scratch};
   for (const auto* name : kCoreVariables)
     if (const auto value = environment(name))
@@ -96,9 +98,27 @@ int core_exec_result(int status_fd) {
 
 }  // namespace
 
+std::shared_ptr<CoreProcess> CoreProcess::shared(const std::filesystem::path& program,
+                                                 std::filesystem::path scratch,
+                                                 const Environment& environment) {
+  static std::mutex mutex;
+  static std::vector<std::weak_ptr<CoreProcess>> all;  // guarded by mutex
+  const std::lock_guard lock(mutex);
+  std::erase_if(all, [](const auto& process) { return process.expired(); });
+  for (const auto& item : all) {
+    const auto process = item.lock();
+    if (process && process->is_trusted_ && process->program_ == program &&
+        process->thread_ == std::this_thread::get_id() && !process->wait(0ms))
+      return process;
+  }
+  auto process = std::make_shared<CoreProcess>(program, std::move(scratch), environment);
+  all.push_back(process);
+  return process;
+}
+
 CoreProcess::CoreProcess(const std::filesystem::path& program, std::filesystem::path scratch,
                          const Environment& environment)
-    : scratch_(std::move(scratch)) {
+    : scratch_(std::move(scratch)), program_(program) {
   std::error_code ignored;
   std::filesystem::remove_all(scratch_, ignored);  // of one that was killed
   make_directories(scratch_);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/durable_file.h"
 #include "core/error.h"
 #include "core/printable.h"
 #include "tracking/protobuf_writer.h"
@@ -86,17 +87,24 @@ std::string_view core_field(std::string_view message, int number) {
 
 CoreSession::CoreSession(const UploadTarget& target, const Environment& environment)
     : base_url_(target.base_url),
-      process_(target.core, target.scratch, environment),
-      connection_(process_) {
-  start(target);
+      process_(CoreProcess::shared(target.core, target.scratch, environment)),
+      connection_(*process_) {
+  try {
+    start(target);
+  } catch (const Error&) {
+    process_->distrust();
+    throw;
+  }
 }
 
 void CoreSession::start(const UploadTarget& target) {
+  const auto place = process_->scratch() / target.file.stem();
+  make_directories(place);
   ProtobufWriter init;
   init.bytes(1, target.file.string());
-  init.message(2, core_settings(target, process_.scratch()));
+  init.message(2, core_settings(target, place));
   init.varint(6, 1);  // live
-  init.bytes(7, process_.scratch().string());
+  init.bytes(7, place.string());
   connection_.send(core_request(kInitSync, init));
   const auto deadline = Clock::now() + kCoreAnswerTimeout;
   while (id_.empty()) {
@@ -117,6 +125,15 @@ void CoreSession::ask_status() {
 }
 
 bool CoreSession::wait(std::chrono::milliseconds timeout) {
+  try {
+    return has_ended(timeout);
+  } catch (const Error&) {
+    if (!is_done_) process_->distrust();  // else it tells of the server
+    throw;
+  }
+}
+
+bool CoreSession::has_ended(std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   ask_status();
   while (!is_done_) {
@@ -133,8 +150,10 @@ bool CoreSession::wait(std::chrono::milliseconds timeout) {
   }
   if (is_done_ && !error_.empty()) fail();
   if (!is_done_) return false;
-  connection_.send(core_request(kInformTeardown, {}));
-  process_.wait(kCoreGoodbye);
+  if (process_.use_count() == 1) {
+    connection_.send(core_request(kInformTeardown, {}));
+    process_->wait(kCoreGoodbye);
+  }
   return true;
 }
 

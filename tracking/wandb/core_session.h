@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -18,16 +19,17 @@
 namespace lockstep {
 
 struct UploadTarget {
-  std::filesystem::path core;     // the program
-  std::filesystem::path file;     // absolute
-  std::filesystem::path scratch;  // a directory of its own for the program; is removed
+  std::filesystem::path core;  // the program
+  std::filesystem::path file;  // absolute
+  std::filesystem::path
+      scratch;  // a directory of its own for the program, if it starts it; is removed
   std::string base_url, app_url, api_key;
   int64_t upload_every = 15;  // seconds: wandb-core takes whole ones
 };
 
 class CoreSession {
  public:
-  // Starts wandb-core and the upload. Throws Config or Environment.
+  // Starts the upload, and wandb-core where this thread has none yet. Throws Config or Environment.
   CoreSession(const UploadTarget& target, const Environment& environment);
 
   // Waits up to `timeout` for the end of the upload, and reads what wandb-core reports. True once
@@ -43,6 +45,7 @@ class CoreSession {
   using Clock = std::chrono::steady_clock;
 
   void start(const UploadTarget& target);
+  bool has_ended(std::chrono::milliseconds timeout);
   void ask_status();
   void read_answer(std::string_view answer);
   void read_status(std::string_view status);
@@ -51,7 +54,7 @@ class CoreSession {
   [[noreturn]] void fail() const;
 
   std::string base_url_;
-  CoreProcess process_;
+  std::shared_ptr<CoreProcess> process_;
   CoreConnection connection_;
   std::string id_;                          // of the upload
   std::optional<Clock::time_point> asked_;  // an answer is due since then

@@ -93,7 +93,8 @@ WandbSettings wandb_settings(const WandbConfig& config, const Environment& envir
   };
   WandbSettings settings;
   settings.mode = wandb_mode(chosen(config.mode, "WANDB_MODE", ""));
-  settings.base_url = wandb_base_url(chosen(config.base_url, "WANDB_BASE_URL", kWandbCloud));
+  const auto base_url = config.base_url ? std::optional(config.base_url->text) : std::nullopt;
+  settings.base_url = wandb_base_url(chosen(base_url, "WANDB_BASE_URL", kWandbCloud));
   settings.app_url = settings.base_url == kWandbCloud ? "https://wandb.ai" : settings.base_url;
   settings.project = chosen(config.project, "WANDB_PROJECT", "lockstep");
   settings.entity = chosen(config.entity, "WANDB_ENTITY", "");

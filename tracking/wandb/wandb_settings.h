@@ -8,21 +8,22 @@
 #include <vector>
 
 #include "core/config_fields.h"
+#include "tracking/public_url.h"
 #include "tracking/sink.h"
 
 namespace lockstep {
 
 // What is not set here is taken from the environment.
 struct WandbConfig {
-  std::optional<std::string> project;   // else WANDB_PROJECT, else "lockstep"
-  std::optional<std::string> entity;    // else WANDB_ENTITY, else the default of the key's user
-  std::optional<std::string> mode;      // else WANDB_MODE, else "online"
-  std::optional<std::string> base_url;  // else WANDB_BASE_URL, else https://api.wandb.ai
-  std::vector<std::string> tags;        // else WANDB_TAGS, with commas between them
-  std::optional<std::string> notes;     // else WANDB_NOTES
-  std::optional<std::string> core;      // the program wandb-core; else it is searched (find_core.h)
-  int64_t upload_every = 15;            // seconds between two requests of a live run
-  double finish_timeout = 60;           // seconds that the end of the run waits for the upload
+  std::optional<std::string> project;  // else WANDB_PROJECT, else "lockstep"
+  std::optional<std::string> entity;   // else WANDB_ENTITY, else the default of the key's user
+  std::optional<std::string> mode;     // else WANDB_MODE, else "online"
+  std::optional<PublicUrl> base_url;   // else WANDB_BASE_URL, else https://api.wandb.ai
+  std::vector<std::string> tags;       // else WANDB_TAGS, with commas between them
+  std::optional<std::string> notes;    // else WANDB_NOTES
+  std::optional<std::string> core;     // the program wandb-core; else it is searched (find_core.h)
+  int64_t upload_every = 15;           // seconds between two requests of a live run
+  double finish_timeout = 60;          // seconds that the end of the run waits for the upload
 };
 template <class V>
 void fields(V& v, WandbConfig& c) {

@@ -1,10 +1,11 @@
 #include "tracking/agent/feed.h"
 
 #include <catch2/catch.hpp>
+#include <fstream>
 
+#include "tests/temporary_directory.h"
 #include "tests/tracking/agent/recorder_sink.h"
 #include "tests/tracking/sample_log.h"
-#include "tests/temporary_directory.h"
 #include "tracking/run_directory.h"
 
 using namespace lockstep;
@@ -40,6 +41,16 @@ struct OneRank {
   std::filesystem::path run = dir / "job";
   std::optional<EventLogWriter> log;
 };
+
+// By all read calls of this process, wherever the bytes came from.
+int64_t bytes_read() {
+  std::ifstream file("/proc/self/io");
+  std::string name;
+  int64_t bytes = 0;
+  file >> name >> bytes;
+  if (name != "rchar:") throw std::runtime_error("/proc/self/io has another form");
+  return bytes;
+}
 
 std::string loss(int64_t step) { return std::to_string(step) + " train/loss 1.000000"; }
 
@@ -179,6 +190,26 @@ TEST_CASE("feed: in a shared run every metric has its rank") {
   CHECK(feed.pump(kFinished) == FeedState::Done);
   CHECK(rank.delivered() ==
         std::vector<std::string>{"1 train/loss/rank-0 1.000000", "1 train/loss/rank-3 1.000000"});
+}
+
+TEST_CASE("feed: while a sink fails, and while nothing is new, the log is not read again") {
+  OneRank rank;
+  for (int step = 1; step <= 50'000; ++step) log_loss(*rank.log, step, 1);
+  auto feed = rank.feed();
+  while (feed->pump(std::nullopt) == FeedState::More) continue;
+  feed->pump(kFinished);
+  REQUIRE(rank.delivered().size() == 50'000);
+  log_loss(*rank.log, 50'001, 1);
+  Recorder::shared().on_flush = [] { throw environment_error("the server is gone"); };
+  const auto before = bytes_read();
+  for (int i = 0; i < 20; ++i) CHECK_THROWS(feed->pump(kFinished));
+  CHECK(bytes_read() - before < 2'000'000);  // the log has more than that, and was read 20 times
+  Recorder::shared().on_flush = nullptr;
+  CHECK(feed->pump(kFinished) == FeedState::Done);
+  CHECK(rank.delivered() == losses(1, 50'001));
+  const auto at_rest = bytes_read();
+  for (int i = 0; i < 1000; ++i) CHECK(feed->pump(std::nullopt) == FeedState::Waiting);
+  CHECK(bytes_read() - at_rest < 100'000);
 }
 
 TEST_CASE("feed: a damaged position is named with what to do") {

@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/tracking/sample_log.h"
 #include "tests/temporary_directory.h"
+#include "tests/tracking/sample_log.h"
 
 using namespace lockstep;
 
@@ -130,6 +130,46 @@ TEST_CASE("log tail: values that a rewind takes back are passed over where it is
   log_loss(log, 5, 3);
   LogTail later(dir / "log");
   CHECK(steps_of(later) == std::vector<int64_t>{1, 2, 3, 4, 5});
+}
+
+TEST_CASE("log tail: goes back to any record that was settled, over segments and rewinds") {
+  const TemporaryDirectory dir;
+  EventLogWriter log(dir / "log", 600);
+  log.identity(sample_info());
+  log.config({{"lr", 0.1}});
+  for (int step = 1; step <= 60; ++step) {
+    const auto name = "metric-" + std::to_string(step / 7);
+    const std::array<Metric, 1> values = {{{name, 1.0 * step}}};
+    log.scalars({.step = step, .time = 1, .values = values});
+    if (step == 30) log.rewind(25);
+    if (step == 40) {
+      auto other = sample_info();
+      other.pid = 99;
+      log.identity(other);
+      log.config({{"lr", 0.2}});
+    }
+  }
+  REQUIRE(std::filesystem::exists(dir / "log.3"));
+  LogTail reference(dir / "log");
+  const auto num_records = count_records(reference);
+  for (size_t settled = 0; settled <= num_records; ++settled) {
+    LogTail tail(dir / "log");
+    for (size_t i = 0; i < settled; ++i) tail.next();
+    const auto keys = tail.keys();
+    const auto offset = tail.offset();
+    const auto config = tail.config();
+    const auto pid = tail.identity() ? tail.identity()->pid : 0;
+    tail.keep();
+    for (int again = 0; again < 2; ++again) {
+      REQUIRE(count_records(tail) == num_records - settled);
+      CHECK(tail.identity()->pid == 99);
+      tail.go_back();
+      CHECK(tail.keys() == keys);
+      CHECK(tail.offset() == offset);
+      CHECK(tail.config() == config);
+      CHECK((tail.identity() ? tail.identity()->pid : 0) == pid);
+    }
+  }
 }
 
 TEST_CASE("log tail: records larger than what is read at once") {

@@ -1,12 +1,10 @@
-"""Feeds a sink through lockstep_feed_sink, for tests that read what it wrote."""
+"""Feeds a sink with the calls of a script, for tests that read what it wrote."""
 import json
-import math
-import os
-import subprocess
 
-ENTRY = "mnist-20261121-060309-4f2a-rank-1"
-JOB = "mnist-20261121-060309-4f2a"
-CREATED = 1795241000.5
+from sink_calls import CREATED, JOB, Entry, Process, SinkError, plain
+
+
+ENTRY = f"{JOB}-rank-1"
 CONFIG = {"run": {"name": "mnist", "seed": 0, "note": None}, "optimizer": {"name": "sgd", "lr": 0.1, "nesterov": True},
           "model": {"hidden": [256, 128]}}
 INFO = {"id": ENTRY, "name": "mnist-rank-1", "job_id": JOB, "group": "sweep", "job_type": "rank", "rank": 1, "world_size": 2,
@@ -15,12 +13,6 @@ INFO = {"id": ENTRY, "name": "mnist-rank-1", "job_id": JOB, "group": "sweep", "j
 
 def start(entry=ENTRY, config=CONFIG):
     return {"call": "start", "info": {**INFO, "id": entry}, "config": config}
-
-
-def plain(value):
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    return {"hex": value.hex()} if isinstance(value, bytes) else value
 
 
 def time_of(step):
@@ -51,14 +43,38 @@ def finish(state="finished", code=0):
     return {"call": "finish", "end": {"state": state, "exit": code}}
 
 
+class Feeding:
+    """One sink, whose state is kept in a file as the agent does, so that the next process goes on from it."""
+
+    def __init__(self, process, run_dir, sink, config):
+        self.process, self.run_dir, self.sink, self.config = process, run_dir, sink, config or {}
+        self.file = run_dir / "sinks" / sink / "entry" / "state.json"
+
+    def take(self, call, **more):
+        if call == "start":
+            self.entry = Entry(self.process, self.sink, self.run_dir, more["info"], self.config, run_config=more["config"],
+                               directory="entry")
+            self.entry.state = json.loads(self.file.read_text()) if self.file.exists() else None
+            self.entry.open()
+        elif call == "flush":
+            self.entry.flush()
+            self.file.write_text(json.dumps(self.entry.state))
+        elif call == "crash":
+            self.entry.crash()
+        else:
+            self.entry.give(call, **more)
+
+
 def feed(run_dir, sink, calls, config=None, limit=None):
-    """Returns the exit code and what was said on stderr. `limit`: the most bytes that a file may have."""
-    command = [os.environ["LOCKSTEP_FEED_SINK"], sink, json.dumps(config or {}), str(run_dir)]
-    if limit is not None:
-        command = ["/bin/bash", "-c", f"trap '' XFSZ; ulimit -f {limit // 1024}; exec \"$@\"", "bash"] + command
-    text = "".join(json.dumps(call) + "\n" for call in calls)
-    done = subprocess.run(command, input=text, text=True, stderr=subprocess.PIPE, timeout=60)
-    return done.returncode, done.stderr
+    """Returns the exit code that a failure stands for, and what it says. `limit`: the most bytes that a file may have."""
+    with Process(most_bytes=limit) as process:
+        feeding = Feeding(process, run_dir, sink, config)
+        try:
+            for call in calls:
+                feeding.take(**call)
+        except SinkError as error:
+            return {"config": 78, "environment": 75, "bug": 70}[error.kind], error.text + "\n"
+    return 0, ""
 
 
 def must_feed(*arguments, **options):

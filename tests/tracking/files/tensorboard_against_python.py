@@ -1,7 +1,15 @@
 """What the tensorboard sink writes, read by TensorBoard itself."""
+import contextlib
 import io
 import json
 import math
+import re
+import select
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
 
 import numpy
 import PIL.Image
@@ -163,6 +171,40 @@ def test_every_kind_of_record_is_read_as_it_was_logged(tmp_path):
     must_feed(tmp_path, "tensorboard", RUN)
     assert events_file(tmp_path).name == "events.out.tfevents.1795241000.node-a.4711.0"
     check_run(tmp_path)
+
+
+@contextlib.contextmanager
+def tensorboard_server(logdir):
+    """The address of TensorBoard's own server."""
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", logdir, "--host", "127.0.0.1", "--port", "0", "--load_fast", "false"]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        said = ""
+        while not (found := re.search(r"http://127.0.0.1:\d+", said)):
+            assert select.select([server.stderr], [], [], 60)[0] and (line := server.stderr.readline()), said
+            said += line
+        yield found.group()
+    finally:
+        server.kill()
+        server.wait()
+        server.stderr.close()
+
+
+def test_the_server_shows_the_run(tmp_path):
+    must_feed(tmp_path, "tensorboard", RUN)
+    with tensorboard_server(tmp_path / "tensorboard") as url:
+        def ask(path, **query):
+            with urllib.request.urlopen(f"{url}/data/{path}?{urllib.parse.urlencode(query)}", timeout=30) as answer:
+                return json.loads(answer.read())
+
+        deadline = time.monotonic() + 60  # it begins to read when it serves already
+        while ENTRY not in ask("runs"):
+            assert time.monotonic() < deadline
+        assert [(step, value) for _, step, value in ask("plugin/scalars/scalars", run=ENTRY, tag="lr")][0] == (1, pytest.approx(1e-3))
+        assert [step for _, step, _ in ask("plugin/scalars/scalars", run=ENTRY, tag="train/loss")] == [1, 2, 3]
+        assert ENTRY in ask("plugin/images/tags") and ENTRY in ask("plugin/histograms/tags")
+        assert [item["step"] for item in ask("plugin/text/text", run=ENTRY, tag="log")] == [2, 3, 4]
+        assert "eval/loss" in json.dumps(ask("plugin/custom_scalars/layout"))
 
 
 def test_the_same_is_there_once_whatever_object_died_in_between(tmp_path):

@@ -9,9 +9,10 @@ PASS, HANG, DROP_BEFORE, DROP_AFTER = "pass", "hang", "drop before", "drop after
 
 class FaultProxy:
     """`rule(path, body)` returns a status to answer with, PASS, HANG (until the proxy ends), DROP_BEFORE (closes the
-    connection), or DROP_AFTER (closes it once the server has processed the request). `log`: what came, with the rule's answer."""
+    connection), or DROP_AFTER (closes it once the server has processed the request). `log`: what came, with the rule's answer.
+    `down`: connections are refused until come_up()."""
 
-    def __init__(self, server, rule=lambda path, body: PASS, tls=None):
+    def __init__(self, server, rule=lambda path, body: PASS, tls=None, down=False):
         self.rule, self.log, self.over = rule, [], threading.Event()
         self.error = b'{"error_code": "INTERNAL_ERROR", "message": "as the test asked"}'  # with a status of the rule's
         target = urllib.parse.urlsplit(server).netloc
@@ -54,21 +55,28 @@ class FaultProxy:
             def log_message(self, *_):
                 pass
 
-        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler, bind_and_activate=False)
+        self.http.server_bind()
         self.http.daemon_threads = True
+        self.down, self.thread = down, threading.Thread(target=self.http.serve_forever, args=(0.05,))
         if tls:
             self.http.socket = tls.wrap_socket(self.http.socket, server_side=True)
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.http.server_address[1]}"
 
-    def __enter__(self):
-        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.05,))
+    def come_up(self):
+        self.http.server_activate()
         self.thread.start()
+
+    def __enter__(self):
+        if not self.down:
+            self.come_up()
         return self
 
     def __exit__(self, *_):
         self.over.set()
-        self.http.shutdown()
-        self.thread.join(timeout=10)
+        if self.thread.is_alive():
+            self.http.shutdown()
+            self.thread.join(timeout=10)
         self.http.server_close()
 
 

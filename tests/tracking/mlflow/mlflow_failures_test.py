@@ -8,7 +8,7 @@ import pytest
 
 from fault_proxy import DROP_AFTER, DROP_BEFORE, HANG, PASS, FaultProxy, first
 from mlflow_server import artifact, history, mlflow_server, pairs, run_tagged, runs_of
-from sink_calls import JOB, Entry, Process, SinkError, info, time_of
+from sink_calls import JOB, Entry, SinkError, info, time_of
 
 TOKEN = "s3cret-t0ken"
 
@@ -17,12 +17,6 @@ TOKEN = "s3cret-t0ken"
 def server(tmp_path_factory):
     with mlflow_server(tmp_path_factory.mktemp("mlflow")) as url:
         yield url
-
-
-@pytest.fixture
-def process():
-    with Process() as made:
-        yield made
 
 
 @pytest.fixture

@@ -17,12 +17,6 @@ def server(tmp_path_factory):
         yield url
 
 
-@pytest.fixture
-def process():
-    with Process() as made:
-        yield made
-
-
 def entry_of(process, server, run_dir, entry=None, **more):
     """Every test has an experiment of its own: the name of its directory."""
     more.setdefault("config", {"tracking_uri": server, "experiment": run_dir.name})
@@ -96,7 +90,7 @@ def crc32c(data):
 def test_artifacts(process, server, tmp_path):
     one = entry_of(process, server, tmp_path).open()
     at = {"time": time_of(4), "step": 4}
-    one.give("image", **at, name="samples/grid #1", width=8, height=8, caption="größer", png=PNG.hex())
+    one.give("image", **at, name="samples/grid #1", width=8, height=8, caption="größer", png={"hex": PNG.hex()})
     one.give("histogram", **at, name="weights", edges=[0, 0.5, 2], counts=[3, 4])
     one.give("table", **at, name="errors", columns=["label", "guess"], rows=[[1, "7"], [2, None]])
     one.give("text", time=time_of(4), level="info", line="begun")

@@ -44,7 +44,7 @@ TEST_CASE("mlflow settings: the config comes before the environment") {
   CHECK(theirs.repeats == 3);
   CHECK_FALSE(theirs.http.verify_certificate);
 
-  const auto ours = settings_of({.tracking_uri = "https://here/mlflow/",
+  const auto ours = settings_of({.tracking_uri = PublicUrl{"https://here/mlflow/"},
                                  .experiment = "ours",
                                  .timeout = Duration{std::chrono::seconds(2)}},
                                 variables);
@@ -52,7 +52,7 @@ TEST_CASE("mlflow settings: the config comes before the environment") {
   CHECK(ours.experiment == "ours");
   CHECK(ours.http.timeout == std::chrono::seconds(2));
 
-  const auto plain = settings_of({.tracking_uri = "https://here"}, {});
+  const auto plain = settings_of({.tracking_uri = PublicUrl{"https://here"}}, {});
   CHECK_FALSE(plain.experiment);
   CHECK(plain.http.timeout == std::chrono::seconds(30));
   CHECK(plain.repeats == 1);
@@ -60,7 +60,7 @@ TEST_CASE("mlflow settings: the config comes before the environment") {
 }
 
 TEST_CASE("mlflow settings: who we are") {
-  const MlflowConfig config{.tracking_uri = "http://h"};
+  const MlflowConfig config{.tracking_uri = PublicUrl{"http://h"}};
   const auto token = settings_of(config, {{"MLFLOW_TRACKING_TOKEN", "t"}});
   CHECK(token.http.headers.at("Authorization") == "Bearer t");
   const auto both = settings_of(config, {{"MLFLOW_TRACKING_TOKEN", "t"},
@@ -77,12 +77,9 @@ TEST_CASE("mlflow settings: who we are") {
 TEST_CASE("mlflow settings: what cannot be") {
   CHECK(refusal({}, {}) ==
         "mlflow: which server? Set tracking_uri or the environment variable MLFLOW_TRACKING_URI");
+  CHECK(refusal({}, {{"MLFLOW_TRACKING_URI", "sqlite:///secret"}}) ==
+        "MLFLOW_TRACKING_URI: neither http:// nor https://; expected http[s]://host[:port][/path]");
   CHECK(
-      refusal({.tracking_uri = "sqlite:///secret"}, {}) ==
-      "mlflow: tracking_uri: neither http:// nor https://; expected http[s]://host[:port][/path]");
-  const auto password = refusal({.tracking_uri = "http://ada:secret@h"}, {});
-  CHECK(password.find("holds a password") != std::string::npos);
-  CHECK(password.find("secret") == std::string::npos);
-  CHECK(refusal({.tracking_uri = "http://h"}, {{"MLFLOW_HTTP_REQUEST_TIMEOUT", "soon"}}) ==
-        "MLFLOW_HTTP_REQUEST_TIMEOUT: expected a number, got \"soon\"");
+      refusal({.tracking_uri = PublicUrl{"http://h"}}, {{"MLFLOW_HTTP_REQUEST_TIMEOUT", "soon"}}) ==
+      "MLFLOW_HTTP_REQUEST_TIMEOUT: expected a number, got \"soon\"");
 }

@@ -11,12 +11,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from sink_calls import CREATED, JOB, Entry, Process, SinkError, info, time_of
 
 
-@pytest.fixture
-def process():
-    with Process() as made:
-        yield made
-
-
 def entry_of(process, run_dir, entry=None, environment=None, **config):
     return Entry(process, "prometheus", run_dir, entry or info(), config={"port": 0, **config}, environment=environment)
 

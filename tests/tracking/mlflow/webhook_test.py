@@ -1,58 +1,16 @@
 """Messages of the webhook sink, as a receiver gets them."""
-import http.server
-import json
 import socket
 import threading
 
 import pytest
 
-from sink_calls import CREATED, JOB, Entry, Process, SinkError, info, time_of
-
-SECRET = "T0000-s3cret"
-
-
-class Receiver:
-    """Keeps what it gets in `got`; `answers`: the statuses to give before it begins to take messages."""
-
-    def __init__(self):
-        self.got, self.answers = [], []
-        receiver = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status = receiver.answers.pop(0) if receiver.answers else 200
-                receiver.got.append((self.path, self.headers["Content-Type"], status, body))
-                self.send_response(status)
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.host = f"http://127.0.0.1:{self.http.server_address[1]}"
-        self.url = f"{self.host}/services/{SECRET}?key={SECRET}"
-
-    def __enter__(self):
-        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.05,))
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.http.shutdown()
-        self.thread.join(timeout=10)
-        self.http.server_close()
+from receiver import SECRET, Receiver
+from sink_calls import CREATED, JOB, Entry, SinkError, info, time_of
 
 
 @pytest.fixture
 def receiver():
     with Receiver() as made:
-        yield made
-
-
-@pytest.fixture
-def process():
-    with Process() as made:
         yield made
 
 

@@ -1,11 +1,8 @@
 """The wandb sink under test, driven call by call, and what it leaves behind."""
 import importlib.util
-import json
-import os
-import select
-import subprocess
 from pathlib import Path
 
+from sink_calls import Entry, Process, SinkError, plain  # noqa: F401
 from wandb_server import KEY
 
 CORE_DIR = Path(importlib.util.find_spec("wandb").submodule_search_locations[0]) / "bin"
@@ -14,45 +11,40 @@ INFO = {"id": "mnist-20261121-060309-4f2a9c", "name": "mnist", "job_id": "mnist-
 CONFIG = {"model": {"name": "mlp", "hidden": [256, 64]}, "seed": 7}
 
 
-class SinkError(Exception):
-    def __init__(self, kind, message):
-        super().__init__(f"{kind}: {message}")
-        self.kind, self.message = kind, message
-
-
 class Sink:
-    """With the environment of a user who has W&B's package, its server and a key."""
+    """With the environment of a user who has W&B's package, its server and a key. `calls`: of another one, to share."""
 
-    def __init__(self, run_dir, url=None, timeout=60, **environment):
-        self.run_dir, self.timeout = Path(run_dir), timeout
-        self.state = None
-        variables = {"PATH": f"{CORE_DIR}:/usr/bin:/bin", "HOME": str(run_dir.parent), "WANDB_API_KEY": KEY}
+    def __init__(self, run_dir, url=None, timeout=60, calls=None, **environment):
+        self.run_dir, self.state = Path(run_dir), None
+        variables = {"PATH": f"{CORE_DIR}:/usr/bin:/bin", "HOME": str(self.run_dir.parent), "WANDB_API_KEY": KEY}
         if url:
             variables["WANDB_BASE_URL"] = url
         variables.update(environment)
-        self.process = subprocess.Popen(
-            [os.environ["LOCKSTEP_WANDB_SINK_DRIVER"], str(self.run_dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            env={key: value for key, value in variables.items() if value is not None})
+        self.environment = {key: value for key, value in variables.items() if value is not None}
+        self.calls = calls or Process(limit=timeout)
+        self.process = self.calls.process
+        self.entry = self.entry_of()
 
-    def call(self, do, **arguments):
-        self.process.stdin.write((json.dumps({"do": do, **arguments}) + "\n").encode())
-        self.process.stdin.flush()
-        assert select.select([self.process.stdout], [], [], self.timeout)[0], f"{do} takes too long"
-        answer = json.loads(self.process.stdout.readline())
-        if "error" in answer:
-            raise SinkError(answer["error"], answer["message"])
-        return answer
+    def entry_of(self, info=None, config=None, run_config=None):
+        return Entry(self.calls, "wandb", self.run_dir, {**INFO, **(info or {})},
+                     config={"upload_every": 1, "finish_timeout": 20, **(config or {})}, environment=self.environment,
+                     run_config=run_config or CONFIG)
 
-    def start(self, info=None, config=None, run_config=None):
+    def call(self, call, **arguments):
+        return self.entry.call(call, **arguments)
+
+    def start(self, **how):
         """A new object with the state of the last flush()."""
-        config = {"upload_every": 1, "finish_timeout": 20, **(config or {})}
-        self.call("start", config=config, state=self.state, info={**INFO, **(info or {})}, run_config=run_config or CONFIG)
+        self.entry = self.entry_of(**how)
+        self.entry.state = self.state
+        self.entry.open()
 
     def scalars(self, step, values, time=None, epoch=0.0):
-        self.call("scalars", step=step, time=INFO["created"] + step if time is None else time, epoch=epoch, values=values)
+        self.call("scalars", step=step, time=INFO["created"] + step if time is None else time, epoch=epoch,
+                  values=[[name, plain(value)] for name, value in values.items()])
 
     def flush(self):
-        self.state = self.call("flush")["state"]
+        self.state = self.call("flush")
 
     def finish(self, state="finished", exit=0, **end):
         self.call("finish", end={"state": state, "exit": exit, **end})
@@ -67,14 +59,9 @@ class Sink:
         (path,) = self.run_dir.glob("sinks/wandb/*/offline-run-*/run-*.wandb")
         return path
 
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait(10)
-        self.process.stdout.close()
-
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         if self.process.poll() is None:
-            self.close()
+            self.calls.__exit__()

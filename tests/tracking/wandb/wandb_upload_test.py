@@ -41,10 +41,10 @@ def test_every_value_arrives_as_it_was_given(server, run_dir):
         sink.scalars(2, {"train/loss": 1e-30, "step": 5, "_step": 6, "": 7, "größe": 1e300})
         sink.scalars(3, {"system/cpu_percent": 12.0})
         sink.flush()
-        sink.call("text", time=START + 4, level=1, line="epoch 1 begins")
-        sink.call("console", time=START + 4, rank=0, error=True, line="a warning \u00e9")
+        sink.call("text", time=START + 4, level="info", line="epoch 1 begins")
+        sink.call("console", time=START + 4, rank=0, is_error=True, line="a warning \u00e9")
         sink.call("summary", values={"test/accuracy": 0.97, "note": "best", "nested": {"deep": [1, 2]}})
-        sink.call("alert", time=START, level=3, title="NaN", text="the loss is NaN")
+        sink.call("alert", time=START, level="error", title="NaN", text="the loss is NaN")
         sink.scalars(1, {"train/loss": 0.3})  # after going back
         sink.finish()
     run = server.run(INFO["id"])
@@ -113,13 +113,12 @@ def test_a_lost_run_is_not_called_complete(server, run_dir):
 
 
 def test_media_are_files_that_the_history_names(server, run_dir):
-    (run_dir / "digit.png").write_bytes(PNG)
     table = {"columns": ["label", "p"], "data": [["7", 0.5], [None, "x"]]}
     with Sink(run_dir, server.url) as sink:
         sink.start()
         sink.call("histogram", name="weights/fc1", step=1, time=START, edges=[-1.0, 0.0, 2.5], counts=[3.0, 4.0])
         sink.call("image", name="seen/../digit 1", step=2, time=START, width=1, height=1, caption="a seven",
-                  file=str(run_dir / "digit.png"))
+                  png={"hex": PNG.hex()})
         sink.call("table", name="worst", step=3, time=START, columns=table["columns"], rows=table["data"])
         sink.finish()
     histogram, image, shown = server.run().history
@@ -144,9 +143,10 @@ def test_artifacts_that_the_run_made_are_uploaded_with_their_files(server, run_d
         (run_dir / "model" / path).parent.mkdir(parents=True, exist_ok=True)
         (run_dir / "model" / path).write_bytes(content)
     with Sink(run_dir, server.url) as sink:
-        digest = sink.call("publish", name="mnist-model", type="model", source=str(run_dir / "model"))["digest"]
+        digest = sink.call("publish", name="mnist-model", artifact_type="model", run_dir=str(run_dir),
+                           source=str(run_dir / "model"))["digest"]
         sink.start()
-        known = {"time": START, "type": "model", "version": 1, "digest": digest, "aliases": ["best"], "metadata": {"acc": 0.9}}
+        known = {"time": START, "artifact_type": "model", "version": 1, "digest": digest, "aliases": ["best"], "metadata": {"acc": 0.9}}
         sink.call("artifact", name="mnist-model", made=True, **known)
         sink.call("artifact", name="removed-model", made=True, **known)
         sink.call("artifact", name="mnist-data", made=False, **known)
@@ -195,6 +195,25 @@ def test_an_id_that_wandb_does_not_take_becomes_one(server, run_dir):
     assert re.fullmatch(r"resnet-50-x+-[0-9a-f]{8}", name) and len(name) == 64
 
 
+def test_the_runs_of_many_ranks_share_one_program(server, run_dir):
+    with Sink(run_dir, server.url) as first:
+        sinks = [first, *(Sink(run_dir, server.url, calls=first.calls) for _ in range(7))]
+        for rank, sink in enumerate(sinks):
+            sink.start(info={"id": f"mnist-rank-{rank}", "rank": rank})
+            sink.scalars(1, {"loss": rank})
+            sink.flush()
+        server.wait_for(lambda: len(server.runs) == 8 and all(run.streams[HISTORY] for run in server.runs.values()))
+        (core,) = first.core_pids()
+        for rank, sink in enumerate(sinks):
+            sink.scalars(2, {"loss": 10 + rank})
+            sink.finish(exit=rank, state="failed" if rank else "finished")
+            assert first.core_pids() == ([core] if rank < 7 else [])
+    for rank in range(8):
+        run = server.run(f"mnist-rank-{rank}")
+        assert [row["loss"] for row in run.history] == [rank, 10 + rank]
+        assert run.complete and run.exit_code == rank
+
+
 def test_a_long_path_of_the_run_directory_is_no_trouble(server, tmp_path):
     run_dir = tmp_path / ("deep" * 50) / ("deeper" * 30)
     run_dir.mkdir(parents=True)
@@ -219,7 +238,7 @@ def test_the_file_of_an_offline_run_is_taken_by_wandb_sync(server, run_dir, tmp_
         sink.start()
         for step in range(3000):
             sink.scalars(step, {"train/loss": step / 7, "lr": 0.1})
-        sink.call("text", time=START, level=1, line="a line")
+        sink.call("text", time=START, level="info", line="a line")
         sink.finish("failed", 3)
         assert sink.core_pids() == [] and not server.operations
     assert sink.file().stat().st_size > 10 * 32768
@@ -257,16 +276,16 @@ def test_what_follows_the_last_flush_is_there_once_after_a_crash(server, run_dir
         server.wait_for(lambda: server.runs and len(server.run().streams[HISTORY]) == 1)
         stored = sink.state
         sink.scalars(2, {"loss": 2})
-        sink.call("text", time=START, level=1, line="two")
+        sink.call("text", time=START, level="info", line="two")
         sink.flush()  # the agent is killed before it stores this state
         server.wait_for(lambda: len(server.run().streams[HISTORY]) == 2)
         sink.scalars(3, {"loss": 3})
-        sink.call("drop")
+        sink.call("close")
         sink.state = stored
         sink.start()
         for step in (2, 3, 4):
             sink.scalars(step, {"loss": step})
-            sink.call("text", time=START, level=1, line=f"line {step}")
+            sink.call("text", time=START, level="info", line=f"line {step}")
         sink.finish()
     run = server.run()
     assert [(row["step"], row["loss"], row["_step"]) for row in run.history] == [(n, n, n - 1) for n in (1, 2, 3, 4)]
@@ -278,7 +297,7 @@ def test_disabled_writes_nothing(run_dir):
     with Sink(run_dir, WANDB_MODE="disabled") as sink:
         sink.start()
         sink.scalars(1, {"loss": 1})
-        sink.call("text", time=START, level=1, line="a")
+        sink.call("text", time=START, level="info", line="a")
         sink.finish()
     assert not list(run_dir.rglob("*.wandb"))
 

@@ -22,9 +22,10 @@ def info(rank=None, world_size=1, **more):
 
 
 def plain(value):
+    """As JSON can have it."""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    return value
+    return {"hex": value.hex()} if isinstance(value, bytes) else value
 
 
 def time_of(step):
@@ -38,11 +39,14 @@ class SinkError(Exception):
 
 
 class Process:
-    """lockstep_sink_calls. `limit`: how many seconds an answer may take."""
+    """lockstep_sink_calls. `limit`: how many seconds an answer may take; `most_bytes`: that a file may have."""
 
-    def __init__(self, limit=30):
+    def __init__(self, limit=30, most_bytes=None):
         self.limit = limit
-        self.process = subprocess.Popen([os.environ["LOCKSTEP_SINK_CALLS"]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        command = [os.environ["LOCKSTEP_SINK_CALLS"]]
+        if most_bytes is not None:
+            command = ["/bin/bash", "-c", f"trap '' XFSZ; ulimit -f {most_bytes // 1024}; exec \"$@\"", "bash", *command]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self):
         return self
@@ -74,8 +78,9 @@ class Process:
 class Entry:
     """One sink object at a time for one entry, fed as the agent does: its state is kept, what came since is repeated."""
 
-    def __init__(self, process, sink, run_dir, entry, config=None, environment=None, run_config=None):
+    def __init__(self, process, sink, run_dir, entry, config=None, environment=None, run_config=None, directory=None):
         self.process, self.sink, self.run_dir, self.entry = process, sink, run_dir, entry
+        self.directory = directory or entry["id"]
         self.config, self.environment = config or {}, environment or {}
         self.run_config = CONFIG if run_config is None else run_config
         self.state, self.since = None, []
@@ -85,7 +90,7 @@ class Entry:
 
     def open(self):
         self.call("open", sink=self.sink, run_dir=str(self.run_dir), info=self.entry, config=self.config,
-                  environment=self.environment, run_config=self.run_config, state=self.state)
+                  environment=self.environment, run_config=self.run_config, state=self.state, dir=self.directory)
         return self
 
     def give(self, call, **more):

@@ -1,7 +1,8 @@
 // lockstep_sink_calls: reads one call per line of stdin, a JSON object, makes it, and answers each
 // with a line:
 // {"state": of a flush, or what was published}, or {"error": text, "kind": "config" | "environment"
-// | "bug"}. Sinks have names ("on"), so that several live in one process.
+// | "bug"}. Sinks have names ("on"), so that several live in one process. A text that is no UTF-8
+// is given as {"hex": "..."}.
 #include <iostream>
 #include <map>
 
@@ -24,7 +25,9 @@ std::vector<double> numbers(const Json& values) {
   return result;
 }
 
-std::string from_hex(const std::string& hex) {
+std::string bytes(const Json& value) {
+  if (value.is_string()) return value;
+  const std::string hex = value.at("hex");
   std::string result;
   for (size_t i = 0; i < hex.size(); i += 2)
     result += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
@@ -38,12 +41,12 @@ TextLevel level(const Json& call) {
 }
 
 Moment moment(const Json& call) {
-  return {call.at("name"), call.at("step"), call.at("time"), call.value("epoch", 0.0)};
+  return {bytes(call.at("name")), call.at("step"), call.at("time"), call.value("epoch", 0.0)};
 }
 
 void give_scalars(Sink& sink, const Json& call) {
   std::vector<std::string> names;
-  for (const auto& value : call.at("values")) names.push_back(value[0]);
+  for (const auto& value : call.at("values")) names.push_back(bytes(value[0]));
   std::vector<Metric> metrics;
   for (size_t i = 0; i < names.size(); ++i)
     metrics.push_back({names[i], number(call.at("values")[i][1])});
@@ -62,11 +65,11 @@ const std::map<std::string, Give> kCalls = {
     {"alert", give_alert},
     {"text",
      [](Sink& s, const Json& c) {
-       s.text({c.at("time"), level(c), c.at("line")});
+       s.text({c.at("time"), level(c), bytes(c.at("line"))});
      }},
     {"console",
      [](Sink& s, const Json& c) {
-       s.console({c.at("time"), c.at("rank"), c.at("is_error"), c.at("line")});
+       s.console({c.at("time"), c.at("rank"), c.at("is_error"), bytes(c.at("line"))});
      }},
     {"histogram",
      [](Sink& s, const Json& c) {
@@ -74,7 +77,7 @@ const std::map<std::string, Give> kCalls = {
      }},
     {"image",
      [](Sink& s, const Json& c) {
-       s.image({moment(c), c.at("width"), c.at("height"), c.at("caption"), from_hex(c.at("png"))});
+       s.image({moment(c), c.at("width"), c.at("height"), c.at("caption"), bytes(c.at("png"))});
      }},
     {"table",
      [](Sink& s, const Json& c) {
@@ -99,7 +102,7 @@ void open(Sinks& sinks, const std::string& on, const Json& call) {
   blueprint->read(parse_config(call.at("config").dump(), "config"), "sink");
   const std::filesystem::path run_dir = call.at("run_dir").get<std::string>();
   const auto info = *run_info_from_json(call.at("info"));
-  const auto dir = run_dir / "sinks" / sink / info.id;
+  const auto dir = run_dir / "sinks" / sink / call.value("dir", info.id);
   make_directories(dir);
   const auto environment =
       [variables = call.at("environment")](const std::string& name) -> std::optional<std::string> {

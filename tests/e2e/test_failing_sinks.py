@@ -1,0 +1,232 @@
+"""Sinks whose servers fail, each in every way: the training ends in time, nothing is lost, and `lockstep sync` completes it."""
+
+import contextlib
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import processes
+from processes import LOCKSTEP, SOURCE
+from test_disk import Disk
+from test_tracking import agents_of, jsonl_records, logged, of_csv, of_jsonl, of_tensorboard, wait_until
+
+for part in ("mlflow", "wandb"):
+    sys.path.insert(0, str(SOURCE / "tests" / "tracking" / part))
+import mlflow_server  # noqa: E402
+import wandb_records  # noqa: E402
+from fault_proxy import HANG, PASS, FaultProxy  # noqa: E402
+from receiver import SECRET, Receiver  # noqa: E402
+from wandb_server import KEY, WandbServer  # noqa: E402
+
+TOKENS = {"WANDB_API_KEY": KEY, "MLFLOW_TRACKING_TOKEN": "mlflow-s3cret", "LOCKSTEP_PROMETHEUS_TOKEN": "prometheus-s3cret"}
+FINISH_TIMEOUT_S = 2
+
+
+@pytest.fixture(scope="module")
+def mlflow(tmp_path_factory):
+    with mlflow_server.mlflow_server(tmp_path_factory.mktemp("mlflow")) as address:
+        yield address
+
+
+class Servers:
+    """The three of them, each behind a proxy that fails as the test asks."""
+
+    def __init__(self, stack, mlflow, down):
+        self.wandb, self.receiver = stack.enter_context(WandbServer()), stack.enter_context(Receiver())
+        targets = {"mlflow": mlflow, "wandb": self.wandb.url, "webhook": self.receiver.host}
+        self.proxies = {name: stack.enter_context(FaultProxy(target, down=down)) for name, target in targets.items()}
+
+    def fail(self, fault):
+        for proxy in self.proxies.values():
+            proxy.rule = {"hanging": lambda *_: HANG, "slow": lambda *_: PASS if not proxy.over.wait(0.5) else HANG,
+                          "answering 500": lambda *_: 500, "refusing the token": lambda *_: 401}[fault]
+
+    def heal(self):
+        for proxy in self.proxies.values():
+            proxy.rule = lambda *_: PASS
+            if proxy.down:
+                proxy.come_up()
+
+    def sinks(self, experiment):
+        return [{"name": "mlflow", "tracking_uri": self.proxies["mlflow"].url, "experiment": experiment, "timeout": "1 s"},
+                {"name": "wandb", "base_url": self.proxies["wandb"].url, "upload_every": 1, "finish_timeout": 3},
+                {"name": "webhook", "events": ["alerts", "end"], "timeout": "1 s"}]
+
+    def environment(self):
+        """Of a user who has the W&B client installed and is logged in everywhere."""
+        return processes.environment(**TOKENS, PATH=os.pathsep.join([str(SOURCE / ".venv" / "bin"), os.environ["PATH"]]),
+                                     LOCKSTEP_WEBHOOK_URL=f"{self.proxies['webhook'].url}/services/{SECRET}")
+
+
+def train(job, environment=None):
+    """What was said, and how many seconds after its last record the training's programs ended."""
+    ended = processes.finish(job.start(ranks=2, env=environment), 60)
+    now = time.time()
+    assert ended.code == 0, ended.err
+    (run_dir,) = job.runs.iterdir()
+    rows = [row["time"] for row in job.export(run_dir.name) if not row["metric"].startswith("system/")]
+    return ended, run_dir, now - max(rows)
+
+
+def sync(job, run_dir, environment=None):
+    wait_until("the agent's end", lambda: not agents_of(run_dir))
+    ended = processes.run([LOCKSTEP, "sync", run_dir], job.directory, environment, timeout=60)
+    assert ended.code == 0, ended.err
+    return ended
+
+
+def by_metric(values):
+    found = {}
+    for (metric, step), value in values.items():
+        found.setdefault(metric, {})[step] = value
+    return found
+
+
+def check_mlflow(mlflow, experiment, run_dir, expected):
+    (run,) = mlflow_server.runs_of(mlflow, experiment)
+    assert mlflow_server.pairs(run, "tags")["lockstep.run_id"] == run_dir.name
+    assert run["info"]["status"] == "FINISHED"
+    for metric, values in by_metric(expected).items():
+        points = mlflow_server.history(mlflow, run, metric)
+        assert {step: value for step, _, value in points} == pytest.approx(values) and len(points) == len(values)
+
+
+def check_wandb(server, run_dir, expected):
+    assert list(server.runs) == [run_dir.name]
+    run = server.run()
+    assert run.complete and run.exit_code == 0
+    for metric, values in by_metric(expected).items():
+        rows = [row for row in run.history if metric in row]
+        assert {row["step"]: row[metric] for row in rows} == pytest.approx(values) and len(rows) == len(values)
+
+
+def check_webhook(receiver, run_dir):
+    alerts = [record["title"] for record in jsonl_records(run_dir, run_dir.name) if record["type"] == "alert"]
+    messages = [body for *_, status, body in receiver.got if status == 200]
+    assert alerts and [body.get("title", body["event"]) for body in messages] == [*alerts, "end"]
+    assert [body["id"] for body in messages] == [f"{run_dir.name}/{i + 1}" for i in range(len(messages))]
+
+
+def check_secrets(job, said):
+    """Neither on the console nor in any file: logs, the resolved config, sinks' files, artifacts."""
+    secrets = [SECRET, *TOKENS.values()]
+    assert not [secret for secret in secrets if secret in said]
+    for path in job.directory.rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        assert not [secret for secret in secrets if secret.encode() in content], f"a secret is in {path}"
+
+
+@pytest.mark.parametrize("fault", ["down", "hanging", "slow", "answering 500", "refusing the token"])
+def test_servers_that_fail(job, mlflow, fault):
+    experiment = fault.replace(" ", "-")
+    with contextlib.ExitStack() as stack:
+        servers = Servers(stack, mlflow, down=fault == "down")
+        if fault != "down":
+            servers.fail(fault)
+        job.config["tracking"] = {
+            "sinks": ["console", "jsonl", {"name": "prometheus", "port": 0}, *servers.sinks(experiment)],
+            "finish_timeout": f"{FINISH_TIMEOUT_S} s", "upload_timeout": "3 s", "checkpoints": "last",
+            "alerts": {"conditions": ["train/lr > 0"]}}
+        job.config["train"]["log_every"] = "3 steps"
+        job.write()
+        environment = servers.environment()
+        ended, run_dir, end_s = train(job, environment)
+        assert end_s < FINISH_TIMEOUT_S + 5
+        if fault != "slow":
+            assert all(f"{sink} is" in ended.out for sink in ("mlflow", "wandb", "webhook")), ended.out
+            assert f"lockstep sync {run_dir}" in ended.out
+        expected = logged(job, run_dir.name)
+        wait_until("the agent's end", lambda: not agents_of(run_dir))
+        assert of_jsonl(run_dir, run_dir.name) == expected  # a sink beside them has everything
+
+        servers.heal()
+        said = ended.out + ended.err
+        for _ in range(2):
+            done = sync(job, run_dir, environment)
+            assert "mlflow: complete" in done.out and "wandb: complete" in done.out and "webhook: complete" in done.out
+            said += done.out + done.err
+        check_mlflow(mlflow, experiment, run_dir, expected)
+        check_wandb(servers.wandb, run_dir, expected)
+        check_webhook(servers.receiver, run_dir)
+        check_secrets(job, said)
+
+
+def test_a_disk_of_the_sinks_that_is_full(job, nothing_keeps_running):
+    disk = Disk(job.directory / "disk")
+    disk.mount("size=64k")
+    try:
+        (disk.path / "filler").write_bytes(bytes(60 << 10))
+        sinks = [{"name": "csv", "path": str(disk.path / "metrics.csv")}, {"name": "jsonl", "path": str(disk.path / "records.jsonl")},
+                 {"name": "tensorboard", "dir": str(disk.path / "tensorboard")}, {"name": "wandb", "mode": "offline"}]
+        job.config["tracking"] = {"sinks": ["console", *sinks], "finish_timeout": f"{FINISH_TIMEOUT_S} s", "upload_timeout": "1 s"}
+        job.config["train"]["log_every"] = "1 step"
+        job.write()
+        environment = processes.environment(WANDB_DIR=str(disk.path))
+        ended, run_dir, end_s = train(job, environment)
+        assert end_s < FINISH_TIMEOUT_S + 5
+        assert "No space left on device" in ended.out and "lockstep sync" in ended.out
+        (disk.path / "filler").unlink()
+        disk.mount("size=16m")
+        sync(job, run_dir, environment)
+        expected = logged(job, run_dir.name)
+        place = run_dir / "sinks"
+        for sink, name in (("csv", "metrics.csv"), ("jsonl", "records.jsonl")):
+            os.symlink(disk.path / name, place / sink / run_dir.name / name)
+        os.symlink(disk.path / "tensorboard", run_dir / "tensorboard")
+        assert of_csv(run_dir, run_dir.name) == expected
+        assert of_jsonl(run_dir, run_dir.name) == expected
+        assert of_tensorboard(run_dir, run_dir.name) == pytest.approx(expected, rel=1e-6)
+        (file,) = disk.path.rglob("*.wandb")
+        steps = {step for metric, step in expected if metric == "train/loss"}
+        assert {int(row["step"]) for row in wandb_records.rows(file) if "train/loss" in row} == steps
+    finally:
+        disk.unmount()
+
+
+@pytest.mark.parametrize("url", [f"https://hooks.example.com/services/T0/B0/{KEY}", f"http://ada:{KEY}@host", f"https://host/?token={KEY}"])
+@pytest.mark.parametrize("sink, key", [("webhook", "url"), ("mlflow", "tracking_uri"), ("wandb", "base_url")])
+def test_a_secret_in_a_run_file_is_refused_before_it_is_recorded(job, sink, key, url):
+    job.config["tracking"] = {"sinks": ["console", {"name": sink, key: url}]}
+    job.write()
+    ended = job.run()
+    assert ended.code == 78
+    assert "holds a secret" in ended.err and f"tracking.sinks[1].{key}" in ended.err
+    assert KEY not in ended.err + ended.out
+    assert not job.runs.exists()
+
+
+def cpu_seconds(pid):
+    """Of a process and those that it started and reaped."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_an_agent_whose_sinks_fail_needs_next_to_no_processor(job, mlflow):
+    """Of the agent itself. It gives way to others besides."""
+    with contextlib.ExitStack() as stack:
+        servers = Servers(stack, mlflow, down=True)
+        job.config["tracking"] = {"sinks": ["console", *servers.sinks("idle")], "finish_timeout": "1 ms", "upload_timeout": "1 s",
+                                  "alerts": {"conditions": ["train/lr > 0"]}}
+        job.config["train"].update(epochs=100_000, log_every="100 steps", eval_every="1000000 epochs")
+        job.config["checkpoint"] = {"every": "1000000 epochs"}
+        job.write()
+        started = job.start(ranks=2, env=servers.environment())
+        (agent,) = wait_until("the agent", lambda: next((agents_of(run) for run in job.runs.glob("*") if agents_of(run)), None))
+        (run_dir,) = job.runs.iterdir()
+        wait_until("a failure", lambda: "mlflow" in (run_dir / "sinks/agent-00000.json").read_text()
+                   if (run_dir / "sinks/agent-00000.json").exists() else None)
+        assert os.getpriority(os.PRIO_PROCESS, agent) > os.getpriority(os.PRIO_PROCESS, started.pid)
+        assert os.sched_getscheduler(agent) == os.SCHED_BATCH
+
+        def steps():
+            return max((row["step"] for row in job.export(run_dir.name)), default=0)
+
+        begin, before, first = time.monotonic(), cpu_seconds(agent), steps()
+        wait_until("training goes on", lambda: time.monotonic() - begin > 5 and steps() > first)
+        share = (cpu_seconds(agent) - before) / (time.monotonic() - begin)
+        started.terminate()
+        assert processes.finish(started, 60).code == 143
+        assert share < 0.02, f"{share:.2%} of a processor"

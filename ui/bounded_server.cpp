@@ -14,6 +14,7 @@ using std::chrono::milliseconds;
 
 constexpr int kMostRequests = 1000;  // on one connection
 constexpr size_t kMostTaken = 256;
+constexpr int kMostWaiting = 512;
 // How long an answer may stand still, and all of its waiting in sum: this, and more for each byte.
 constexpr milliseconds kStandstill{5000}, kWaiting{10000};
 constexpr size_t kLeastBytesPerMs = 32;
@@ -104,6 +105,8 @@ BoundedServer::BoundedServer(ReceptionLimits limits, size_t num_workers)
 BoundedServer::~BoundedServer() = default;
 
 httplib::TaskQueue* BoundedServer::new_tasks() {
+  // The library lets five wait to be accepted; the sixth would try again after a second.
+  ::listen(svr_sock_, kMostWaiting);
   workers_ = std::make_unique<httplib::ThreadPool>(num_workers_);
   return new Tasks(*this);
 }

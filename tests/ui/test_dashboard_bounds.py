@@ -58,11 +58,11 @@ def test_a_byte_now_and_then_is_cut_off_and_delays_nobody(writer, start):
     writer.finished_run("one")
     dashboard = start()
     dashboard.wait_for_runs(1)
+    begin = time.monotonic()
     slow = many(dashboard, 150)  # more than there are threads
     bodies = many(dashboard, 100)
     for connection in bodies:
         connection.sendall(b"POST /api/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n")
-    begin = time.monotonic()
     sent = 0
     while time.monotonic() - begin < SLOW and not is_over(slow[0], 0.2):
         for connection in slow:

@@ -65,7 +65,7 @@ for (const bypassCSP of [false, true]) {
       page.complaints = page.complaints.filter((text) => !/status of 40[04]/.test(text)); // a run or a filter that cannot be
     }
     await showView(page, "?by=group");
-    await page.getByText(SCRIPT, { exact: true }).first().waitFor();
+    await page.locator(".runs-row.grouped strong").filter({ hasText: SCRIPT }).waitFor();
     await page.getByRole("button", { name: "Columns" }).click();
     await page.getByLabel("Search columns").fill("img");
     await page.getByRole("button", { name: `last of eval/${SCRIPT}` }).click();

@@ -1,10 +1,11 @@
-"""What the dashboard's server needs: time to the first answer, zooms, filters and bands, and its memory.
+"""What the dashboard needs: time to the first answer, zooms, filters and bands, its memory, and how quick its page is.
 
     cmake --build build --target lockstep lockstep_log_driver
-    .venv/bin/python bench/dashboard.py [--quick] [--only million,ranks,list] [--peers] [--out bench/results/dashboard.json]
+    .venv/bin/python bench/dashboard.py --browser --peers --out bench/results/dashboard.json
+    .venv/bin/python bench/dashboard.py --quick [--only million,ranks,list,charts]
 
-The same data is asked for from TensorBoard and MLflow with --peers, in the same run. Figures of the browser are those of
-tests/ui_browser.
+--peers asks TensorBoard and MLflow for the same data in the same run. --browser opens the same runs in Chromium
+(tests/ui_browser/figures.mjs; `cmake/setup.sh --peers` brings it): the page's own times, up to the frame that shows the result.
 """
 
 import argparse
@@ -24,7 +25,7 @@ sys.dont_write_bytecode = True
 import dashboard_peers  # noqa: E402
 import measuring  # noqa: E402
 
-QUICK = {"points": 20_000, "ranks": 4, "metrics": 5, "steps": 500, "runs": 50, "rounds": 3}
+QUICK = {"points": 20_000, "ranks": 4, "metrics": 5, "steps": 500, "runs": 250, "charts": 40, "rounds": 3}
 
 
 class Server:
@@ -33,6 +34,7 @@ class Server:
     def __init__(self, binary, runs):
         self.process = subprocess.Popen([binary / "lockstep", "ui", "--dir", runs], stdout=subprocess.PIPE, text=True)
         host, port = re.search(r"http://([\d.]+):(\d+)/", self.process.stdout.readline()).groups()
+        self.address = f"http://{host}:{port}"
         self.connection = http.client.HTTPConnection(host, int(port), timeout=600)
 
     def get(self, path, **params):
@@ -78,6 +80,17 @@ def job(where, ranks, metrics, steps):
         yield {"op": "end", "log": rank}
 
 
+def in_browser(arguments, part, server):
+    """Rows of the page on `server`, by Debian's Chromium."""
+    if not arguments.browser:
+        return []
+    script = measuring.SOURCE / "tests" / "ui_browser" / "figures.mjs"
+    figures = json.loads(subprocess.run(["node", script, part, server.address, str(arguments.rounds)], stdout=subprocess.PIPE,
+                                        check=True, timeout=1800).stdout)
+    return [measuring.row(f"browser: {figure['row']}", figure["unit"], figure["values"], 1,
+                          **({"goal": figure["goal"]} if "goal" in figure else {})) for figure in figures]
+
+
 def timed_rows(name, rounds, ask):
     """`ask(i)` returns seconds; one row in milliseconds."""
     return measuring.row(name, "ms", [1000 * ask(i) for i in range(rounds)])
@@ -109,6 +122,7 @@ def million(arguments, place):
     rows.append(timed_rows("zoom into a tenth", arguments.rounds, zoom))
     rows.append(timed_rows("the whole curve again, smoothed", arguments.rounds, lambda i: last.get(
         "/api/series", run="bench", metric="bench/metric-0", points=1000, smooth=0.9)[0]))
+    rows += in_browser(arguments, "million", last)
     rows.append(measuring.row("largest memory", "MB", [last.megabytes()], 1))
     last.end()
     if arguments.peers:
@@ -138,6 +152,7 @@ def ranks(arguments, place):
             timed_rows("heatmap", arguments.rounds, lambda i: server.get(
                 "/api/heatmap", run="bench", metric=metrics[i % len(metrics)])[0])]
     server.get("/api/band", run="bench", metric=metrics, points=800)
+    rows += in_browser(arguments, "ranks", server)
     rows.append(measuring.row("largest memory after every band", "MB", [server.megabytes()], 1))
     server.end()
     return rows
@@ -161,26 +176,53 @@ def run_list(arguments, place):
     runs = place / "runs"
     runs.mkdir(parents=True)
     write(arguments, many_runs(arguments, runs))
-    begin = time.perf_counter()
-    server = Server(arguments.binary, runs)
-    rows = [measuring.row(f"{arguments.runs:,} runs: start to the first list", "ms",
-                          [1000 * (time.perf_counter() - begin + server.get("/api/runs")[0])])]
-    while json.loads(server.get("/api/server")[1])["indexing"]["done"] < arguments.runs:
-        time.sleep(0.05)
-    rows.append(measuring.row("all of them read, the first time", "ms", [1000 * (time.perf_counter() - begin)]))
-    rows.append(measuring.row("processor time of it", "ms", [server.processor_ms()]))
+    rows = []
+    for what in ("the first time", "again, with the index of before"):
+        begin = time.perf_counter()
+        server = Server(arguments.binary, runs)
+        server.get("/api/runs")
+        listed = 1000 * (time.perf_counter() - begin)
+        while json.loads(server.get("/api/runs", limit=1)[1])["matching"] < arguments.runs:
+            time.sleep(0.01)
+        whole = 1000 * (time.perf_counter() - begin)
+        while json.loads(server.get("/api/server")[1])["indexing"]["done"] < arguments.runs:
+            time.sleep(0.02)
+        rows += [measuring.row(f"{arguments.runs:,} runs, {what}: start to the first list", "ms", [listed]),
+                 measuring.row("the table is whole", "ms", [whole]),
+                 measuring.row("every run's files were looked at", "ms", [1000 * (time.perf_counter() - begin)]),
+                 measuring.row("processor time of it", "ms", [server.processor_ms()])]
+        if what == "the first time":
+            if arguments.runs >= 200:
+                measuring.wait_until("the index", (runs / ".dashboard" / "index").exists, 60)
+                rows.append(measuring.row("size of the index", "MB", [(runs / ".dashboard" / "index").stat().st_size / 1e6], 2))
+            rows.append(measuring.row("largest memory", "MB", [server.megabytes()], 1))
+            server.end()
     filters = ["config.optimizer.lr > 0.05", "state = finished and config.optimizer.name = sgd", "run-0123",
                "min(train/metric-3) < 1 or config.data.batch_size in (1, 2, 4)", "not tag = good"]
     rows.append(timed_rows("filtered, sorted, with columns", 4 * arguments.rounds, lambda i: server.get(
         "/api/runs", filter=filters[i % len(filters)], sort="-train/metric-1",
         column=["config.optimizer.lr", "train/metric-0", "train/metric-1"])[0]))
     rows.append(timed_rows("fields to choose from", arguments.rounds, lambda i: server.get("/api/fields")[0]))
+    rows += in_browser(arguments, "list", server)
     rows.append(measuring.row("largest memory", "MB", [server.megabytes()], 1))
     server.end()
     return rows
 
 
-PARTS = {"million": million, "ranks": ranks, "list": run_list}
+def charts(arguments, place):
+    """Scrolling through a page of 200 charts."""
+    if not arguments.browser:
+        return []
+    runs = place / "runs"
+    runs.mkdir(parents=True)
+    write(arguments, job(str(runs / "charts-1"), 1, arguments.charts, 500))
+    server = Server(arguments.binary, runs)
+    rows = in_browser(arguments, "charts", server)
+    server.end()
+    return rows
+
+
+PARTS = {"million": million, "ranks": ranks, "list": run_list, "charts": charts}
 
 
 def main():
@@ -188,12 +230,14 @@ def main():
     parser.add_argument("--quick", action="store_true", help="tiny numbers, to see that it works")
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(PARTS), help="parts, with commas")
     parser.add_argument("--peers", action="store_true", help="TensorBoard and MLflow as well")
+    parser.add_argument("--browser", action="store_true", help="the page in Chromium as well")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--points", type=int, default=1_000_000)
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--metrics", type=int, default=50)
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--charts", type=int, default=200)
     parser.add_argument("--binary", type=pathlib.Path, default=measuring.BIN, help="the folder of lockstep")
     parser.add_argument("--dir", help="directory for temporary files (1 GB)")
     parser.add_argument("--out", type=pathlib.Path, help="also write the result as JSON")
@@ -202,10 +246,12 @@ def main():
     arguments = parser.parse_args()
     arguments.binary = arguments.binary.resolve()
     with tempfile.TemporaryDirectory(dir=arguments.dir, prefix="lockstep-bench-") as directory:
-        result = {"what": "the dashboard's server", "quick": arguments.quick, "machine": measuring.machine(directory),
+        result = {"what": "the dashboard", "quick": arguments.quick, "machine": measuring.machine(directory),
                   "commit": measuring.commit(), "command": " ".join(["bench/dashboard.py", *sys.argv[1:]]), "parts": {}}
         for name in arguments.only:
             rows = PARTS[name](arguments, pathlib.Path(directory) / name)
+            if not rows:
+                continue
             measuring.print_table(name, rows)
             result["parts"][name] = {"rows": rows}
     if arguments.out:

@@ -33,7 +33,7 @@ int write_report(const std::vector<std::string>& words, std::ostream& out) {
     if (std::ranges::count(ids, job) == 0) ids.push_back(std::move(job));
   }
   ColumnSpool spool({dir, "/var/tmp", "/tmp"});
-  RunCatalog catalog(std::filesystem::canonical(dir), spool, false);
+  RunCatalog catalog(std::filesystem::canonical(dir), spool, CatalogReading::Asked);
   Dashboard dashboard{
       .catalog = catalog, .actions = false, .schema = [] {
         return program_output({trainer_program(), "--schema"}, std::chrono::seconds(20));

@@ -20,6 +20,14 @@ std::array<double, kNumValues> as_row(const StepTimes& times) {
 
 }  // namespace
 
+std::vector<std::pair<std::string, double>> rank_step_times(const StepTimes& own) {
+  std::vector<std::pair<std::string, double>> values = {{"rank/step_time_s", own.own()}};
+  const auto row = as_row(own);
+  for (size_t part = 1; part < kParts.size(); ++part)
+    values.emplace_back(std::string("rank/") + kParts[part] + "_s", row[part]);
+  return values;
+}
+
 void StepClock::enter(Phase phase) {
   const auto now = std::chrono::steady_clock::now();
   spent_[static_cast<size_t>(phase_)] += now - since_;

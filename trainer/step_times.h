@@ -23,6 +23,9 @@ struct StepTimes {
   double own() const { return data_wait + forward + backward + optimizer; }
 };
 
+// Of one rank: "rank/step_time_s", which is own(), and its parts, "rank/data_wait_s", ...
+std::vector<std::pair<std::string, double>> rank_step_times(const StepTimes& own);
+
 // Follows one rank through its phases: publishes them and adds up their time.
 class StepClock {
  public:

@@ -264,7 +264,7 @@ void Trainer::log_training() {
   add_means(values, "train/", global);
   if (parts_.config.tracking.ranks.kind != RankSelection::Kind::Main) {
     add_means(values, "rank/", local);
-    values.emplace_back("rank/step_time_s", times.own());
+    for (auto& value : rank_step_times(times)) values.push_back(std::move(value));
   }
   const auto step_times = gather_step_times(parts_.world, times);
   values.insert(values.end(), step_times.begin(), step_times.end());

@@ -1,12 +1,7 @@
 #include "ui/dashboard_server.h"
 
-// As the library was compiled.
-#ifndef CPPHTTPLIB_OPENSSL_SUPPORT
-#define CPPHTTPLIB_OPENSSL_SUPPORT
-#endif
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <httplib.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -17,6 +12,7 @@
 #include "ui/api.h"
 #include "ui/api_pages.h"
 #include "ui/assets.h"
+#include "ui/bounded_server.h"
 #include "ui/column_spool.h"
 #include "ui/http_guard.h"
 #include "ui/json_text.h"
@@ -26,15 +22,26 @@ namespace lockstep {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+constexpr int kMostStreams = 32;
+constexpr size_t kServerThreads = kMostStreams + 32;
+constexpr std::chrono::seconds kPatience{5};
+constexpr RequestLimits kRequestLimits;
+
+}  // namespace
+
 struct DashboardServer::State {
   explicit State(DashboardOptions given)
       : options(std::move(given)),
         spool({options.runs, "/var/tmp", "/tmp"}),
-        catalog(options.runs, spool),
+        catalog(options.runs, spool,
+                options.actions ? CatalogReading::AllAndKeep : CatalogReading::All),
         dashboard{.catalog = catalog,
                   .actions = options.actions,
                   .token = !options.token.empty(),
-                  .schema = options.schema} {}
+                  .schema = options.schema},
+        server({.request = kRequestLimits, .patience = kPatience}, kServerThreads) {}
 
   DashboardOptions options;
   ColumnSpool spool;
@@ -45,16 +52,12 @@ struct DashboardServer::State {
   std::atomic<int> num_streams = 0;
   std::atomic<bool> stopping = false;
   std::shared_future<void> ended;  // of the listening thread
-  httplib::Server server;          // last: its handlers use all of the above
+  BoundedServer server;            // last: its handlers use all of the above
 };
 
 namespace {
 
 constexpr int kFirstPort = 8080, kTriedPorts = 20;
-constexpr int kMostStreams = 32;
-constexpr size_t kServerThreads = kMostStreams + 32;
-constexpr size_t kMostBodyBytes = 64u << 10;
-constexpr time_t kPatienceSeconds = 5;
 constexpr auto kServerStart = std::chrono::seconds(10);
 constexpr auto kServerEnd = std::chrono::milliseconds(500);
 constexpr auto kStreamWait = std::chrono::milliseconds(1000);
@@ -230,11 +233,9 @@ void handle(State& state, const httplib::Request& request, httplib::Response& re
 void configure(State& state) {
   auto& server = state.server;
   server.set_socket_options(share_no_port);
-  server.set_read_timeout(kPatienceSeconds);
-  server.set_write_timeout(kPatienceSeconds);
-  server.set_keep_alive_timeout(kPatienceSeconds);
+  server.set_keep_alive_timeout(kPatience.count());
   server.set_tcp_nodelay(true);
-  server.set_payload_max_length(kMostBodyBytes);
+  server.set_payload_max_length(kRequestLimits.body_bytes);
   server.set_default_headers({{"Content-Security-Policy", kContentPolicy},
                               {"X-Content-Type-Options", "nosniff"},
                               {"Referrer-Policy", "no-referrer"},
@@ -280,8 +281,8 @@ void start(const std::shared_ptr<State>& state) {
   auto heard = listens->get_future();
   std::promise<void> ended;
   state->ended = ended.get_future().share();
-  state->server.new_task_queue = [listens] {
-    auto* tasks = new httplib::ThreadPool(kServerThreads);
+  state->server.new_task_queue = [&server = state->server, listens] {
+    auto* tasks = server.new_tasks();
     listens->set_value();
     return tasks;
   };

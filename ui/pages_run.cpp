@@ -145,6 +145,7 @@ Json console_json(const fs::path& run_dir) {
                     {"local_rank", stream.local_rank},
                     {"rank", stream.rank},
                     {"kind", stream.is_error ? "stderr" : "stdout"},
+                    {"path", stream.path.lexically_relative(run_dir).generic_string()},
                     {"bytes", stream.bytes},
                     {"modified", stream.modified}});
   return list;

@@ -8,6 +8,7 @@
 #include "tracking/unix_time.h"
 #include "ui/api_pages.h"
 #include "ui/assets.h"
+#include "ui/console_files.h"
 #include "ui/curve_order.h"
 #include "ui/json_text.h"
 #include "ui/point_choice.h"
@@ -16,6 +17,10 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kReportColumns = 2000, kReportRanks = 8, kReportRuns = 50, kReportImages = 50;
+constexpr size_t kReportHeatmaps = 8, kReportHeatColumns = 300;
+constexpr size_t kReportHistograms = 50, kReportMedia = 50, kReportRows = 200, kReportTexts = 200;
+// Of what ranks printed: the last lines of each, and of a run in all.
+constexpr size_t kReportLines = 200, kReportLineBytes = 64u << 10, kReportConsoleBytes = 1u << 20;
 constexpr std::string_view kDataPlace = "__LOCKSTEP_DATA__";
 
 // With all axes, of the points that a drawing by steps needs.
@@ -117,6 +122,108 @@ Json images_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
   return images;
 }
 
+// Adds {"run": ID, `more` and what the page answers} to a list; nothing where it answers with an
+// error.
+void append_page(Dashboard& dashboard, std::string& list, const std::string& run,
+                 const ApiRequest& request, const std::string& more = "") {
+  const auto answer = answer_api(dashboard, request);
+  if (answer.status != 200) return;
+  if (list.size() > 1) list += ',';
+  list += "{\"run\":";
+  append_text(list, run);
+  list += ',' + more + answer.body.substr(1);
+}
+
+// Rank by step, of what ranks measure about themselves.
+std::string heatmaps_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
+  std::string list = "[";
+  for (const auto& run : runs) {
+    size_t num_maps = 0;
+    if (run->num_ranks == 0) continue;
+    for (const auto& metric : run->sources.front().metrics) {
+      const auto& name = dashboard.catalog.names().text(metric.name);
+      if (!name.starts_with("rank/") || metric.count == 0 || ++num_maps > kReportHeatmaps) continue;
+      ApiRequest request{.path = "/api/heatmap"};
+      request.params = {
+          {"run", run->id}, {"metric", name}, {"columns", std::to_string(kReportHeatColumns)}};
+      append_page(dashboard, list, run->id, request);
+    }
+  }
+  return list + "]";
+}
+
+// Histograms over time, or the last version of each table.
+std::string media_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs,
+                     MediaTotals::Kind kind) {
+  std::string list = "[";
+  for (const auto& run : runs) {
+    size_t num_media = 0;
+    for (const auto& source : run->sources)
+      for (const auto& media : source.media) {
+        if (media.kind != kind || ++num_media > kReportMedia) continue;
+        const auto& name = dashboard.catalog.names().text(media.name);
+        ApiRequest request{
+            .path = fmt::format("/api/runs/{}/{}", run->id,
+                                kind == MediaTotals::Kind::Table ? "tables" : "histograms")};
+        request.params = {{"name", name},
+                          {"source", source.source},
+                          {"rows", std::to_string(kReportRows)},
+                          {"limit", std::to_string(kReportHistograms)}};
+        std::string more = "\"name\":";
+        append_text(more, name);
+        append_page(dashboard, list, run->id, request,
+                    more + fmt::format(",\"source\":\"{}\",", source.source));
+      }
+  }
+  return list + "]";
+}
+
+std::string texts_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
+  std::string list = "[";
+  for (const auto& run : runs) {
+    ApiRequest request{.path = fmt::format("/api/runs/{}/texts", run->id)};
+    request.params = {{"level", "debug"},
+                      {"offset", fmt::format("-{}", kReportTexts)},
+                      {"limit", std::to_string(kReportTexts)}};
+    append_page(dashboard, list, run->id, request);
+  }
+  return list + "]";
+}
+
+// The last lines that fit into `budget` bytes, which they use up.
+Json last_lines(const ConsoleStream& stream, size_t& budget) {
+  auto lines = read_console_tail(stream, kReportLines, true).lines;
+  const auto most = std::min(kReportLineBytes, budget);
+  size_t bytes = 0, kept = 0;
+  for (; kept < lines.size(); ++kept) {
+    const auto more = lines[lines.size() - 1 - kept].size() + 1;
+    if (bytes + more > most) break;
+    bytes += more;
+  }
+  budget -= bytes;
+  lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(kept));
+  return lines;
+}
+
+// What the ranks of the last attempt printed last. In `detail` only those streams stay.
+void add_console(const RunSummary& run, Json& detail, Json& console) {
+  auto budget = kReportConsoleBytes;
+  const auto streams = console_streams(run.dir);
+  int last_attempt = 0;
+  for (const auto& stream : streams) last_attempt = std::max(last_attempt, stream.attempt);
+  auto shown = Json::array();
+  for (auto& told : detail["console"]) {
+    const auto name = told["stream"].get<std::string>();
+    const auto stream = std::ranges::find(streams, name, &ConsoleStream::name);
+    if (stream == streams.end() || stream->attempt != last_attempt) continue;
+    auto lines = last_lines(*stream, budget);
+    if (lines.empty()) continue;
+    console.push_back({{"run", run.id}, {"stream", stream->name}, {"lines", std::move(lines)}});
+    shown.push_back(std::move(told));
+  }
+  detail["console"] = std::move(shown);
+}
+
 // Within a script element nothing may look like a tag.
 std::string without_tags(const std::string& json) {
   std::string text;
@@ -136,12 +243,19 @@ std::string report_html(Dashboard& dashboard, const std::vector<RunSnapshot>& ru
   const auto page = report_template();
   const auto place = page.find(kDataPlace);
   if (place == std::string_view::npos) throw not_found("this build has no template for reports");
-  auto details = Json::array();
-  for (const auto& run : runs) details.push_back(run_detail(dashboard, *run));
+  auto details = Json::array(), console = Json::array();
+  for (const auto& run : runs) {
+    details.push_back(run_detail(dashboard, *run));
+    add_console(*run, details.back(), console);
+  }
   std::string data = "{\"exported\":";
   append_number(data, unix_now());
   data += ",\"version\":" + to_text(kVersion) + ",\"runs\":" + to_text(details);
   data += ",\"series\":" + series_of(dashboard, runs) + ",\"bands\":" + bands_of(dashboard, runs);
+  data += ",\"heatmaps\":" + heatmaps_of(dashboard, runs);
+  data += ",\"histograms\":" + media_of(dashboard, runs, MediaTotals::Kind::Histogram);
+  data += ",\"tables\":" + media_of(dashboard, runs, MediaTotals::Kind::Table);
+  data += ",\"texts\":" + texts_of(dashboard, runs) + ",\"console\":" + to_text(console);
   data += ",\"images\":" + to_text(images_of(dashboard, runs)) + ",\"compare\":";
   data += runs.size() > 1 ? to_text(comparison(dashboard, runs)) : "null";
   data += '}';

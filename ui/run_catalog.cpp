@@ -1,13 +1,14 @@
 #include "ui/run_catalog.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "core/error.h"
-#include "tracking/run_directory.h"
 #include "tracking/unix_time.h"
+#include "ui/catalog_index.h"
 #include "ui/run_files.h"
+#include "ui/run_stamp.h"
 
 namespace lockstep {
 namespace {
@@ -20,45 +21,20 @@ constexpr auto kReadSlice =
     std::chrono::milliseconds(250);  // then those that go on have their turn
 constexpr size_t kCheckedPerPoll = 500;
 constexpr int kOpenedAhead = 4;
+// Fewer runs are read as quickly as an index of them.
+constexpr size_t kLeastIndexed = 200;
+constexpr auto kKeepEvery = std::chrono::minutes(5);
 constexpr size_t kMostOpenLogs = 512, kMostChanges = 200, kMostRemoved = 1000;
-
-uint64_t mix(uint64_t stamp, const fs::path& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return stamp * 31;
-  const auto time = static_cast<uint64_t>(info.st_mtim.tv_sec) * 1'000'000'000u +
-                    static_cast<uint64_t>(info.st_mtim.tv_nsec);
-  return (stamp * 0x9E3779B97F4A7C15u) ^ time ^ (static_cast<uint64_t>(info.st_size) << 20) ^
-         info.st_ino;
-}
-
-// Differs when a run that is over was changed after all: resumed, tagged, synced.
-uint64_t stamp_of(const fs::path& run_dir) {
-  auto stamp = mix(mix(1, run_dir), run_dir / "events");
-  for (const auto& log : rank_logs(run_dir)) stamp = mix(stamp, log);
-  for (const auto& log : node_logs(run_dir)) stamp = mix(stamp, log);
-  return stamp;
-}
-
-// A link to somewhere else is no run of this directory.
-bool is_run(const fs::path& path) {
-  std::error_code ignored;
-  return fs::symlink_status(path, ignored).type() == fs::file_type::directory &&
-         (fs::exists(path / "run.json", ignored) || fs::is_directory(path / "events", ignored));
-}
-
-double directory_time(const fs::path& path) {
-  struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 ? static_cast<double>(info.st_mtim.tv_sec) : 0;
-}
 
 }  // namespace
 
-RunCatalog::RunCatalog(fs::path runs, ColumnSpool& spool, bool all)
+RunCatalog::RunCatalog(fs::path runs, ColumnSpool& spool, CatalogReading reading)
     : directory_(std::move(runs)),
       spool_(spool),
+      reading_(reading),
       number_(static_cast<uint64_t>(unix_now() * 1000)),
       first_number_(number_) {
-  if (all) thread_ = std::jthread([this] { work(); });
+  if (reading != CatalogReading::Asked) thread_ = std::jthread([this] { work(); });
 }
 
 RunCatalog::~RunCatalog() { stop(); }
@@ -70,20 +46,27 @@ void RunCatalog::stop() {
 }
 
 void RunCatalog::work() {
+  bool is_first = true, is_reading = true;
   while (true) {
     const auto begin = Clock::now();
     try {
       find_runs();
+      if (std::exchange(is_first, false)) load_index();
       follow_live();
       read_new();
       check_some();
       drop_unused();
+      keep_index();
     } catch (const Error&) {
       // A full disk or a vanished directory: what is known stays, and the next round tries again.
     }
     std::unique_lock lock(mutex_);
     const bool more =
-        std::ranges::any_of(jobs_, [](const auto& job) { return !job.second.snapshot; });
+        std::ranges::any_of(jobs_, [](const auto& job) { return !job.second.is_known(); });
+    if (std::exchange(is_reading, more) && !more) {  // the progress that clients show is at its end
+      ++number_;
+      changed_.notify_all();
+    }
     const auto until = more ? begin : begin + kPollEvery;
     while (!stopping_ && Clock::now() < until) changed_.wait_until(lock, until);
     if (stopping_) return;
@@ -91,7 +74,7 @@ void RunCatalog::work() {
 }
 
 void RunCatalog::find_runs() {
-  const auto stamp = mix(1, directory_);
+  const auto stamp = stamp_of_directory(directory_);
   if (stamp == root_stamp_) return;
   std::map<std::string, double> found;
   std::error_code error;
@@ -109,26 +92,76 @@ void RunCatalog::find_runs() {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [name, modified] : found) jobs_[name].modified = modified;
+    was_searched_ = true;
     for (const auto& [name, job] : jobs_)
-      if (!found.contains(name)) gone.push_back(name);
+      if (!error && !found.contains(name)) gone.push_back(name);
   }
   for (const auto& name : gone) forget(name);
   if (!error && !unfinished) root_stamp_ = stamp;
 }
 
+// The table is whole before the runs' files have been looked at.
+void RunCatalog::load_index() {
+  auto runs = read_catalog_index(catalog_index_path(directory_), names_);
+  const std::lock_guard lock(mutex_);
+  for (auto& [summary, stamp] : runs) {
+    const auto it = jobs_.find(summary.id);
+    if (it == jobs_.end() || it->second.snapshot) continue;
+    summary.dir = directory_ / summary.id;
+    it->second.stamp = stamp;
+    it->second.checked = false;
+    set_snapshot(it->second, std::move(summary));
+  }
+}
+
+void RunCatalog::keep_index() {
+  if (reading_ != CatalogReading::AllAndKeep || Clock::now() < keep_next_) return;
+  std::vector<std::pair<RunSnapshot, uint64_t>> settled;
+  uint64_t num_settled = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    num_settled = num_settled_;
+    if (num_settled == num_kept_ || jobs_.size() < kLeastIndexed) return;
+    for (const auto& [name, job] : jobs_) {
+      if (!job.is_known()) return;
+      if (!job.live) settled.emplace_back(job.snapshot, job.stamp);
+    }
+  }
+  keep_next_ = Clock::now() + kKeepEvery;
+  write_catalog_index(catalog_index_path(directory_), settled, names_);
+  num_kept_ = num_settled;
+}
+
+// Those that nobody knows come first, then those that only the index knows; both newest first.
 void RunCatalog::read_new() {
-  std::vector<std::pair<double, std::string>> unread;
+  std::vector<std::tuple<bool, double, std::string>> unread;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [name, job] : jobs_)
-      if (!job.snapshot) unread.emplace_back(job.modified, name);
+      if (!job.is_known()) unread.emplace_back(!job.snapshot, job.modified, name);
   }
   std::ranges::sort(unread, std::greater());
   const auto until = Clock::now() + kReadSlice;
-  for (const auto& [modified, name] : unread) {
-    read(name, opened_ahead_++ < kOpenedAhead);
+  for (const auto& [is_new, modified, name] : unread) {
+    check(name, opened_ahead_++ < kOpenedAhead);
     if (Clock::now() > until) return;
   }
+}
+
+// Reads a run, unless its files are those that the index was made from.
+void RunCatalog::check(const std::string& id, bool with_columns) {
+  const auto stamp = stamp_of(directory_ / id);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = jobs_.find(id);
+    if (it == jobs_.end()) return;
+    auto& job = it->second;
+    if (job.snapshot && !job.checked && !with_columns && job.stamp == stamp) {
+      job.checked = true;
+      return;
+    }
+  }
+  read(id, with_columns);
 }
 
 void RunCatalog::follow_live() {
@@ -148,7 +181,7 @@ void RunCatalog::check_some() {
     auto it = jobs_.upper_bound(checked_to_);
     for (size_t i = 0; i < std::min(kCheckedPerPoll, jobs_.size()); ++i) {
       if (it == jobs_.end()) it = jobs_.begin();
-      if (it->second.snapshot && !it->second.live) some.emplace_back(it->first, it->second.stamp);
+      if (it->second.is_known() && !it->second.live) some.emplace_back(it->first, it->second.stamp);
       checked_to_ = (it++)->first;
     }
   }
@@ -190,7 +223,7 @@ void RunCatalog::read(const std::string& id, bool with_columns) {
       it->second.logs =
           std::make_shared<RunLogs>(directory_ / id, names_, with_columns ? &spool_ : nullptr);
     logs = it->second.logs;
-    before = it->second.snapshot;
+    if (it->second.checked) before = it->second.snapshot;
     stamp_before = it->second.stamp;
   }
   const auto stamp = stamp_of(directory_ / id);  // first: what comes later differs from it
@@ -202,9 +235,11 @@ void RunCatalog::read(const std::string& id, bool with_columns) {
     const auto it = jobs_.find(id);
     if (it == jobs_.end()) return;
     it->second.stamp = stamp;
+    it->second.checked = true;
     it->second.live = std::ranges::any_of(summary.sources, [](const SourceSummary& source) {
       return source.state == RunState::Running;
     });
+    if (!it->second.live) ++num_settled_;
     auto& kept = it->second.logs;  // somebody else may have dropped or opened them meanwhile
     if (!it->second.live && kept && !kept->has_columns()) kept.reset();
   }
@@ -214,16 +249,20 @@ void RunCatalog::read(const std::string& id, bool with_columns) {
 void RunCatalog::publish(const std::string& id, RunSummary summary) {
   const std::lock_guard lock(mutex_);
   const auto it = jobs_.find(id);
-  if (it == jobs_.end()) return;
-  summary.version = it->second.snapshot ? it->second.snapshot->version + 1 : 1;
+  if (it != jobs_.end()) set_snapshot(it->second, std::move(summary));
+}
+
+void RunCatalog::set_snapshot(Job& job, RunSummary summary) {
+  summary.version = job.snapshot ? job.snapshot->version + 1 : 1;
   summary.changed = ++number_;
-  it->second.snapshot = std::make_shared<const RunSummary>(std::move(summary));
+  job.snapshot = std::make_shared<const RunSummary>(std::move(summary));
   changed_.notify_all();
 }
 
 void RunCatalog::forget(const std::string& id) {
   const std::lock_guard lock(mutex_);
   if (jobs_.erase(id) == 0) return;
+  ++num_settled_;
   removed_.emplace_back(++number_, id);
   if (removed_.size() > kMostRemoved) {
     first_number_ = removed_.front().first;
@@ -264,10 +303,10 @@ RunSnapshot RunCatalog::find(const std::string& id) {
     {
       const std::lock_guard lock(mutex_);
       const auto it = jobs_.find(id);
-      if (it != jobs_.end() && it->second.snapshot) return it->second.snapshot;
+      if (it != jobs_.end() && it->second.is_known()) return it->second.snapshot;
       if (it == jobs_.end() || again) return nullptr;
     }
-    read(id, true);
+    check(id, true);
   }
   return nullptr;
 }
@@ -302,8 +341,10 @@ void RunCatalog::refresh(const std::string& id) {
 CatalogProgress RunCatalog::progress() const {
   const std::lock_guard lock(mutex_);
   const auto done =
-      std::ranges::count_if(jobs_, [](const auto& job) { return job.second.snapshot != nullptr; });
-  return {.done = static_cast<size_t>(done), .total = jobs_.size()};
+      std::ranges::count_if(jobs_, [](const auto& job) { return job.second.is_known(); });
+  // Before the first search there might be one.
+  return {.done = static_cast<size_t>(done),
+          .total = was_searched_ ? jobs_.size() : std::max<size_t>(jobs_.size(), 1)};
 }
 
 uint64_t RunCatalog::number() const {

@@ -4,6 +4,7 @@
 // open.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
@@ -20,8 +21,12 @@
 namespace lockstep {
 
 struct CatalogProgress {
-  size_t done = 0, total = 0;  // runs read, of those found
+  size_t done = 0, total = 0;  // runs read, or seen to be as the index says, of those found
 };
+
+// What a catalog reads by itself: only what it is asked for, or all runs; and whether it may keep
+// an index for the next start (ui/catalog_index.h). One that is there is used by both of the last.
+enum class CatalogReading { Asked, All, AllAndKeep };
 
 struct CatalogChanges {
   uint64_t number = 0;               // what to ask with the next time
@@ -33,9 +38,9 @@ struct CatalogChanges {
 // Thread: any.
 class RunCatalog {
  public:
-  // `runs` must be a directory. Reads in the background, newest runs first, or, with `all` false,
-  // only what find() and open() are asked for.
-  RunCatalog(std::filesystem::path runs, ColumnSpool& spool, bool all = true);
+  // `runs` must be a directory. Reads in the background, newest runs first.
+  RunCatalog(std::filesystem::path runs, ColumnSpool& spool,
+             CatalogReading reading = CatalogReading::All);
   ~RunCatalog();
   RunCatalog(const RunCatalog&) = delete;
   RunCatalog& operator=(const RunCatalog&) = delete;
@@ -69,21 +74,29 @@ class RunCatalog {
     uint64_t stamp = 0;             // of the directory's files when it was read
     double modified = 0;            // of the directory; newest are read first
     bool live = false;
+    bool checked = true;  // false: the snapshot is the index's, the files were not looked at yet
+
+    bool is_known() const { return snapshot && checked; }
   };
 
   void work();
   bool add(const std::string& id);
   void find_runs();
+  void load_index();
+  void keep_index();
   void read_new();
   void follow_live();
   void check_some();
   void drop_unused();
+  void check(const std::string& id, bool with_columns);
   void read(const std::string& id, bool with_columns = false);
+  void set_snapshot(Job& job, RunSummary summary);
   void publish(const std::string& id, RunSummary summary);
   void forget(const std::string& id);
 
   std::filesystem::path directory_;
   ColumnSpool& spool_;
+  CatalogReading reading_;
   NameTable names_;
 
   mutable std::mutex mutex_;  // guards what follows
@@ -91,13 +104,16 @@ class RunCatalog {
   std::map<std::string, Job> jobs_;
   std::vector<std::pair<uint64_t, std::string>> removed_;  // number, id
   uint64_t number_ = 0, first_number_ = 0, uses_ = 0;
-  bool stopping_ = false;
+  uint64_t num_settled_ = 0;  // grows when what an index would hold changes
+  bool stopping_ = false, was_searched_ = false;
 
   // The thread's own.
   uint64_t root_stamp_ = 0;
   int opened_ahead_ = 0;    // of the newest runs, which are the likeliest to be looked at
   std::string checked_to_;  // check_some() goes round
-  std::jthread thread_;     // last: it uses all of the above
+  uint64_t num_kept_ = 0;   // num_settled_ as the index has it
+  std::chrono::steady_clock::time_point keep_next_;
+  std::jthread thread_;  // last: it uses all of the above
 };
 
 }  // namespace lockstep

@@ -319,19 +319,44 @@ def test_names_that_look_like_code_stay_text(runs, writer, start):
 def test_report_and_watch(runs, writer, start, tmp_path):
     logs = writer.run("job", ranks=2, config={"a": "</script><b>"})
     for log in logs:
-        writer.do("many", log=log, metrics=["train/loss"], **{"from": 0, "to": 10000})
+        writer.do("many", log=log, metrics=["train/loss", "rank/step_time_s"], **{"from": 0, "to": 10000})
+        for step in range(5):
+            writer.do("histogram", log=log, name="weights/fc1", step=step, time=1000.0 + step, edges=[0, 1, 2], counts=[step, 1])
+            writer.do("table", log=log, name="eval/worst", step=step, time=1000.0 + step, columns=["x"], rows=[[i + step] for i in range(300)])
+        writer.do("text", log=log, line="</script> told", level=2, time=1000.0)
         writer.do("end", log=log)
+    for attempt in range(2):
+        for rank in range(2):
+            output = runs / f"job/logs/attempt_{attempt}/{rank}"
+            output.mkdir(parents=True)
+            (output / "stdout.log").write_text("".join(f"attempt {attempt} rank {rank} line {i}\n" for i in range(1000)))
+            (output / "stderr.log").write_text("")
+    (output / "stderr.log").write_text("".join("x" * 1000 + f"{i}\n" for i in range(200)))
     report = tmp_path / "report.html"
     made = subprocess.run([LOCKSTEP, "runs", "export", "job", "--html", report, "--dir", runs], capture_output=True, text=True, timeout=60)
     assert made.returncode == 0, made.stderr
     html = report.read_text()
     data = json.loads(html.split('id="lockstep-report">')[1].split("</script>")[0])
     assert data["runs"][0]["id"] == "job" and data["runs"][0]["config"] == {"a": "</script><b>"}
-    assert [series["source"] for series in data["series"]] == ["rank-0", "rank-1"]
+    assert [series["source"] for series in data["series"] if series["metric"] == "train/loss"] == ["rank-0", "rank-1"]
     series = data["series"][0]
     assert series["total"] == 10000 and len(series["value"]) <= 4002
     assert all(y == value(int(step)) for step, y in zip(series["step"], series["value"]))
     assert data["bands"][0]["run"] == "job" and data["bands"][0]["count"][0] > 0
+    dashboard = start()
+    heat, = data["heatmaps"]
+    assert heat["sources"] == ["rank-0", "rank-1"] and heat["columns"] == 300
+    assert {**dashboard.get("/api/heatmap", run="job", metric="rank/step_time_s", columns=300), "run": "job"} == heat
+    printed = {part["stream"]: part["lines"] for part in data["console"]}
+    assert set(printed) == {"1-0-0-out", "1-0-1-out", "1-0-1-err"} == {stream["stream"] for stream in data["runs"][0]["console"]}
+    assert printed["1-0-0-out"] == [f"attempt 1 rank 0 line {i}" for i in range(800, 1000)]
+    assert printed["1-0-1-err"] == ["x" * 1000 + f"{i}" for i in range(135, 200)], "whole lines within 64 KiB"
+    histograms = {(part["source"], part["name"]): part["items"] for part in data["histograms"]}
+    assert [item["counts"] for item in histograms["rank-1", "weights/fc1"]] == [[step, 1] for step in range(5)]
+    table = data["tables"][0]
+    assert table["name"] == "eval/worst" and table["num_rows"] == 300 and table["rows"] == [[i + 4] for i in range(200)]
+    assert [item["line"] for item in data["texts"][0]["items"]] == ["</script> told"] * 2
+    assert data["runs"][0]["console"][0]["path"] == "logs/attempt_1/0/stdout.log"
     watched = subprocess.run([LOCKSTEP, "runs", "watch", "job", "--dir", runs], capture_output=True, text=True, timeout=60)
     assert watched.returncode == 0, watched.stderr
     assert "train/loss" in watched.stdout and "finished" in watched.stdout and "▁" in watched.stdout and "█" in watched.stdout

@@ -3,6 +3,7 @@
 import gzip
 import http.client
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -134,6 +135,32 @@ def test_paths_do_not_lead_out(runs, writer, start):
         assert b"the secret" not in answer and b"root:" not in answer, path
         assert answer.split(b" ")[1] in (b"404", b"400", b"403"), (path, answer[:200])
     assert [row["id"] for row in dashboard.get("/api/runs")["runs"]] == ["one"]
+
+
+def test_random_paths_do_not_lead_out(runs, writer, start):
+    writer.finished_run("one")
+    (runs.parent / "secret").write_text("the secret")
+    (runs / "one/out").symlink_to(runs.parent)
+    dashboard = start()
+    pieces = ["..", "%2e%2e", "%2E.", ".", "%2e", "/", "%2f", "%2F", "//", "\\", "%5c", "%00", "%", "%2", "%252e%252e", "%252f", "%c0%ae%c0%ae",
+              "%u002e", "secret", "out", "etc", "passwd", "one", "files", "config.yaml", "api", "runs", "events", "~", ";", "?", "#", "\xff"]
+    dice = random.Random(5)
+    host, port = dashboard.address.rsplit(":", 1)
+    connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
+    statuses = set()
+    for _ in range(1500):
+        path = dice.choice(["/", "/api/runs/one/files/", "/api/runs/", "/api/artifacts/"]) + "".join(dice.choices(pieces, k=dice.randint(1, 9)))
+        connection.putrequest("GET", "/x", skip_host=True)
+        connection._buffer[0] = b"GET " + path.encode("latin-1") + b" HTTP/1.1"
+        connection.putheader("Host", "localhost")
+        connection.endheaders()
+        answer = connection.getresponse()
+        body = answer.read()
+        statuses.add(answer.status)
+        assert b"the secret" not in body and b"root:" not in body, path
+        assert answer.status < 500, path
+    assert {404, 200} <= statuses
+    connection.close()
 
 
 def test_large_and_broken_requests(writer, start):

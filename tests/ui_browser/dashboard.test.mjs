@@ -4,6 +4,7 @@ import { createRequire } from "node:module";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { showView } from "./browser.mjs";
 import { begin, directory, end, exported, LOCKSTEP, open, record, run, runs, serve, show, train, waitFor } from "./world.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -146,6 +147,31 @@ test("of sixteen ranks, the slow one is named, and a click opens it over the ban
   await page.getByRole("group", { name: /rank\/step_time_s.*mean of 16 ranks.*rank 1/ }).waitFor();
 }));
 
+test("a click at the edge of a band opens the rank that is there", () => onPage("run/ranks-1/charts?m=step_time", async (page) => {
+  const chart = page.getByRole("group", { name: /rank\/step_time_s.*mean of 16 ranks/ });
+  const box = await chart.locator(".u-over").boundingBox();
+  await page.mouse.move(box.x + box.width / 2, box.y + box.height * 0.2);
+  await chart.locator(".tip").getByText("largest · rank 1", { exact: true }).waitFor();
+  await page.mouse.click(box.x + box.width / 2, box.y + box.height * 0.2);
+  await page.getByRole("group", { name: /rank\/step_time_s.*mean of 16 ranks.*rank 1: / }).waitFor();
+  await page.getByRole("button", { name: "Each rank" }).click();
+  await page.getByRole("group", { name: /rank\/step_time_s.*rank 0.*rank 1.*rank 2/ }).waitFor();
+}));
+
+test("which of two ranks is slower is a sentence, and each part of its time a map", () => onPage(`run/${ids.first}/ranks`, async (page) => {
+  await page.locator("[data-verdict]").filter({ hasText: /Rank [01] is slower|All ranks need the same time/ }).waitFor();
+  await page.getByLabel("Metric").selectOption("rank/forward_s");
+  await page.getByRole("img", { name: /rank\/forward_s of 2 ranks/ }).waitFor();
+}));
+
+test("the slower rank is known where only the first one records", async () => {
+  const id = train("quiet", "tracking.ranks=main", "train.epochs=1");
+  await onPage(`run/${id}/ranks`, async (page) => {
+    await page.locator("[data-verdict]").filter({ hasText: /Rank [01] was the slower in \d+ of 25 measurements/ }).waitFor();
+    await page.getByText("Only one rank of 2 logged").waitFor();
+  });
+});
+
 test("the charts of a group of 300 runs are bands over all of them", () => onPage(`?q=${encodeURIComponent("name ~ short")}&by=state`, async (page) => {
   await page.getByRole("link", { name: "Group charts" }).click();
   await page.getByRole("status").filter({ hasText: "300 runs" }).waitFor();
@@ -217,6 +243,26 @@ test("PNG and CSV of a chart hold its values", () => onPage(`run/${ids.first}`, 
   assert.equal(rows.length - 1, exported(ids.first).filter((row) => row.metric === "eval/loss").length);
 }));
 
+test("PNG and CSV of a map and of histograms", () => onPage("run/ranks-1/ranks", async (page) => {
+  const more = page.getByRole("button", { name: "More about the map of rank/step_time_s" });
+  const saved = async (button) => {
+    const [file] = await Promise.all([page.waitForEvent("download"), button.click()]);
+    return readFileSync(await file.path());
+  };
+  await more.click();
+  assert.equal((await saved(page.getByRole("button", { name: "Save as PNG" }))).subarray(1, 4).toString(), "PNG");
+  await more.click();
+  const rows = (await saved(page.getByRole("button", { name: "Save as CSV" }))).toString().trim().split("\n");
+  assert.equal(rows.length, 1 + 16 * 300);
+  const logged = exported("ranks-1").filter((row) => row.metric === "rank/step_time_s" && row.rank === 1);
+  const own = rows.filter((row) => row.startsWith("rank-1,")).map((row) => Number(row.split(",")[3]));
+  assert.deepEqual(own, logged.map((row) => row.value), "a column is a step: the map has what was logged");
+  await showView(page, "run/gallery-1/media");
+  assert.equal((await saved(page.getByRole("button", { name: "Save weights/fc1 as PNG" }))).subarray(1, 4).toString(), "PNG");
+  const counts = (await saved(page.getByRole("button", { name: "Save weights/fc1 as CSV" }))).toString().trim().split("\n");
+  assert.equal(counts.length, 1 + 11 * 30);
+}));
+
 test("a live run grows before one's eyes, takes a tag and a note, ends, and is deleted", async () => {
   const live = await begin("live", "train.epochs=100000", "tracking.ranks=main");
   await onPage(`run/${live.id}`, async (page) => {
@@ -270,6 +316,12 @@ test("a report opens offline and shows the same", async () => {
   await page.getByRole("link", { name: "first", exact: true }).click();
   await drawn(page, "train/loss").waitFor();
   assert.equal(await page.locator(".figures li").filter({ hasText: "eval/accuracy" }).locator(".figure-value").getAttribute("title"), String(show(ids.first).metrics["eval/accuracy"].last));
+  await page.getByRole("link", { name: /Ranks/ }).click();
+  await page.getByRole("img", { name: /rank\/step_time_s of 2 ranks/ }).waitFor();
+  await page.getByRole("link", { name: "Console" }).click();
+  await page.getByText("The last lines that were printed").waitFor();
+  const printed = readFileSync(join(runs, ids.first, "logs", "attempt_0", "0", "stdout.log"), "utf8").trim().split("\n");
+  await page.getByText(printed.at(-1).trim(), { exact: true }).waitFor();
   assert.deepEqual(page.complaints, []);
   await page.context().close();
 });
@@ -296,12 +348,6 @@ test("everything can be done by the keyboard", () => onPage("", async (page) => 
   await page.keyboard.press("Escape");
 }));
 
-/** Goes to a view and waits until nothing in it is loading. */
-async function showView(page, view) {
-  await page.evaluate((hash) => (location.hash = hash), `#/${view}`);
-  await page.waitForFunction(() => document.querySelector("main h1") && !document.querySelector("main > .waiting, .page > .waiting, .drawing > .waiting"));
-}
-
 const VIEWS = () => ["", `run/${ids.first}`, `run/${ids.first}/ranks`, `run/${ids.first}/config`, `run/${ids.first}/console`, `run/${ids.first}/artifacts`, "run/gallery-1/media", "run/gallery-1/alerts", `compare?runs=${ids.first},${ids.second}&tab=results`, "group?q=name%20~%20short", "artifacts", "alerts", "nowhere"];
 
 for (const colorScheme of ["light", "dark"]) {
@@ -315,13 +361,15 @@ for (const colorScheme of ["light", "dark"]) {
   }, { colorScheme }));
 }
 
-test("no view is wider than a phone", () => onPage("", async (page) => {
-  for (const view of VIEWS()) {
-    await showView(page, view);
-    const [wide, width] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
-    assert.ok(wide <= width, `${view} is ${wide} pixels wide`);
-  }
-}, { viewport: { width: 390, height: 800 } }));
+for (const [name, viewport] of [["a phone", { width: 390, height: 800 }], ["a 4K screen", { width: 3840, height: 2160 }]]) {
+  test(`no view is wider than ${name}`, () => onPage("", async (page) => {
+    for (const view of VIEWS()) {
+      await showView(page, view);
+      const [wide, width] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+      assert.ok(wide <= width, `${view} is ${wide} pixels wide`);
+    }
+  }, { viewport }));
+}
 
 /** The main thread's work for each frame of a scroll through a page of 200 charts that was just opened. */
 async function scrollThroughCharts() {

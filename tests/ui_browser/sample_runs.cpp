@@ -1,8 +1,10 @@
 // Records runs that a short training does not make, with the tracker itself.
-//   lockstep_ui_sample_runs RUNS gallery            images, histograms, tables, alerts, and names
-//   that contain HTML lockstep_ui_sample_runs RUNS charts METRICS STEPS lockstep_ui_sample_runs
-//   RUNS ranks RANKS STEPS  rank 1 is slower than the others by a half lockstep_ui_sample_runs RUNS
-//   many RUNS          short ones
+//   lockstep_ui_sample_runs RUNS gallery
+//   images, histograms, tables, alerts, and HTML in everything that a person can name
+//   lockstep_ui_sample_runs RUNS charts METRICS STEPS
+//   lockstep_ui_sample_runs RUNS ranks RANKS STEPS
+//   rank 1 is slower than the others by a half
+//   lockstep_ui_sample_runs RUNS many RUNS
 #include <fmt/format.h>
 
 #include <cmath>
@@ -61,22 +63,29 @@ Histogram bell(int64_t step) {
 
 Table confusion(int64_t step) {
   Table table{.at = {"eval/confusion", step, 0, 0}, .columns = {"actual", "predicted", "count"}};
+  const auto name = [](int i) { return i < 3 ? std::to_string(i) : std::string(kScript); };
   for (int actual = 0; actual < 4; ++actual)
     for (int predicted = 0; predicted < 4; ++predicted)
-      table.rows.push_back({std::to_string(actual), std::to_string(predicted),
-                            actual == predicted ? 90 + actual : 3 + predicted});
+      table.rows.push_back(
+          {name(actual), name(predicted), actual == predicted ? 90 + actual : 3 + predicted});
   return table;
 }
 
 Table precision_recall(int64_t step) {
-  Table table{.at = {"eval/precision_recall", step, 0, 0}, .columns = {"recall", "precision"}};
-  for (int i = 0; i <= 50; ++i) table.rows.push_back({i / 50.0, 1 - std::pow(i / 50.0, 3) * 0.6});
+  Table table{.at = {"eval/precision_recall", step, 0, 0},
+              .columns = {"class", "recall", "precision"}};
+  for (const char* name : {"cat", kScript})
+    for (int i = 0; i <= 50; ++i)
+      table.rows.push_back(
+          {name, i / 50.0, 1 - std::pow(i / 50.0, 3) * (*name == 'c' ? 0.6 : 0.3)});
   return table;
 }
 
 void record_gallery(const std::filesystem::path& runs) {
-  auto tracker = open_rank(runs, job_of("gallery-1", std::string("gallery ") + kScript, 0, 1),
-                           {{"model", {{"name", kScript}}}});
+  auto job = job_of("gallery-1", std::string("gallery ") + kScript, 0, 1);
+  job.group = job.host = kScript;
+  job.command = {"lockstep-trainer", kScript};
+  auto tracker = open_rank(runs, job, {{"model", {{"name", kScript}}}, {kScript, {kScript}}});
   const auto hostile = std::string("eval/") + kScript;
   for (int64_t step = 0; step <= 200; step += 20) {
     const std::vector<Metric> metrics = {{"train/loss", 1 / static_cast<double>(step + 1)},
@@ -100,7 +109,7 @@ void record_gallery(const std::filesystem::path& runs) {
     worst.rows = {{step, kScript}, {step + 1, "plain"}};
     tracker.table(worst);
   }
-  tracker.alert({.level = TextLevel::Error, .title = kScript, .text = "an alert", .step = 100});
+  tracker.alert({.level = TextLevel::Error, .title = kScript, .text = kScript, .step = 100});
   tracker.text(TextLevel::Warning, kScript);
   tracker.finish({.state = RunState::Finished});
 }

@@ -3,7 +3,9 @@ import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { chromium } from "playwright-core";
+import { close } from "./browser.mjs";
+
+export { open } from "./browser.mjs";
 
 const need = (name) => process.env[name] ?? (() => { throw new Error(`${name} is not set: run this by ctest`); })();
 const BIN = need("LOCKSTEP_BIN");
@@ -66,9 +68,9 @@ export async function begin(name, ...overrides) {
   return { id, process };
 }
 
-/** Starts `lockstep ui` on the runs; its address. */
-export async function serve() {
-  const server = spawn(LOCKSTEP, ["ui", "--dir", runs, "--port", "0"], { cwd: directory, env: environment });
+/** Starts `lockstep ui` on the runs; the link that it prints. */
+export async function link(...options) {
+  const server = spawn(LOCKSTEP, ["ui", "--dir", runs, ...options], { cwd: directory, env: environment });
   started.add(server);
   let said = "";
   server.stdout.on("data", (text) => (said += text));
@@ -76,31 +78,18 @@ export async function serve() {
   await waitFor(() => /http:\/\/\S+/.test(said) || server.exitCode !== null, "the dashboard to say its address", 10);
   const found = /http:\/\/\S+/.exec(said);
   if (!found) throw new Error(`lockstep ui: ${said}`);
-  return new URL(found[0]).origin;
+  return new URL(found[0].replace("0.0.0.0", "127.0.0.1"));
 }
+
+/** Starts `lockstep ui` on the runs; its address. */
+export const serve = async (...options) => (await link(...options)).origin;
 
 /** What `lockstep runs` says about a run: the truth that the browser must show. */
 export const show = (id) => JSON.parse(run(LOCKSTEP, "runs", "show", id, "--json", "--dir", runs));
 export const exported = (id) => run(LOCKSTEP, "runs", "export", id, "--format", "jsonl", "--dir", runs).trim().split("\n").map((line) => JSON.parse(line));
 
-let browser;
-export async function open(address, options = {}) {
-  browser ??= await chromium.launch({
-    executablePath: "/usr/bin/chromium",
-    args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-  });
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: "reduce", acceptDownloads: true, ...options });
-  const page = await context.newPage();
-  page.setDefaultTimeout(20000);
-  page.complaints = [];
-  page.on("pageerror", (error) => page.complaints.push(String(error)));
-  page.on("console", (message) => message.type() === "error" && page.complaints.push(message.text()));
-  await page.goto(address);
-  return page;
-}
-
 export async function end() {
-  await browser?.close();
+  await close();
   for (const process of started) process.kill("SIGKILL");
   // The agents of what was killed end a moment later.
   await waitFor(() => !runningHere(), "agents to end", 15);

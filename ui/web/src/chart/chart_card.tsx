@@ -45,7 +45,7 @@ export function ChartCard(props: CardProps) {
   const png = () => {
     const { chart, lines } = view.current;
     if (chart) savePng(plot.name, chart.canvas, lines);
-    else inSomeFrame(png);
+    else if (lines.length > 0) inSomeFrame(png);
   };
   const csv = () => plot.csv ? saveCsv(plot.name, plot.csv) : saveDrawnCsv(plot.name, plot.axis, view.current.lines);
   return (
@@ -101,8 +101,8 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
   const format = (value: number, digits?: number) => metricValue(plot.name, value, digits);
   const asked = useRef({ number: 0, what: "", busy: false, again: false });
   const [round, setRound] = useState(0);
-  const now = useRef({ range, onZoom, onPick, axis: plot.axis });
-  now.current = { range, onZoom, onPick, axis: plot.axis };
+  const now = useRef({ plot, range, log, height, near, format, onZoom, onPick });
+  now.current = { plot, range, log, height, near, format, onZoom, onPick };
 
   const readout = (x: number | null) => {
     const shown = card.current?.querySelector<HTMLElement>("[data-value]");
@@ -118,48 +118,54 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
     shown.classList.toggle("pointed", x !== null);
   };
 
+  const hover = (x: number | null, at: { left: number; top: number; here: boolean } | null) => {
+    readout(x);
+    const box = tip.current;
+    const { chart } = view;
+    if (!box || !chart) return;
+    if (x === null || !at?.here) {
+      box.hidden = true;
+      if (chart.emphasis !== null) {
+        chart.emphasis = null;
+        chart.redraw();
+      }
+      return;
+    }
+    const closest = chart.lineAt(at.left - chart.plotLeft, at.top)?.key ?? null;
+    if (view.lines.length > 1 && closest !== chart.emphasis) {
+      chart.emphasis = closest;
+      chart.redraw();
+    }
+    fillTip(box, view.lines, x, now.current.plot.axis, now.current.format, closest);
+    box.hidden = false;
+    const width = box.offsetWidth;
+    const space = host.current!.clientWidth;
+    const right = at.left + 14 + width > space && at.left > space / 2;
+    box.style.left = `${Math.max(0, right ? at.left - width - 14 : Math.min(at.left + 14, Math.max(0, space - width)))}px`;
+    box.style.top = `${Math.max(0, at.top - 10)}px`;
+  };
+
+  /** Draws what is there. The chart is made with its first lines, so that nothing is drawn in vain. */
+  const draw = () => {
+    const { plot, range, log, height, near, format } = now.current;
+    if (!near || !host.current || view.lines.length === 0) return;
+    view.chart ??= new LineChart(host.current, {
+      height, xKind: plot.axis, log, format, binary: isBytes(plot.name), sync: `${large ? "large" : "board"}-${plot.axis}`,
+      onZoom: (to) => now.current.onZoom(now.current.plot.axis, to),
+      onHover: hover,
+      ...(onPick ? { onPick: (line: Line, who: Who | null) => now.current.onPick?.(line, who) } : {}),
+    });
+    view.chart.set(view.lines, range);
+    readout(null);
+  };
+
   // The chart exists while it is near the view.
   useEffect(() => {
     if (!near) return;
-    let chart: LineChart | null = null;
-    const undo = inSomeFrame(() => {
-      if (!host.current) return;
-      chart = view.chart = new LineChart(host.current, {
-        height, xKind: plot.axis, log, format, binary: isBytes(plot.name), sync: `${large ? "large" : "board"}-${plot.axis}`,
-        onZoom: (to) => now.current.onZoom(now.current.axis, to),
-        onHover: (x, at) => hover(x, at),
-        ...(onPick ? { onPick: (line: Line, who: Who | null) => now.current.onPick?.(line, who) } : {}),
-      });
-      if (view.lines.length > 0) chart.set(view.lines, now.current.range);
-    });
-    const hover = (x: number | null, at: { left: number; top: number; here: boolean } | null) => {
-      readout(x);
-      const box = tip.current;
-      if (!box || !chart) return;
-      if (x === null || !at?.here) {
-        box.hidden = true;
-        if (chart.emphasis !== null) {
-          chart.emphasis = null;
-          chart.redraw();
-        }
-        return;
-      }
-      const closest = chart.lineAt(at.left - chart.plotLeft, at.top)?.key ?? null;
-      if (view.lines.length > 1 && closest !== chart.emphasis) {
-        chart.emphasis = closest;
-        chart.redraw();
-      }
-      fillTip(box, view.lines, x, plot.axis, format, closest);
-      box.hidden = false;
-      const width = box.offsetWidth;
-      const space = host.current!.clientWidth;
-      const right = at.left + 14 + width > space && at.left > space / 2;
-      box.style.left = `${Math.max(0, right ? at.left - width - 14 : Math.min(at.left + 14, Math.max(0, space - width)))}px`;
-      box.style.top = `${Math.max(0, at.top - 10)}px`;
-    };
+    const undo = inSomeFrame(draw);
     return () => {
       undo();
-      chart?.destroy();
+      view.chart?.destroy();
       view.chart = null;
       if (tip.current) tip.current.hidden = true;
     };
@@ -191,10 +197,7 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
         view.lines = lines;
         setState(lines.some((line) => line.x.length > 0) ? "drawn" : "empty");
         setSummary(describe(lines, format));
-        inSomeFrame(() => {
-          view.chart?.set(lines, now.current.range);
-          readout(null);
-        });
+        inSomeFrame(draw);
       },
       (error: Error) => answered() && setState(error),
     );

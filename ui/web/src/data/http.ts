@@ -139,7 +139,9 @@ function watch(since: number, onChanges: (changes: Changes) => void, onConnectio
     try {
       take(await ask<Changes>("changes", { since: seq }));
       onConnection("polling");
-    } catch {
+    } catch (error) {
+      // A server that was started anew knows nobody: the page asks for the token again.
+      if (error instanceof Refusal && error.code === "unauthorized") location.reload();
       onConnection("lost");
     }
     if (!ended) timer = window.setTimeout(poll, 2000);

@@ -1,7 +1,7 @@
 // Data that came with the page: a report (docs/dashboard_api.md, "Reports"). Nothing is asked for, nothing changes.
 import { smooth as smoothed } from "../chart/line";
 import { toArray } from "./http";
-import { type Band, type BandQuery, type Comparison, type Curve, type CurveQuery, type DataSource, type ImageItem, type Range, Refusal, type Run, type RunList, type RunQuery } from "./source";
+import { type Band, type BandQuery, type Comparison, type Curve, type CurveQuery, type DataSource, type Heatmap, type HistogramItem, type ImageItem, type Range, Refusal, type Run, type RunList, type RunQuery, type TablePage, type TextItem } from "./source";
 
 interface Report {
   exported: number;
@@ -10,6 +10,13 @@ interface Report {
   series: { run: string; source: string; metric: string; raw: boolean; total: number; step: unknown[]; epoch: unknown[]; time: unknown[]; value: unknown[] }[];
   bands: (Record<string, unknown> & { run: string; metric: string; x: unknown[]; mean: unknown[]; min: unknown[]; max: unknown[]; deviation: unknown[] })[];
   images: (ImageItem & { run?: string })[];
+  heatmaps: (Heatmap & { run: string })[];
+  histograms: { run: string; source: string; name: string; items: HistogramItem[] }[];
+  /** The last version of each, and its first rows. */
+  tables: (TablePage & { run: string; source: string; name: string })[];
+  texts: { run: string; items: TextItem[] }[];
+  /** The last lines; a report counts places in them by lines. */
+  console: { run: string; stream: string; lines: string[] }[];
   compare: Comparison | null;
 }
 
@@ -65,6 +72,13 @@ export function inlined(text: string): DataSource {
     })),
   });
 
+  const printed = (run: string, stream: string) => report.console.find((c) => c.run === run && c.stream === stream)?.lines ?? [];
+
+  const table = async (run: string, name: string): Promise<TablePage> => {
+    const kept = report.tables.find((t) => t.run === run && t.name === name);
+    return kept ? { ...kept, versions: kept.versions.filter((v) => v.at === kept.at), num_rows: kept.rows.length } : refuse("This table");
+  };
+
   return {
     live: false,
     server: async () => ({ version: report.version, dir: "", seq: 0, indexing: { done: 1, total: 1 }, actions: false, token: false }),
@@ -74,13 +88,22 @@ export function inlined(text: string): DataSource {
     run: async (id) => found(id) ?? refuse("This run"),
     curves,
     band,
-    heatmap: async () => null,
+    heatmap: async (run, metric) => report.heatmaps.find((map) => map.run === run && map.metric === metric) ?? null,
     images: async (run, name) => report.images.filter((image) => image.name === name && (image.run === undefined || image.run === run)),
-    histograms: () => refuse("A histogram"),
-    table: () => refuse("A table"),
-    texts: async () => [],
-    console: () => refuse("The console"),
-    searchConsole: () => refuse("The console"),
+    histograms: async (run, name, from) => report.histograms.find((h) => h.run === run && h.name === name && h.source === from)?.items ?? refuse("This histogram"),
+    table,
+    texts: async (run) => report.texts.find((t) => t.run === run)?.items ?? [],
+    console: async (run, stream, where) => {
+      const lines = printed(run, stream);
+      const begin = "from" in where ? Math.min(where.from, lines.length) : 0;
+      const end = "to" in where ? where.to : lines.length;
+      return { stream, begin, end, size: lines.length, lines: lines.slice(begin, end) };
+    },
+    searchConsole: async (run, stream, text, from) => {
+      const lines = printed(run, stream);
+      const matches = lines.map((line, offset) => ({ offset, line })).filter((m) => m.offset >= from && m.line.toLowerCase().includes(text.toLowerCase()));
+      return { matches, end: lines.length, size: lines.length };
+    },
     alerts: async () => report.runs.flatMap((run) => run.alerts),
     compare: async () => report.compare ?? refuse("A comparison"),
     artifacts: async () => ({ artifacts: [], problems: [] }),

@@ -64,7 +64,7 @@ export interface Metric {
 
 export interface Alert { run: string; source: string; time: number; level: string; title: string; text: string; step?: number | null }
 export interface Media { kind: "image" | "histogram" | "table"; name: string; sources: string[]; count: number; first_step: number; last_step: number }
-export interface ConsoleStream { stream: string; attempt: number; node: number; local_rank: number; rank: number; kind: string; bytes: number; modified: number }
+export interface ConsoleStream { stream: string; attempt: number; node: number; local_rank: number; rank: number; kind: string; path: string; bytes: number; modified: number }
 export interface Checkpoint { name: string; step: number; bytes: number; modified: number }
 
 export interface Run extends RunRow {

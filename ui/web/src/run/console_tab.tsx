@@ -105,6 +105,7 @@ function Log({ run, stream, children }: { run: Run; stream: ConsoleStream; child
     setFound(undefined);
     void load({ from: Math.max(0, offset) }, (_, page) => page);
   };
+  const file = source().fileUrl(run.id, stream.path);
   return (
     <section class="card console">
       <div class="tools">
@@ -113,9 +114,10 @@ function Log({ run, stream, children }: { run: Run; stream: ConsoleStream; child
         {found && <span class="dim small" role="status">{plural(found.length, "line")}{found.length >= 2000 ? " and more" : ""}</span>}
         <span class="spread" />
         <button type="button" class="button" aria-pressed={follow} onClick={() => { setFollow(!follow); if (!follow) void load({ tail: 1000 }, (_, page) => page); }}>{run.state === "running" ? "Follow" : "At the end"}</button>
-        <a class="button icon" aria-label="Download this output" title="Download this output" href={source().fileUrl(run.id, `logs/attempt_${stream.attempt}/${stream.local_rank}/${stream.kind}.log`) ?? "#"} download><Icon name="download" /></a>
+        {file && <a class="button icon" aria-label="Download this output" title="Download this output" href={file} download><Icon name="download" /></a>}
       </div>
       {error && <p class="notice bad" role="alert">{error}</p>}
+      {!source().live && <p class="hint console-part">The last lines that were printed. All of them are in the run's directory, as <code>{stream.path}</code>.</p>}
       {held && (found
         ? <Lines lines={found.map((m) => m.line)} mark={settled} follow={false} onPick={(i) => jump(found[i]!.offset)} />
         : held.lines.length > 0 && <Lines lines={held.lines} mark="" follow={follow} onTop={earlier} onLeave={() => setFollow(false)} />)}

@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ChartCard, type Plot } from "../chart/chart_card";
 import { drawHeat, heatColour } from "../chart/heat";
+import { saveHeatPng, saveRows } from "../chart/save";
 import { rankColour } from "../colours";
 import type { HistogramItem, ImageItem, Media, Run, TablePage } from "../data/source";
 import { number, plain, plural, toNumber } from "../format";
@@ -95,7 +96,12 @@ function Histograms({ run, media }: { run: Run; media: Media }) {
         }} />
         {items.length > 1 && <i class="at" style={{ left: `calc(4rem + (100% - 4rem) * ${(at + 0.5) / items.length})` }} />}
       </div>
-      <StepSlider steps={items.map((h) => h.step)} at={at} onChange={setChosen} name={media.name} />
+      <div class="row wrap">
+        <StepSlider steps={items.map((h) => h.step)} at={at} onChange={setChosen} name={media.name} />
+        <span class="spread" />
+        <button type="button" class="button quiet mini" aria-label={`Save ${media.name} as PNG`} onClick={() => saveHeatPng(media.name, canvas.current!, [number(high), number(low)], [`step ${items[0]?.step}`, String(items[items.length - 1]?.step)])}>PNG</button>
+        <button type="button" class="button quiet mini" aria-label={`Save ${media.name} as CSV`} onClick={() => saveRows(media.name, ["source", "step", "from", "to", "count"], items.flatMap((h) => h.counts.map((count, i) => [h.source, h.step, h.edges[i]!, h.edges[i + 1]!, count])))}>CSV</button>
+      </div>
       {one && <div class="bars" role="img" aria-label={`Histogram at step ${one.step}`}>{one.counts.map((count, i) => <i key={i} style={{ height: `${(100 * count) / most}%`, flexGrow: Math.max(0.001, (one.edges[i + 1]! - one.edges[i]!) / (one.edges[one.edges.length - 1]! - one.edges[0]! || 1)) }} title={`${number(one.edges[i]!)} to ${number(one.edges[i + 1]!)}: ${number(count)}`} />)}</div>}
       {one && <div class="row small dim"><span>{number(one.edges[0]!)}</span><span class="spread" /><span>{number(one.edges[one.edges.length - 1]!)}</span></div>}
     </div>

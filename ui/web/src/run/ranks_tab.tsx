@@ -2,27 +2,37 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ChartBoard } from "../chart/chart_board";
 import { drawHeat, heatColour } from "../chart/heat";
+import { saveHeatPng, saveRows } from "../chart/save";
 import { rankColour } from "../colours";
 import type { Heatmap, Run, Source } from "../data/source";
 import { ago, metricValue, number, plural, toNumber } from "../format";
 import { Icon } from "../parts/icons";
+import { Popover } from "../parts/overlay";
 import { StateMark } from "../parts/state_mark";
 import { link, route, setQuery } from "../router";
 import { source, useAnswer, useNow } from "../store";
 import { runPlot } from "./plots";
 
 const STEP_TIME = "rank/step_time_s";
+/** What the step time is made of. */
+const PARTS: Record<string, string> = { "rank/data_wait_s": "waiting for data", "rank/forward_s": "in the forward pass", "rank/backward_s": "in the backward pass", "rank/optimizer_s": "in the optimizer" };
+/** Which rank was the slowest, by its number: known even where only the first rank records. */
+const SLOWEST = "time/slowest_rank";
 
 export function RanksTab({ run }: { run: Run }) {
   const ranks = run.sources.filter((s) => s.kind === "rank");
-  const offered = run.metrics.filter((m) => m.sources.filter((s) => s.startsWith("rank-")).length > 1 || m.name.startsWith("rank/")).map((m) => m.name).sort((a, b) => Number(b.startsWith("rank/")) - Number(a.startsWith("rank/")) || a.localeCompare(b));
+  // A report has the maps of what ranks measure about themselves.
+  const offered = run.metrics.filter((m) => m.name.startsWith("rank/") || (source().live && m.sources.filter((s) => s.startsWith("rank-")).length > 1)).map((m) => m.name).sort((a, b) => Number(b.startsWith("rank/")) - Number(a.startsWith("rank/")) || a.localeCompare(b));
   const metric = route.value.query.get("heat") ?? (offered.includes(STEP_TIME) ? STEP_TIME : offered[0]);
   const heat = useAnswer<Heatmap | null>(() => (metric ? source().heatmap(run.id, metric, null, 600) : Promise.resolve(null)), [run.id, run.version, metric]);
   const byName = useMemo(() => new Map(run.metrics.map((m) => [m.name, m])), [run]);
+  const known = Object.keys(PARTS).filter((part) => byName.has(part));
+  const parts = useAnswer<(Heatmap | null)[]>(() => Promise.all(metric === STEP_TIME && ranks.length > 1 ? known.map((part) => source().heatmap(run.id, part, null, 1)) : []), [run.id, run.version, metric]);
   const machines = run.metrics.filter((m) => m.name.startsWith("system/"));
   return (
     <div class="ranks">
-      {ranks.length > 1 && heat.value && metric && <Verdict heat={heat.value} ranks={ranks} metric={metric} />}
+      {ranks.length > 1 && heat.value && metric && <Verdict heat={heat.value} ranks={ranks} metric={metric} parts={parts.value ?? []} />}
+      {ranks.length < 2 && run.world_size > 1 && byName.has(SLOWEST) && <Slowest run={run} />}
       {ranks.length < run.world_size && (
         <p class="notice"><Icon name="warn" /><span>{ranks.length === 1 ? "Only one rank" : `Only ${ranks.length} ranks`} of {run.world_size} logged. With <code>tracking.ranks=all</code> every rank does, and this view compares them.</span></p>
       )}
@@ -36,6 +46,7 @@ export function RanksTab({ run }: { run: Run }) {
             </select>
             <span class="spread" />
             <Scale heat={heat.value} metric={metric} />
+            <SaveMap heat={heat.value} metric={metric} />
           </div>
           <HeatmapView heat={heat.value} metric={metric} run={run} />
         </section>
@@ -48,6 +59,23 @@ export function RanksTab({ run }: { run: Run }) {
         </section>
       )}
     </div>
+  );
+}
+
+function SaveMap({ heat, metric }: { heat: Heatmap; metric: string }) {
+  const step = (at: number) => heat.edges[at] ?? heat.to + 1;
+  const png = () => saveHeatPng(metric, document.querySelector<HTMLCanvasElement>(".heat-body canvas")!, heat.sources.map((s) => s.replace("-", " ")), [`step ${heat.from}`, String(heat.to)]);
+  const csv = () => saveRows(`${metric}_by_rank`, ["source", "from_step", "before_step", "mean", "max"], heat.sources.flatMap((name, row) =>
+    heat.mean[row]!.map((mean, i) => [name, step(i), step(i + 1), mean ?? "", heat.max[row]![i] ?? ""])));
+  return (
+    <Popover menu align="right" class="button quiet mini icon" name={`More about the map of ${metric}`} label={<Icon name="more" size={13} />}>
+      {(close) => (
+        <>
+          <button type="button" onClick={() => { png(); close(); }}><Icon name="download" size={13} />Save as PNG</button>
+          <button type="button" onClick={() => { csv(); close(); }}><Icon name="download" size={13} />Save as CSV</button>
+        </>
+      )}
+    </Popover>
   );
 }
 
@@ -64,7 +92,7 @@ function median(values: number[]): number {
 }
 
 /** The answer to what one comes here for, as a sentence. */
-function Verdict({ heat, ranks, metric }: { heat: Heatmap; ranks: Source[]; metric: string }) {
+function Verdict({ heat, ranks, metric, parts }: { heat: Heatmap; ranks: Source[]; metric: string; parts: (Heatmap | null)[] }) {
   if (metric !== STEP_TIME) return null;
   const own = means(heat);
   const middle = median(own);
@@ -72,14 +100,36 @@ function Verdict({ heat, ranks, metric }: { heat: Heatmap; ranks: Source[]; metr
   const factor = own[worst]! / middle;
   const bad = ranks.filter((r) => r.state && !["running", "finished"].includes(r.state));
   const name = (i: number) => heat.sources[i]!.replace("-", " ");
+  const why = reason(parts, heat.sources[worst]!, own[worst]! - middle);
   return (
     <p class="verdict" data-verdict>
       {bad.length > 0 && <span>{bad.map((r) => `Rank ${r.rank} ${r.state === "lost" ? "is lost" : `was ${r.state}`}`).slice(0, 4).join(", ")}{bad.length > 4 ? ` and ${bad.length - 4} more` : ""}. </span>}
       {Number.isFinite(factor) && (factor < 1.02
         ? <span>All ranks need the same time per step, {metricValue(metric, middle)}.</span>
-        : <span><strong>{name(worst)[0]!.toUpperCase() + name(worst).slice(1)} is {own.length === 2 ? "slower" : "the slowest"}</strong>: {metricValue(metric, own[worst]!)} per step of its own work, {number(factor, 3)} × the {own.length === 2 ? `${metricValue(metric, middle)} of the other` : `median of ${metricValue(metric, middle)}`}.</span>)}
+        : <span><strong>{name(worst)[0]!.toUpperCase() + name(worst).slice(1)} is {own.length === 2 ? "slower" : "the slowest"}</strong>: {metricValue(metric, own[worst]!)} per step of its own work, {number(factor, 3)} × the {own.length === 2 ? `${metricValue(metric, middle)} of the other` : `median of ${metricValue(metric, middle)}`}{why && `, most of it ${why}`}.</span>)}
     </p>
   );
+}
+
+/** Where a rank loses most of the time that it needs more than the median. */
+function reason(parts: (Heatmap | null)[], rank: string, behind: number): string {
+  for (const part of parts) {
+    const own = part ? means(part) : [];
+    const at = part?.sources.indexOf(rank) ?? -1;
+    if (at >= 0 && own[at]! - median(own) > behind / 2) return PARTS[part!.metric] ?? "";
+  }
+  return "";
+}
+
+/** The answer where only the first rank recorded: it was told by the others. */
+function Slowest({ run }: { run: Run }) {
+  const curves = useAnswer(() => source().curves({ runs: [{ id: run.id, created: run.created }], metric: SLOWEST, sources: null, x: "step", range: null, points: 20000, smooth: 0 }), [run.id, run.version]);
+  const told = Array.from(curves.value?.[0]?.y ?? []).filter(Number.isFinite);
+  if (told.length === 0) return null;
+  const times = new Map<number, number>();
+  for (const rank of told) times.set(rank, (times.get(rank) ?? 0) + 1);
+  const [worst, count] = [...times].reduce((most, now) => (now[1] > most[1] ? now : most));
+  return <p class="verdict" data-verdict><strong>Rank {worst} was the {run.world_size === 2 ? "slower" : "slowest"}</strong> in {count} of {plural(told.length, "measurement")}.</p>;
 }
 
 /** Colours go from the 2nd to the 98th percentile: one outlier does not make everything else look alike. */

@@ -41,7 +41,7 @@ function Loaded({ run }: { run: Run }) {
     { name: "charts", title: "Charts", count: run.metrics.length, show: true },
     { name: "ranks", title: "Ranks & nodes", count: run.sources.filter((s) => s.kind === "rank").length, show: true },
     { name: "config", title: "Configuration", show: true },
-    { name: "console", title: "Console", show: isLive },
+    { name: "console", title: "Console", show: isLive || run.console.length > 0 || run.num_texts > 0 },
     { name: "artifacts", title: "Artifacts & files", show: isLive },
     { name: "media", title: "Media & tables", count: run.media.length, show: run.media.length > 0 || isLive },
     { name: "alerts", title: "Alerts", count: run.alerts.length, bad: run.alerts.length > 0, show: true },

@@ -1,0 +1,169 @@
+"""What clients may cost that send slowly, say nothing, take nothing, or are many."""
+
+import http.client
+import json
+import os
+import re
+import resource
+import select
+import socket
+import time
+
+import pytest
+
+from conftest import PATIENCE
+
+HEAD = b"GET /api/server HTTP/1.1\r\nHost: localhost\r\n"
+SLOW = 6.5  # seconds until the server has no more patience, with something for a busy machine
+
+
+def connect(dashboard):
+    host, port = dashboard.address.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=PATIENCE)
+
+
+def many(dashboard, count):
+    return [connect(dashboard) for _ in range(count)]
+
+
+def is_over(connection, seconds=0.0):
+    """Whether the server closed it, within `seconds`."""
+    if not select.select([connection], [], [], seconds)[0]:
+        return False
+    try:
+        return connection.recv(65536) == b""
+    except ConnectionError:
+        return True
+
+
+def answer_time(dashboard):
+    begin = time.monotonic()
+    assert dashboard.get("/api/server")["version"]
+    return time.monotonic() - begin
+
+
+def num_threads(dashboard):
+    return int(re.search(r"Threads:\s+(\d+)", open(f"/proc/{dashboard.process.pid}/status").read()).group(1))
+
+
+@pytest.fixture(autouse=True)
+def many_files():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_byte_now_and_then_is_cut_off_and_delays_nobody(writer, start):
+    writer.finished_run("one")
+    dashboard = start()
+    dashboard.wait_for_runs(1)
+    begin = time.monotonic()
+    slow = many(dashboard, 150)  # more than there are threads
+    bodies = many(dashboard, 100)
+    for connection in bodies:
+        connection.sendall(b"POST /api/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n")
+    sent = 0
+    while time.monotonic() - begin < SLOW and not is_over(slow[0], 0.2):
+        for connection in slow:
+            try:
+                connection.sendall(HEAD[sent:sent + 1])
+            except ConnectionError:
+                pass
+        sent += 1
+        assert answer_time(dashboard) < 1
+    assert 4 < time.monotonic() - begin < SLOW
+    assert all(is_over(connection, 1) for connection in slow[1:] + bodies)
+    for connection in slow + bodies:
+        connection.close()
+
+
+def test_many_who_say_nothing_push_each_other_out_and_nobody_else(writer, start):
+    writer.finished_run("one")
+    dashboard = start()
+    threads = num_threads(dashboard)
+    idle = many(dashboard, 700)
+    assert answer_time(dashboard) < 1
+    dashboard.wait_for("the oldest to go", lambda: is_over(idle[0]))
+    assert sum(is_over(connection) for connection in idle[1:100]) > 90
+    assert not is_over(idle[-1])
+    assert num_threads(dashboard) == threads, "a connection that says nothing costs no thread"
+    assert dashboard.wait_for("the rest to go", lambda: is_over(idle[-1])), "and not for long"
+    for connection in idle:
+        connection.close()
+
+
+def test_who_goes_on_within_time_is_served(writer, start):
+    dashboard = start()
+    with connect(dashboard) as connection:
+        for piece in (HEAD[:10], HEAD[10:30], HEAD[30:] + b"\r\n" + HEAD, b"Connection: close\r\n\r\n"):
+            connection.sendall(piece)
+            select.select([], [], [], 0.3)
+        answer = b""
+        while more := connection.recv(65536):
+            answer += more
+    assert answer.count(b"HTTP/1.1 200 OK") == 2, "both requests, the second of which began with the first's end"
+
+
+def test_a_connection_serves_many_requests(start):
+    dashboard = start()
+    connection = http.client.HTTPConnection(dashboard.address, timeout=PATIENCE)
+    connection.connect()
+    first = connection.sock
+    for _ in range(50):
+        connection.request("GET", "/api/server")
+        assert connection.getresponse().read()
+    assert connection.sock is first
+    connection.close()
+
+
+def test_who_says_no_more_still_gets_the_answer(start):
+    dashboard = start()
+    with connect(dashboard) as connection:
+        connection.sendall(b"GET /app.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while more := connection.recv(65536):
+            answer += more
+    head, body = answer.split(b"\r\n\r\n", 1)
+    assert int(re.search(rb"Content-Length: (\d+)", head).group(1)) == len(body) > 10_000
+
+
+def test_who_does_not_take_the_answer_is_cut_off(runs, writer, start):
+    writer.finished_run("one")
+    (runs / "one" / "large.bin").write_bytes(os.urandom(1 << 20) * 16)
+    dashboard = start()
+    dashboard.wait_for_runs(1)
+    stuck = []
+    for _ in range(64):  # as many as there are threads
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(PATIENCE)
+        host, port = dashboard.address.rsplit(":", 1)
+        connection.connect((host, int(port)))
+        connection.sendall(b"GET /api/runs/one/files/large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        stuck.append(connection)
+    assert answer_time(dashboard) < SLOW
+    whole = dashboard.request("GET", "/api/runs/one/files/large.bin").body
+    assert whole == (runs / "one" / "large.bin").read_bytes(), "who takes it gets all of it"
+    for connection in stuck:
+        connection.close()
+
+
+def test_streams_that_nobody_reads_any_more_make_room(writer, start):
+    dashboard = start()
+
+    def stream():
+        connection = http.client.HTTPConnection(dashboard.address, timeout=PATIENCE)
+        connection.request("GET", "/api/events")
+        return connection, connection.getresponse()
+
+    streams = [stream() for _ in range(32)]
+    refused = stream()
+    error = json.loads(refused[1].read())["error"]
+    assert refused[1].status == 503 and error["code"] == "too_many_streams" and "/api/changes" in error["message"]
+    assert answer_time(dashboard) < 1, "streams leave threads for everybody else"
+    assert dashboard.get("/api/changes", since=0)["seq"] >= 0
+    for connection, _ in streams:
+        connection.close()
+    dashboard.wait_for("a place", lambda: (again := stream())[1].status == 200 and again)

@@ -1,0 +1,110 @@
+"""The index of runs that are over: a restart has the whole table at once, and the logs are believed, never the index."""
+
+import json
+import pathlib
+import random
+import re
+import shutil
+
+import pytest
+
+from conftest import LogWriter
+
+RUNS = 220  # with fewer there is no index
+
+
+@pytest.fixture
+def filled(runs, writer, start):
+    """`RUNS` runs, and the index that a dashboard made of them."""
+    for i in range(RUNS):
+        writer.finished_run(f"run-{i:03}", config={"optimizer": {"lr": i / 10}}, created=1000.0 + i, group="even" if i % 2 == 0 else "odd")
+    writer.close()
+    dashboard = start()
+    dashboard.wait_for_runs(RUNS)
+    index = runs / ".dashboard" / "index"
+    dashboard.wait_for("the index", index.exists)
+    rows = table(dashboard)
+    reads = num_reads(dashboard)
+    dashboard.end()
+    return index, rows, reads
+
+
+def table(dashboard):
+    """All there is to know about every run; the numbers of versions begin anew."""
+    rows = dashboard.get("/api/runs", limit=1000, column=["config.optimizer.lr", "train/loss", "min(train/loss)", "mean(train/loss)"])["runs"]
+    return [{name: value for name, value in row.items() if name != "version"} for row in rows]
+
+
+def num_reads(dashboard):
+    return int(re.search(r"syscr: (\d+)", pathlib.Path(f"/proc/{dashboard.process.pid}/io").read_text()).group(1))
+
+
+def checked(dashboard):
+    """Waits until every run's files were looked at."""
+    dashboard.wait_for("all runs to be looked at", lambda: (at := dashboard.get("/api/server")["indexing"])["done"] == at["total"] > 0)
+    return dashboard
+
+
+def test_a_restart_shows_the_same_without_reading_the_logs(runs, filled, start):
+    index, rows, reads = filled
+    before = index.read_bytes()
+    dashboard = checked(start())
+    assert table(dashboard) == rows and len(rows) == RUNS
+    assert num_reads(dashboard) < reads / 4
+    assert dashboard.get("/api/runs/run-007")["config"] == {"optimizer": {"lr": 0.7}}
+    assert dashboard.get("/api/series", run="run-007", metric="train/loss")["series"][0]["total"] == 100
+    assert dashboard.get("/api/runs", filter="group = odd config.optimizer.lr > 20")["matching"] == 10
+    dashboard.end()
+    assert index.read_bytes() == before, "nothing new, nothing written"
+    assert [path.name for path in index.parent.iterdir()] == ["index"]
+
+
+def test_what_happened_meanwhile_is_seen(runs, filled, start):
+    shutil.rmtree(runs / "run-001")
+    (runs / "run-002" / "tags.json").write_text(json.dumps({"tags": ["new"], "note": "later"}))
+    again = LogWriter(runs)
+    log, = again.run("run-003")  # resumed
+    again.do("many", log=log, metrics=["train/loss"], **{"from": 100, "to": 200})
+    again.do("end", log=log, state="failed", exit=78)
+    again.finished_run("run-new")
+    again.close()
+    damaged = runs / "run-004/events/rank-00000.lsev"
+    damaged.write_bytes(damaged.read_bytes()[:-1000])
+    rows = {row["id"]: row for row in table(checked(start()))}
+    assert len(rows) == RUNS and "run-001" not in rows and "run-new" in rows
+    assert rows["run-002"]["tags"] == ["new"] and rows["run-002"]["note"] == "later"
+    assert (rows["run-003"]["state"], rows["run-003"]["exit"], rows["run-003"]["step"]) == ("failed", 78, 199)
+    assert "damaged" in rows["run-004"]["problems"][0]
+
+
+def test_it_can_be_deleted_damaged_or_not_writable(runs, filled, start):
+    index, rows, _ = filled
+    good = index.read_bytes()
+    dice = random.Random(3)
+    flipped = bytearray(good)
+    for at in dice.sample(range(len(good)), 40):
+        flipped[at] ^= 1 << dice.randrange(8)
+    for bad in (b"", b"LSRUNIDX", good[:12], good[: len(good) // 2], bytes(flipped), b"\xff" * 10_000, good[:8] + b"\2" + good[9:]):
+        index.write_bytes(bad)
+        dashboard = checked(start())
+        assert table(dashboard) == rows
+        dashboard.end()
+    shutil.rmtree(index.parent)
+    index.parent.write_text("a file where its directory belongs")
+    dashboard = checked(start())
+    assert table(dashboard) == rows
+    dashboard.end()
+    index.parent.unlink()
+    dashboard = checked(start())
+    dashboard.wait_for("the index", index.exists)
+    assert table(dashboard) == rows
+    assert len(index.read_bytes()) == len(good)
+
+
+def test_a_read_only_dashboard_writes_none(runs, filled, start):
+    index, rows, _ = filled
+    shutil.rmtree(index.parent)
+    dashboard = checked(start("--read-only"))
+    assert table(dashboard) == rows
+    dashboard.write("DELETE", "/api/runs/run-000", {"confirm": "run-000"})
+    assert not index.parent.exists()

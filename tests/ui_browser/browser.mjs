@@ -1,0 +1,53 @@
+// Debian's Chromium, driven by playwright-core.
+import { chromium } from "playwright-core";
+
+let browser;
+
+/** A page of its own, with what its browser complains about in `complaints`. */
+export async function open(address, options = {}) {
+  browser ??= await chromium.launch({
+    executablePath: "/usr/bin/chromium",
+    args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  });
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: "reduce", acceptDownloads: true, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(20000);
+  page.complaints = [];
+  page.on("pageerror", (error) => page.complaints.push(String(error)));
+  page.on("console", (message) => message.type() === "error" && page.complaints.push(message.text()));
+  await page.goto(address);
+  return page;
+}
+
+export async function close() {
+  await browser?.close();
+}
+
+/** Goes to a view and waits until nothing in it is loading. */
+export async function showView(page, view) {
+  await page.evaluate((hash) => (location.hash = hash), `#/${view}`);
+  await page.waitForFunction(() => document.querySelector("main h1") && !document.querySelector("main > .waiting, .page > .waiting, .drawing > .waiting"));
+}
+
+/** Scrolls to the end, 240 pixels per frame. Milliseconds, the largest first: times between frames, and the work of long ones. */
+export function scrollThrough(page) {
+  return page.evaluate(() => new Promise((resolve) => {
+    const gaps = [];
+    const work = [];
+    const watcher = new PerformanceObserver((entries) => entries.getEntries().forEach((entry) => work.push(entry.duration)));
+    watcher.observe({ type: "long-animation-frame" });
+    const height = document.documentElement.scrollHeight;
+    let last = 0;
+    const step = (now) => {
+      if (last > 0) gaps.push(now - last);
+      last = now;
+      scrollBy(0, 240);
+      if (scrollY + innerHeight < height - 2) return requestAnimationFrame(step);
+      requestAnimationFrame(() => setTimeout(() => {
+        watcher.disconnect();
+        resolve({ gaps: gaps.sort((a, b) => b - a), work: work.sort((a, b) => b - a) });
+      }));
+    };
+    requestIdleCallback(() => requestAnimationFrame(step));
+  }));
+}

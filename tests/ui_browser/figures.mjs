@@ -1,0 +1,100 @@
+// How quick the page is, measured in it, for bench/dashboard.py:
+//   node figures.mjs PART ADDRESS ROUNDS
+// prints [{row, unit, values}, ...]. Times are the page's own, from its beginning or from what the user did to the frame
+// that shows the result; nothing of the driver is in them.
+import { close, open, scrollThrough } from "./browser.mjs";
+
+const [part, address, rounds] = [process.argv[2], process.argv[3], Number(process.argv[4])];
+
+/** Milliseconds from the page's beginning until a frame after `found` is true. */
+async function sinceStart(page, found, argument) {
+  const handle = await page.waitForFunction(found, argument, { polling: "raf", timeout: 120000 });
+  await handle.dispose();
+  return page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => resolve(performance.now()))));
+}
+
+/** Begins to listen; the returned function tells the milliseconds from `event` until `what` of an element changed, and a frame. */
+async function sinceEvent(page, event, selector, what) {
+  await page.evaluate(([event, selector, what]) => {
+    window.taken = new Promise((resolve) => {
+      let begin = 0;
+      const now = () => document.querySelector(selector)?.getAttribute(what) ?? document.querySelector(selector)?.textContent;
+      const before = now();
+      addEventListener(event, () => (begin = performance.now()), { capture: true });
+      const look = () => (begin > 0 && now() !== before ? requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - begin))) : requestAnimationFrame(look));
+      look();
+    });
+  }, [event, selector, what]);
+  return () => page.evaluate(() => window.taken);
+}
+
+const isDrawn = (count) => {
+  const shown = [...document.querySelectorAll(".drawing")].filter((chart) => chart.getBoundingClientRect().top < innerHeight);
+  return shown.length >= count && shown.every((chart) => !chart.matches(".blank") && chart.querySelector("canvas"));
+};
+
+async function repeated(hash, work) {
+  const values = [];
+  for (let i = 0; i < rounds; i++) {
+    const page = await open(`${address}/#/${hash}`);
+    values.push(await work(page, i));
+    await page.context().close();
+  }
+  return values;
+}
+
+const column = (rows, i) => rows.map((row) => row[i]);
+
+async function million() {
+  const values = await repeated("run/bench", async (page, i) => {
+    const first = await sinceStart(page, isDrawn, 1);
+    const box = await page.locator(".drawing").first().boundingBox();
+    const zoomed = await sinceEvent(page, "mouseup", ".drawing", "aria-label");
+    const from = 0.2 + 0.1 * (i % 4);
+    await page.mouse.move(box.x + box.width * from, box.y + box.height / 2);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * (from + 0.2), box.y + box.height / 2, { steps: 3 });
+    await page.mouse.up();
+    return [first, await zoomed()];
+  });
+  return [{ row: "a run of a million points: page opened to first chart", unit: "ms", goal: 1000, values: column(values, 0) },
+    { row: "zoom, until the detail is drawn", unit: "ms", goal: 200, values: column(values, 1) }];
+}
+
+async function ranks() {
+  const values = await repeated("run/bench", async (page) => [await sinceStart(page, isDrawn, 1), await sinceStart(page, isDrawn, 4)]);
+  return [{ row: "the group: page opened to every chart in view drawn", unit: "ms", goal: 2000, values: column(values, 1) }];
+}
+
+async function list() {
+  const filters = ["config.optimizer.lr > 0.05", "run-0123", "config.data.batch_size in (1, 2, 4)", "not tag = good and config.optimizer.name = sgd"];
+  const values = await repeated("", async (page, i) => {
+    const first = await sinceStart(page, () => document.querySelectorAll(".runs-row a").length > 10);
+    await page.locator(".live.on").waitFor();
+    const filtered = await sinceEvent(page, "input", "h1 + .count");
+    await page.getByLabel("Filter runs").fill(filters[i % filters.length]);
+    return [first, await filtered()];
+  });
+  return [{ row: "the table: page opened to rows", unit: "ms", values: column(values, 0) },
+    { row: "a filter typed to the table filtered", unit: "ms", goal: 200, values: column(values, 1) }];
+}
+
+/** Longest gap between frames, and the main thread's longest work for one, of a scroll through the page. */
+async function charts() {
+  const values = await repeated("run/charts-1", async (page) => {
+    await sinceStart(page, isDrawn, 4);
+    const scrolled = await scrollThrough(page);
+    return [scrolled.gaps[0], scrolled.gaps[Math.floor(scrolled.gaps.length / 2)], scrolled.work[0] ?? 0, scrolled.gaps.length];
+  });
+  return [{ row: "200 charts scrolled through: longest time between two frames", unit: "ms", goal: 100, values: column(values, 0) },
+    { row: "time between two frames, median", unit: "ms", values: column(values, 1) },
+    { row: "longest work for a frame (50 and less count as 0)", unit: "ms", goal: 100, values: column(values, 2) },
+    { row: "frames of a scroll", unit: "", values: column(values, 3) }];
+}
+
+const PARTS = { million, ranks, list, charts };
+try {
+  console.log(JSON.stringify(await PARTS[part]()));
+} finally {
+  await close();
+}

@@ -1,0 +1,266 @@
+// What a dashboard must not do, in a browser: run what somebody wrote into a name, show anything to another site, or to
+// somebody without the token; and that it goes on where it may not listen for changes.
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer, get } from "node:http";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { showView } from "./browser.mjs";
+import { directory, end, link, LOCKSTEP, open, record, run, runs, serve, show, waitFor } from "./world.mjs";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const SCRIPT = '<img src=x onerror="window.pwned=1"><script>window.pwned=1</script>';
+const FILE = '<img src=x onerror="window.pwned=1">.txt'; // a name of a file has no slash
+const TOKEN = "a-token-that-nobody-guesses";
+let address;
+
+/** Everything that a person can name or write is `SCRIPT` in the run gallery-1. */
+function plant() {
+  record("gallery");
+  record("many", "3");
+  const gallery = join(runs, "gallery-1");
+  writeFileSync(join(gallery, FILE), "a file");
+  mkdirSync(join(gallery, "logs", "attempt_0", "0"), { recursive: true });
+  writeFileSync(join(gallery, "logs", "attempt_0", "0", "stdout.log"), `plain\n${SCRIPT}\n\x1b]8;;javascript:window.pwned=1\x07click\x1b]8;;\x07 error ${SCRIPT}\n`);
+  mkdirSync(join(gallery, "checkpoints", FILE), { recursive: true });
+  writeFileSync(join(gallery, "checkpoints", FILE, "state"), "x");
+  writeFileSync(join(gallery, "tags.json"), JSON.stringify({ tags: ["good"], note: `${SCRIPT} a note` }));
+  // Only by hand: the program refuses such tags.
+  writeFileSync(join(runs, "short-00001", "tags.json"), JSON.stringify({ tags: [SCRIPT], note: "" }));
+  const weights = join(directory, "weights");
+  mkdirSync(weights);
+  writeFileSync(join(weights, FILE), "weights");
+  run(LOCKSTEP, "artifacts", "put", "net", weights, "--type", "model", "--dir", runs);
+  return gallery;
+}
+
+before(async () => {
+  plant();
+  address = await serve();
+  await waitFor(async () => (await (await fetch(`${address}/api/runs`)).json()).matching === 4, "all runs");
+});
+
+after(end);
+
+/** What is shown has no element that came out of a name. */
+async function unharmed(page, where) {
+  assert.equal(await page.locator('img[src="x"], main script, [onerror]').count(), 0, `an element from the data in ${where}`);
+  assert.equal(await page.evaluate(() => window.pwned), undefined, `a script from the data ran in ${where}`);
+}
+
+const VIEWS = ["", "?by=group", "?by=tag", `?cols=note,group,host,config.model.name&q=${encodeURIComponent("name ~ gallery")}`, "run/gallery-1", "run/gallery-1/ranks", "run/gallery-1/config", "run/gallery-1/console",
+  "run/gallery-1/artifacts", "run/gallery-1/media", "run/gallery-1/alerts", "compare?runs=gallery-1,short-00000", "compare?runs=gallery-1,short-00000&view=group", "compare?runs=gallery-1,short-00000&tab=config",
+  "compare?runs=gallery-1,short-00000&tab=results", `compare?runs=gallery-1,short-00000&title=${encodeURIComponent(SCRIPT)}`, `group?q=name%20~%20gallery&title=${encodeURIComponent(SCRIPT)}`, "artifacts", "alerts",
+  `run/${encodeURIComponent(SCRIPT)}`, `${encodeURIComponent(SCRIPT)}`, `?q=${encodeURIComponent(SCRIPT)}`, `run/gallery-1/charts?m=${encodeURIComponent(SCRIPT)}`];
+
+// Once as users have it, where the content policy would stop a script that came through, and once without the policy.
+for (const bypassCSP of [false, true]) {
+  test(`names that are HTML stay text (${bypassCSP ? "without" : "with"} the content policy)`, async () => {
+    const page = await open(`${address}/#/`, { bypassCSP });
+    await page.getByText("4 runs", { exact: true }).waitFor();
+    for (const view of VIEWS) {
+      await showView(page, view);
+      await unharmed(page, view);
+      page.complaints = page.complaints.filter((text) => !/status of 40[04]/.test(text)); // a run or a filter that cannot be
+    }
+    await showView(page, "?by=group");
+    await page.locator(".runs-row.grouped strong").filter({ hasText: SCRIPT }).waitFor();
+    await page.getByRole("button", { name: "Columns" }).click();
+    await page.getByLabel("Search columns").fill("img");
+    await page.getByRole("button", { name: `last of eval/${SCRIPT}` }).click();
+    await unharmed(page, "the choice of columns");
+    await page.keyboard.press("Escape");
+    await page.getByLabel("Filter runs").pressSequentially("eval/");
+    await page.getByRole("option", { name: /onerror/ }).first().waitFor();
+    await unharmed(page, "the offers of the filter");
+    page.complaints.length = 0; // half an expression was refused
+
+    await showView(page, "run/gallery-1");
+    await page.getByText(`${SCRIPT} a note`).waitFor();
+    const chart = page.getByRole("group", { name: /^Chart of eval\/<img/ });
+    await chart.focus();
+    await page.keyboard.press("ArrowLeft");
+    await chart.locator(".tip").getByText("step 200").waitFor();
+    await unharmed(page, "the values under the pointer");
+    await page.getByRole("button", { name: `Enlarge eval/${SCRIPT}` }).click();
+    await page.getByRole("dialog").getByRole("group", { name: /^Chart of eval\/<img/ }).waitFor();
+    await unharmed(page, "an enlarged chart");
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "More", exact: true }).click();
+    await page.getByRole("button", { name: "Edit the note" }).click();
+    assert.equal(await page.getByRole("textbox", { name: "Note" }).inputValue(), `${SCRIPT} a note`);
+    await unharmed(page, "the editing of a note");
+    await page.keyboard.press("Escape");
+
+    await showView(page, "run/gallery-1/console");
+    await page.getByText(SCRIPT, { exact: true }).first().waitFor();
+    assert.equal(await page.locator('a[href^="javascript"]').count(), 0);
+    await page.getByLabel("Search the console").fill("<img src=x");
+    await page.getByText("2 lines").waitFor();
+    await unharmed(page, "the search in the console");
+
+    await showView(page, "run/gallery-1/artifacts");
+    await page.getByText(FILE, { exact: true }).waitFor();
+    await showView(page, "artifacts");
+    await page.getByRole("button", { name: /Files of net/ }).click();
+    await page.getByText(FILE, { exact: true }).waitFor();
+    await unharmed(page, "the files of an artifact");
+
+    await showView(page, "run/gallery-1/media");
+    await page.getByRole("region", { name: "Confusion matrix" }).getByRole("rowheader", { name: SCRIPT }).waitFor();
+    await page.getByRole("button", { name: `Enlarge ${SCRIPT}` }).first().click();
+    await page.getByRole("dialog", { name: SCRIPT }).waitFor();
+    await unharmed(page, "an enlarged image");
+    await page.keyboard.press("Escape");
+
+    await showView(page, "run/short-00001");
+    await page.getByText(/tags.json: damaged/).waitFor();
+    await unharmed(page, "a run whose tags are not tags");
+    assert.deepEqual(page.complaints, []);
+    await page.context().close();
+  });
+
+  test(`they stay text in a report, too (${bypassCSP ? "without" : "with"} the content policy)`, async () => {
+    const file = join(directory, "report.html");
+    run(LOCKSTEP, "runs", "export", "gallery-1", "short-00000", "--html", file, "--dir", runs);
+    const page = await open(`file://${file}`, { bypassCSP });
+    await page.getByText("2 runs", { exact: true }).waitFor();
+    for (const view of VIEWS.filter((v) => !v.startsWith("?") && !/title|artifacts/.test(v))) {
+      await page.evaluate((hash) => (location.hash = hash), `#/${view}`);
+      await page.locator("main h1").first().waitFor();
+      await unharmed(page, `the report's ${view}`);
+    }
+    await showView(page, "run/gallery-1/console");
+    await page.getByText(SCRIPT, { exact: true }).first().waitFor();
+    await page.getByLabel("Search the console").fill("plain");
+    await page.getByText("1 line", { exact: true }).waitFor();
+    await showView(page, "run/gallery-1/media");
+    await page.getByRole("region", { name: "Confusion matrix" }).getByRole("rowheader", { name: SCRIPT }).waitFor();
+    await page.getByRole("img", { name: /weights\/fc1 over 11 steps/ }).waitFor();
+    await unharmed(page, "the report's media");
+    assert.deepEqual(page.complaints, []);
+    await page.context().close();
+  });
+}
+
+/** A page of somebody else, that tries everything a page can try. */
+const FOREIGN = `<!doctype html><title>foreign</title><body><script>
+  const target = new URLSearchParams(location.search).get("target"), got = {};
+  const attempt = (name, work) => Promise.resolve().then(work).then((value) => (got[name] = value), (error) => (got[name] = "refused: " + error.name));
+  const json = { "Content-Type": "application/json", "X-Lockstep-Request": "1" };
+  const body = JSON.stringify({ add: ["stolen"], note: "stolen", confirm: "short-00000", reason: "stolen" });
+  const load = (kind, path) => new Promise((resolve, reject) => {
+    const element = document.createElement(kind);
+    element.onload = () => resolve("loaded");
+    element.onerror = () => reject(new Error());
+    element.src = target + path;
+    document.body.append(element);
+  });
+  const stream = () => new Promise((resolve, reject) => {
+    const events = new EventSource(target + "/api/events", { withCredentials: true });
+    events.onopen = () => resolve("open");
+    events.onerror = () => reject(new Error());
+  });
+  const post = () => new Promise((resolve) => {
+    const frame = document.createElement("iframe");
+    frame.name = "answer";
+    document.body.append(frame);
+    const form = document.createElement("form");
+    Object.assign(form, { action: target + "/api/runs/short-00000/tags", method: "POST", enctype: "text/plain", target: "answer" });
+    const field = document.createElement("input");
+    Object.assign(field, { name: body.slice(0, -1) + ',"x":"', value: '"}' });
+    form.append(field);
+    document.body.append(form);
+    frame.onload = () => resolve("sent");
+    form.submit();
+  });
+  Promise.all([
+    attempt("read", () => fetch(target + "/api/runs").then((r) => r.text())),
+    attempt("read blindly", () => fetch(target + "/api/runs", { mode: "no-cors" }).then((r) => r.text())),
+    attempt("script", () => load("script", "/app.js")),
+    attempt("image", () => load("img", new URLSearchParams(location.search).get("image"))),
+    attempt("stream", stream),
+    attempt("tag", () => fetch(target + "/api/runs/short-00000/tags", { method: "POST", headers: json, body }).then((r) => r.text())),
+    attempt("tag blindly", () => fetch(target + "/api/runs/short-00000/tags", { method: "POST", mode: "no-cors", body }).then((r) => r.text())),
+    attempt("delete", () => fetch(target + "/api/runs/short-00000", { method: "DELETE", headers: json, body }).then((r) => r.text())),
+    attempt("form", post),
+    attempt("frame", () => load("iframe", "/").then(() => (frames[frames.length - 1].document ? "readable" : "closed"))),
+  ]).then(() => (window.got = got));
+</script>`;
+
+test("another site's page can neither read nor act", async () => {
+  const foreign = createServer((_, response) => response.writeHead(200, { "Content-Type": "text/html" }).end(FOREIGN));
+  await new Promise((resolve) => foreign.listen(0, "127.0.0.1", resolve));
+  const before = show("short-00000");
+  const image = (await (await fetch(`${address}/api/runs/gallery-1/images`)).json()).items[0].url;
+  assert.equal((await fetch(address + image)).status, 200);
+  try {
+    // By its address it is another port of the same site, by its name another site.
+    for (const host of ["127.0.0.1", "localhost"]) {
+      const page = await open(`http://${host}:${foreign.address().port}/?target=${encodeURIComponent(address)}&image=${encodeURIComponent(image)}`);
+      const got = await (await page.waitForFunction(() => window.got)).jsonValue();
+      for (const [name, answer] of Object.entries(got)) {
+        const nothing = /^refused/.test(answer) || answer === "" || answer === "sent";
+        assert.ok(nothing, `${name} from ${host}: ${String(answer).slice(0, 200)}`);
+      }
+      await page.context().close();
+    }
+  } finally {
+    foreign.close();
+  }
+  assert.deepEqual(show("short-00000"), before);
+});
+
+test("beyond loopback the page asks for the token, and keeps it nowhere", async () => {
+  const file = join(directory, "token");
+  writeFileSync(file, `${TOKEN}\n`, { mode: 0o600 });
+  const ticket = await link("--host", "0.0.0.0", "--token-file", file);
+  const page = await open(ticket.origin);
+  await page.getByRole("heading", { name: "Who is there?" }).waitFor();
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+  assert.deepEqual(violations.map((v) => v.id), []);
+  await page.getByLabel("Token").fill("not the token");
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").filter({ hasText: "That is not the token." }).waitFor();
+  assert.equal(await page.getByText("gallery").count(), 0);
+  await page.getByLabel("Token").fill(TOKEN);
+  await page.getByRole("button", { name: "Open" }).click();
+  await page.getByText("4 runs", { exact: true }).waitFor();
+  await page.reload();
+  await page.getByText("4 runs", { exact: true }).waitFor();
+  const kept = await page.evaluate(() => JSON.stringify([localStorage, sessionStorage, document.cookie, location.href]));
+  assert.ok(!kept.includes(TOKEN) && !/lockstep_\d/.test(kept), kept);
+  await page.context().close();
+
+  const guest = await open(ticket.href);
+  await guest.getByText("4 runs", { exact: true }).waitFor();
+  assert.ok(!guest.url().includes("ticket"), "the address that one copies lets nobody in");
+  assert.deepEqual(guest.complaints, []);
+  await guest.context().close();
+  const late = await open(ticket.href);
+  await late.getByRole("heading", { name: "Who is there?" }).waitFor();
+  await late.context().close();
+});
+
+test("a page that may not listen asks every two seconds, and is as live", async () => {
+  const own = await serve();
+  const streams = [];
+  try {
+    for (let i = 0; i < 32; i++) streams.push(await new Promise((resolve) => get(`${own}/api/events`, resolve)));
+    assert.ok(streams.every((stream) => stream.statusCode === 200));
+    const page = await open(`${own}/#/`);
+    await page.getByText("4 runs", { exact: true }).waitFor();
+    await page.getByTitle("Asks for changes every two seconds").waitFor();
+    record("charts", "2", "10");
+    const begun = Date.now();
+    await page.getByText("5 runs", { exact: true }).waitFor();
+    await page.getByRole("link", { name: "charts", exact: true }).waitFor();
+    assert.ok(Date.now() - begun < 6000, "as live as asking every two seconds can be");
+    assert.deepEqual(page.complaints.filter((text) => !/status of 503/.test(text)), []);
+    await page.context().close();
+  } finally {
+    for (const stream of streams) stream.destroy();
+  }
+});

@@ -10,6 +10,7 @@
 
 #include "cli/launch_values.h"
 #include "core/error.h"
+#include "core/local_address.h"
 #include "core/nearest_name.h"
 #include "core/run_id.h"
 #include "launch/node_env.h"
@@ -39,7 +40,8 @@ auto default_text(const char* value) { return cxxopts::value<std::string>()->def
 void add_worker_options(cxxopts::Options& options) {
   auto add = options.add_options();
   const auto value = [] { return cxxopts::value<std::string>(); };
-  add("n,nproc_per_node,nproc-per-node", "ranks on this node, or 'auto': one for each core",
+  add("n,nproc_per_node,nproc-per-node",
+      "ranks on this node; auto: one for each GPU, or, without, each core; cpu, gpu",
       default_text("1"), "N");
   add("max-restarts,max_restarts", "how often the ranks may be started again after a failure",
       default_text("0"), "N");
@@ -196,6 +198,11 @@ std::string read_local_addr(const LaunchValues& values) {
   if (host && interface)
     throw config_error("--local-addr and --interface say the same: give only one of them");
   if (interface) return address_of_interface(*interface);
+  if (host && is_name_for_loopback(*host))
+    throw config_error(
+        fmt::format("--local-addr {}: on this machine that name is {}, which other nodes cannot "
+                    "reach; give a numeric address, or --interface",
+                    *host, resolve(*host, 0).front().host()));
   return host ? resolve(*host, 0).front().host() : "";
 }
 
@@ -313,11 +320,20 @@ TeeSpec read_tee(const LaunchValues& values, int num_workers) {
   return filter ? tee.limited_to("--local-ranks-filter", *filter, num_workers) : tee;
 }
 
+// torchrun's words: auto is a rank for each GPU where there are some, else for each core.
+int read_num_workers(const LaunchValues& values) {
+  const auto text = values.text("nproc-per-node");
+  const int gpus = num_usable_gpus();
+  if (text == "gpu" && gpus == 0)
+    throw config_error("--nproc-per-node gpu: this process sees no GPU");
+  if (text == "gpu" || (text == "auto" && gpus > 0)) return gpus;
+  if (text == "cpu" || text == "auto") return num_usable_cores();
+  return values.number("nproc-per-node", 1, 1024);
+}
+
 LaunchArguments read_arguments(const LaunchValues& values) {
   LaunchArguments arguments;
-  arguments.num_workers = values.text("nproc-per-node") == "auto"
-                              ? num_usable_cores()
-                              : values.number("nproc-per-node", 1, 1024);
+  arguments.num_workers = read_num_workers(values);
   arguments.master_addr = values.given("master-addr").value_or("127.0.0.1");
   arguments.master_port = values.number("master-port", 0, 65535);
   arguments.rendezvous = read_rendezvous(values);

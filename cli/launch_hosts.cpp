@@ -60,14 +60,19 @@ std::map<std::string, std::string> exported(const std::vector<std::string>& name
   return variables;
 }
 
+bool is_counted_by_host(const std::string& num_workers) {
+  return num_workers == "auto" || num_workers == "cpu" || num_workers == "gpu";
+}
+
 std::optional<int> wanted_ranks(const LaunchArguments& arguments) {
   const auto& text = arguments.wanted_workers;
-  if (!text || *text == "auto") return std::nullopt;
+  if (!text || is_counted_by_host(*text)) return std::nullopt;
   return to_number("--nproc-per-node", *text, 1, 1024);
 }
 
 std::string ranks_of(const LaunchArguments& arguments, const Host& host) {
-  if (arguments.wanted_workers == "auto") return "auto";
+  if (arguments.wanted_workers && is_counted_by_host(*arguments.wanted_workers))
+    return *arguments.wanted_workers;
   return std::to_string(ranks_on(host, wanted_ranks(arguments), *arguments.hostfile));
 }
 

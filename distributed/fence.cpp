@@ -21,6 +21,13 @@ std::string first_line(const std::exception& error) {
   return text;
 }
 
+// Where this rank was: " (step 3 of 5, backward)".
+std::string place_of(const ProgressSnapshot& progress) {
+  if (progress.total_steps == 0) return fmt::format(" ({})", phase_name(progress.phase));
+  return fmt::format(" (step {} of {}, {})", progress.step + 1, progress.total_steps,
+                     phase_name(progress.phase));
+}
+
 }  // namespace
 
 bool is_communication_failure(const std::exception& error) {
@@ -36,9 +43,9 @@ bool is_communication_failure(const std::exception& error) {
 PeerError peer_error(const World& world, std::string_view operation,
                      std::chrono::steady_clock::time_point begin, const std::exception& error) {
   const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
-  return PeerError(fmt::format("{}: rank {} of {} waited {:.1f} s for its peers: {}", operation,
-                               world.rank(), world.world_size(), waited.count(),
-                               first_line(error)));
+  return PeerError(fmt::format("{}: rank {} of {} waited {:.1f} s for its peers: {}{}", operation,
+                               world.rank(), world.world_size(), waited.count(), first_line(error),
+                               place_of(world.progress().snapshot())));
 }
 
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 #include "distributed/collectives.h"
 #include "distributed/cuda.h"
 #include "distributed/fence.h"
+#include "distributed/own_address.h"
 #include "distributed/process_groups.h"
 
 namespace lockstep {
@@ -74,12 +75,12 @@ c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options,
   return c10::make_intrusive<c10d::FileStore>(file.path.string(), options.world_size);
 }
 
-std::string gloo_address(const WorldOptions& options) {
+std::string gloo_address(c10d::Store& store, const WorldOptions& options) {
   if (options.local_world_size == options.world_size) return "127.0.0.1";
   const auto* tcp = std::get_if<TcpRendezvous>(&options.rendezvous);
-  const auto host = tcp ? tcp->host : own_host_name();
-  if (const auto address = local_address_towards(host)) return *address;
-  throw environment_error(fmt::format("cannot resolve or reach the rendezvous host '{}'", host));
+  return own_address(store, {.master = tcp ? tcp->host : own_host_name(),
+                             .world_size = options.world_size,
+                             .timeout = options.timeout});
 }
 
 struct NamedBackend {
@@ -105,7 +106,7 @@ NamedBackend make_cpu_backend(const c10::intrusive_ptr<c10d::Store>& store,
           host.reason));
   }
   return {"gloo", make_gloo_backend(store, options.rank, options.world_size, options.timeout,
-                                    gloo_address(options))};
+                                    gloo_address(*store, options))};
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store,

@@ -108,6 +108,9 @@ std::optional<HangFinding> find_hang(const std::vector<RankView>& views) {
   if (culprits.empty()) culprits = stopped_processes(views);
   double usual = usual_wait(*waiter);
   for (const auto* culprit : culprits) usual = std::max(usual, usual_wait(*culprit));
+  // All wait for each other: the one in the shorter phase knows first that something is wrong.
+  if (culprits.empty())
+    for (const auto& view : views) usual = std::min(usual, usual_wait(view));
   if (waiter->progress.idle_s < usual) return std::nullopt;
   HangFinding finding{.waited_s = waiter->progress.idle_s, .timeout_s = waiter->progress.timeout_s};
   for (const auto* culprit : culprits) finding.culprits.push_back(culprit->progress.rank);

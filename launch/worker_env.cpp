@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <sstream>
 #include <thread>
 
 #include "launch/rank_env.h"
@@ -66,6 +67,21 @@ std::vector<std::string> worker_environment(const LaunchOptions& options,
   std::vector<std::string> entries;
   for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
   return entries;
+}
+
+int num_usable_gpus() {
+  std::error_code error;
+  int present = 0;
+  for (std::filesystem::directory_iterator it("/proc/driver/nvidia/gpus", error), end;
+       !error && it != end; it.increment(error))
+    ++present;
+  const auto variables = own_variables();
+  const auto visible = variables.find("CUDA_VISIBLE_DEVICES");
+  if (visible == variables.end()) return present;
+  int named = 0;  // those behind one that does not exist are not seen
+  std::istringstream items(visible->second);
+  for (std::string item; std::getline(items, item, ',') && !item.starts_with('-');) ++named;
+  return std::min(named, present);
 }
 
 int num_usable_cores() {

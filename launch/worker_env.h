@@ -38,4 +38,7 @@ std::vector<std::string> worker_environment(const LaunchOptions& options, const 
 // How many cores this process may use; at least 1.
 int num_usable_cores();
 
+// How many of NVIDIA's GPUs it may use, as CUDA_VISIBLE_DEVICES says; 0 without their driver.
+int num_usable_gpus();
+
 }  // namespace lockstep

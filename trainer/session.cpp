@@ -126,13 +126,39 @@ void tell_about_data(const Dataset& train_set, Tracker& tracker, const World& wo
     write_file_durably(run_dir / "data.json", meaning.dump(2) + "\n");
 }
 
+// What the order of training is made of: ranks that differ in it would take different steps.
+nlohmann::json describe_data(const Dataset& dataset) {
+  const auto shards = dataset.shards();
+  return {{"samples", dataset.size()},
+          {"shards", crc32c(shards.data(), shards.size() * sizeof(shards[0]))}};
+}
+
+void verify_same_data(const nlohmann::json& all, const char* name) {
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    const auto &first = all[0][name], &other = all[rank][name];
+    if (first["samples"] != other["samples"])
+      throw config_error(
+          fmt::format("{} has {} samples on rank 0, but {} on rank {}: every rank "
+                      "must see the same data",
+                      name, first["samples"].dump(), other["samples"].dump(), rank));
+    if (first["shards"] != other["shards"])
+      throw config_error(
+          fmt::format("{} has other shards on rank {} than on rank 0: every rank "
+                      "must see the same data",
+                      name, rank));
+  }
+}
+
 // Every rank must train the same thing. Returns the process ids of this node's ranks, for the
 // tracking agent to watch.
-std::vector<int64_t> compare_notes(World& world, const RankEnv& ranks, const Json& resolved) {
+std::vector<int64_t> compare_notes(World& world, const RankEnv& ranks, const Json& resolved,
+                                   const TrainAndEval& data) {
   const auto text = resolved.dump();
-  const nlohmann::json own = {{"run_file", crc32c(text.data(), text.size())},
-                              {"node", ranks.node_rank},
-                              {"pid", ::getpid()}};
+  nlohmann::json own = {{"run_file", crc32c(text.data(), text.size())},
+                        {"node", ranks.node_rank},
+                        {"pid", ::getpid()},
+                        {"data.train", describe_data(*data.train)}};
+  if (data.eval) own["data.eval"] = describe_data(*data.eval);
   const auto all = all_gather_object(world, own, "run file");
   std::vector<int64_t> local_pids;
   for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -141,6 +167,8 @@ std::vector<int64_t> compare_notes(World& world, const RankEnv& ranks, const Jso
           "rank {} was started with another run file or other overrides than rank 0", rank));
     if (all[rank]["node"] == ranks.node_rank) local_pids.push_back(all[rank]["pid"].get<int64_t>());
   }
+  verify_same_data(all, "data.train");
+  if (data.eval) verify_same_data(all, "data.eval");
   return local_pids;
 }
 
@@ -296,8 +324,8 @@ SessionResult train(const Job& job) {
 SessionResult run_session(const SessionOptions& options) {
   const auto config = load_run_config(options.config_path, options.overrides);
   const auto resolved = ConfigDumper::dump(config);
-  const auto [train_set, eval_set] =
-      build_datasets(config.data.train, config.data.eval, config.data.split);
+  const auto data = build_datasets(config.data.train, config.data.eval, config.data.split);
+  const auto& [train_set, eval_set] = data;
   const RankCounts ranks{options.ranks.world_size, options.ranks.local_world_size};
   const auto plan = plan_batches(config.data.loader, train_set->size(), ranks);
   sampler_options(config.data.loader, *train_set, 0, plan.global_batch_size);  // throws early
@@ -307,7 +335,7 @@ SessionResult run_session(const SessionOptions& options) {
   const auto model = build_model(config, *train_set, eval_set.get(), plan, ranks);
 
   World world(world_options(options.ranks, config.distributed, options.progress));
-  const auto local_pids = compare_notes(world, options.ranks, resolved);
+  const auto local_pids = compare_notes(world, options.ranks, resolved, data);
   const auto run_id = agree_on_run(world, options, config);
   const auto run_dir =
       options.own_run ? options.own_run->run_dir : std::filesystem::path(config.run.dir) / run_id;

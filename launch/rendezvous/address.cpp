@@ -36,12 +36,32 @@ FileDescriptor open_listener(const SocketAddress& address) {
   return fd;
 }
 
+SocketAddress any_ipv4(int port) {
+  SocketAddress address{.size = sizeof(sockaddr_in)};
+  auto* ipv4 = reinterpret_cast<sockaddr_in*>(&address.bytes);
+  ipv4->sin_family = AF_INET;
+  ipv4->sin_port = htons(static_cast<uint16_t>(port));
+  return address;
+}
+
+// "::ffff:10.0.0.1" is how a socket for both kinds shows 10.0.0.1.
+SocketAddress as_ipv4(const SocketAddress& mapped) {
+  const auto* ipv6 = reinterpret_cast<const sockaddr_in6*>(&mapped.bytes);
+  auto address = any_ipv4(ntohs(ipv6->sin6_port));
+  std::memcpy(&reinterpret_cast<sockaddr_in*>(&address.bytes)->sin_addr,
+              ipv6->sin6_addr.s6_addr + 12, 4);
+  return address;
+}
+
 template <class Get>
 SocketAddress address_from(int fd, Get get) {
   SocketAddress address;
   address.size = sizeof address.bytes;
   if (get(fd, reinterpret_cast<sockaddr*>(&address.bytes), &address.size) != 0) address.size = 0;
-  return address;
+  const auto* ipv6 = reinterpret_cast<const sockaddr_in6*>(&address.bytes);
+  const bool is_mapped = address.size > 0 && address.bytes.ss_family == AF_INET6 &&
+                         IN6_IS_ADDR_V4MAPPED(&ipv6->sin6_addr);
+  return is_mapped ? as_ipv4(address) : address;
 }
 
 }  // namespace
@@ -166,19 +186,20 @@ Listener try_listen(const SocketAddress& address) {
   return {.fd = std::move(fd)};
 }
 
-FileDescriptor listen_everywhere(int port) {
+Listener try_listen_everywhere(int port) {
   SocketAddress both{.size = sizeof(sockaddr_in6)};
   auto* ipv6 = reinterpret_cast<sockaddr_in6*>(&both.bytes);
   ipv6->sin6_family = AF_INET6;
   ipv6->sin6_port = htons(static_cast<uint16_t>(port));
-  SocketAddress ipv4_only{.size = sizeof(sockaddr_in)};
-  auto* ipv4 = reinterpret_cast<sockaddr_in*>(&ipv4_only.bytes);
-  ipv4->sin_family = AF_INET;
-  ipv4->sin_port = htons(static_cast<uint16_t>(port));
   const bool has_ipv6 = open_listener(both).is_open();
-  auto listener = try_listen(has_ipv6 ? both : ipv4_only);
-  if (listener.reason == EADDRNOTAVAIL) listener = try_listen(ipv4_only);
-  if (!listener.fd) throw cannot_listen(ipv4_only, listener.reason);
+  auto listener = try_listen(has_ipv6 ? both : any_ipv4(port));
+  if (listener.reason == EADDRNOTAVAIL) listener = try_listen(any_ipv4(port));
+  return listener;
+}
+
+FileDescriptor listen_everywhere(int port) {
+  auto listener = try_listen_everywhere(port);
+  if (!listener.fd) throw cannot_listen(any_ipv4(port), listener.reason);
   return std::move(*listener.fd);
 }
 

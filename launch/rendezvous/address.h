@@ -53,10 +53,12 @@ struct Listener {
 };
 Listener try_listen(const SocketAddress& address);
 Error cannot_listen(const SocketAddress& address, int reason);
-// At every address of this machine. Throws Environment.
+// At every address of this machine.
+Listener try_listen_everywhere(int port);
+// The same. Throws Environment.
 FileDescriptor listen_everywhere(int port);
 
-// Of a connected or bound socket.
+// Of a connected or bound socket; an IPv4 address also where the socket takes both kinds.
 SocketAddress local_address(int fd);
 SocketAddress peer_address(int fd);
 

@@ -6,6 +6,7 @@
 #include <climits>
 #include <tuple>
 
+#include "core/local_address.h"
 #include "launch/rendezvous/address.h"
 #include "launch/rendezvous/report_json.h"
 
@@ -21,6 +22,13 @@ constexpr int kLooksPerSilence = 4;            // while nothing happens
 
 double in_seconds(std::chrono::milliseconds time) {
   return static_cast<double>(time.count()) / 1000;
+}
+
+// What the rank that failed first said of it, in one line; empty when it said nothing.
+std::string reason_of(const LaunchReport& attempt) {
+  const auto* cause = attempt.cause();
+  const auto detail = cause && cause->error ? cause->detail() : std::vector<std::string>();
+  return detail.empty() ? "" : "\n  " + detail.front();
 }
 
 }  // namespace
@@ -147,6 +155,8 @@ void Coordinator::take(Node& node, const Json& message) {
   if (!node.join) throw environment_error("it said something before it joined");
   if (type == "here") node.has_answered = true;
   if (type == "ready") node.ready = parse_ready(message);
+  if (type == "ready" && node.ready->address.empty() && !node.is_own)
+    throw environment_error("a node without an address");
   if (type == "ended") take_ended(node, parse_ended(message));
   if (type == "status" && node.in_group) {
     status_[node.node_rank] = message.value("value", Json());
@@ -277,7 +287,7 @@ void Coordinator::start(std::vector<Node*> chosen) {
   for (const auto* node : chosen) place.world_size += node->join->num_workers;
   place.restart_count = restarts_;
   place.max_restarts = options_.max_restarts;
-  place.master_addr = chosen.front()->ready->address;
+  place.master_addr = address_of_first(chosen);
   place.master_port = chosen.front()->ready->port;
   place.run_id = options_.run_id;
   attempt_ = {.world_size = place.world_size, .restarts = restarts_, .run_id = options_.run_id};
@@ -293,6 +303,20 @@ void Coordinator::start(std::vector<Node*> chosen) {
     place.first_rank += node->join->num_workers;
     ++place.node_rank;
   }
+}
+
+// This node's own name may be no address for others: then the one at which they reach it.
+std::string Coordinator::address_of_first(const std::vector<Node*>& chosen) {
+  auto address = chosen.front()->ready->address;
+  if (!address.empty()) return address;
+  address = "127.0.0.1";
+  for (const auto* node : chosen) {
+    if (node->is_own) continue;
+    const auto reached = local_address(node->connection.fd());
+    address = reached.host();
+    if (!reached.is_loopback()) break;
+  }
+  return address;
 }
 
 void Coordinator::stop_group() {
@@ -312,7 +336,8 @@ void Coordinator::conclude() {
       restarts_ >= options_.max_restarts)
     return finish(std::move(attempt_));
   ++restarts_;
-  say(fmt::format("restart {} of {}: {}", restarts_, options_.max_restarts, attempt_.summary()));
+  say(fmt::format("restart {} of {}: {}{}", restarts_, options_.max_restarts, attempt_.summary(),
+                  reason_of(attempt_)));
   everyone_is_here_ = attempt_.node_failures.empty();
   begin_to_gather();
 }
@@ -320,8 +345,12 @@ void Coordinator::conclude() {
 void Coordinator::say_who_came(int num_ready) {
   gather_note_ = CoordinatorClock::time_point::max();
   const auto& limits = options_.rendezvous;
-  say(fmt::format("{} of {} nodes {} here; waiting for others at {}:{}", num_ready,
-                  limits.max_nodes, num_ready == 1 ? "is" : "are", limits.host, limits.port));
+  const bool is_closed = limits.token.empty() && is_name_for_loopback(limits.host);
+  say(fmt::format("{} of {} nodes {} here; waiting for others at {}:{}{}", num_ready,
+                  limits.max_nodes, num_ready == 1 ? "is" : "are", limits.host, limits.port,
+                  is_closed ? ", which is loopback here (/etc/hosts): without a token only "
+                              "launchers of this machine can come"
+                            : ""));
 }
 
 void Coordinator::begin_to_gather() {

@@ -81,6 +81,7 @@ class Coordinator {
   void gather();
   std::vector<Node*> ready_nodes();
   void start(std::vector<Node*> chosen);
+  static std::string address_of_first(const std::vector<Node*>& chosen);
   void stop_group();
   void conclude();
   void finish(LaunchReport report);

@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "core/error.h"
+#include "core/local_address.h"
 #include "launch/rendezvous/address.h"
 
 namespace lockstep {
@@ -27,9 +28,20 @@ void make_room_for_nodes(int num_nodes) {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Others know this node by an address that its own name service does not tell (Debian's 127.0.1.1).
+// Without a token only loopback is safe.
+bool is_known_to_others_only(const RendezvousOptions& options) {
+  return !options.token.empty() && is_name_for_loopback(options.host);
+}
+
 // The listening socket when this node serves, a closed one when it does not.
 FileDescriptor open_endpoint(const RendezvousOptions& options) {
   if (options.serves == false) return {};
+  if (is_known_to_others_only(options)) {
+    auto listener = try_listen_everywhere(options.port);
+    if (listener.reason == EADDRINUSE && !options.serves) return {};
+    return listener.fd ? std::move(*listener.fd) : listen_everywhere(options.port);
+  }
   std::vector<SocketAddress> addresses;
   try {
     addresses = resolve(options.host, options.port);
@@ -62,11 +74,13 @@ std::array<Connection, 2> make_inner_connection() {
   return connections;
 }
 
-// Where other nodes reach the node that serves: where it listens.
+// Where other nodes reach the node that serves: where it listens. Empty: the coordinator sees it
+// when they come.
 std::string own_address(const FileDescriptor& listener, const RendezvousOptions& options) {
   if (!options.local_addr.empty() || !listener.is_open()) return options.local_addr;
   const auto address = local_address(listener.get());
   if (!address.is_any()) return address.host();
+  if (is_known_to_others_only(options)) return "";
   return resolve(options.host, 0).front().host();
 }
 

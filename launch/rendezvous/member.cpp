@@ -222,8 +222,10 @@ void Member::say_ready() {
     master_ = listen_as_master(options_.master_port, here);
   } else {
     ready.address = options_.rendezvous.local_addr;
-    if (ready.address.empty()) ready.address = local_address(connection_->fd()).host();
-    master_ = listen_as_master_at(ready.address);
+    if (ready.address.empty() && !is_local_)
+      ready.address = local_address(connection_->fd()).host();
+    master_ =
+        ready.address.empty() ? listen_as_master(0, false) : listen_as_master_at(ready.address);
   }
   ready.port = master_.port;
   connection_->send(to_json(ready));

@@ -29,7 +29,7 @@ struct JoinMessage {
 
 // A node can start: this is where rank 0 would listen if it becomes node 0.
 struct ReadyMessage {
-  std::string address;
+  std::string address;  // empty: everywhere; the coordinator knows how others reach its own node
   int port = 0;
 };
 

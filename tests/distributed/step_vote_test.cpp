@@ -1,11 +1,70 @@
 #include "distributed/step_vote.h"
 
+#include <ATen/ATen.h>
+#include <torch/nn/modules/linear.h>
+
 #include <catch2/catch.hpp>
 
 #include "distributed/collectives.h"
+#include "distributed/data_parallel.h"
 #include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;
+
+namespace {
+
+constexpr uint32_t kHasData = 1;
+constexpr int kUnevenRanks = 3;
+
+int batches_of(int rank) { return 2 * rank + 1; }
+at::Tensor uneven_batch(int rank, int number) {
+  return at::tensor({1.0F + static_cast<float>(rank), static_cast<float>(number)}).view({1, 2});
+}
+
+// A loop of one's own: as long as any rank has data, all take part, those that have run out with
+// nothing. Returns the steps and the weights.
+std::pair<int, at::Tensor> train_unevenly(World& world) {
+  torch::nn::Linear layer(torch::nn::LinearOptions(2, 1).bias(false));
+  {
+    const at::NoGradGuard no_grad;
+    layer->weight.zero_();
+  }
+  DataParallel parallel(world, *layer, {});
+  StepVote vote(world);
+  for (int step = 0;; ++step) {
+    const bool has_data = step < batches_of(world.rank());
+    vote.begin(has_data ? kHasData : 0);
+    if (!(vote.finish() & kHasData)) return {step, layer->weight.detach().clone()};
+    auto samples = at::tensor({has_data ? 1.0 : 0.0});
+    all_reduce(world, samples, ReduceOp::Sum, "samples of the step");
+    const auto weight = world.world_size() / samples.item<double>();
+    parallel.zero_gradients();
+    parallel.before_forward(true);
+    if (has_data)
+      parallel.backward(layer->forward(uneven_batch(world.rank(), step)).sum() * weight, true);
+    else
+      parallel.add_gradients({at::zeros_like(layer->weight)}, true);
+    const at::NoGradGuard no_grad;
+    layer->weight.sub_(layer->weight.grad());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("step vote: ranks with uneven data end at the same step, and every sample counts") {
+  auto expected = at::zeros({1, 2});
+  for (int step = 0; step < batches_of(kUnevenRanks - 1); ++step) {
+    std::vector<at::Tensor> seen;
+    for (int rank = 0; rank < kUnevenRanks; ++rank)
+      if (step < batches_of(rank)) seen.push_back(uneven_batch(rank, step));
+    expected -= at::stack(seen).mean(0);
+  }
+  for (const auto* backend : {"shm", "gloo"})
+    for (const auto& [steps, weights] : run_ranks(kUnevenRanks, train_unevenly, backend)) {
+      CHECK(steps == batches_of(kUnevenRanks - 1));
+      CHECK(at::allclose(weights, expected, 1e-5, 1e-6));
+    }
+}
 
 TEST_CASE("step vote: what one rank brings all ranks get, step by step") {
   for (const int world_size : {1, 2, 3}) {

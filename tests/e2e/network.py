@@ -1,6 +1,6 @@
 """Hosts for tests: network namespaces that a bridge connects, each with a name and addresses of its own.
 
-Nothing outside sees them, and close() leaves nothing behind. They share the file system.
+Nothing outside sees them, and close() leaves nothing behind. They share the file system, but for what Host.mounts says.
 """
 
 import os
@@ -27,11 +27,25 @@ class Host:
         self.namespace = namespace
         self.address = f"10.99.0.{number}"
         self.address6 = f"fd99::{number}"
+        self.mounts = {}  # files and directories of its own: {where: what}
 
     def command(self, command):
         """`command` on this host. The process that starts becomes it."""
+        if self.mounts:
+            mounts = [f"mount --bind '{what}' '{where}'" for where, what in self.mounts.items()]
+            script = " && ".join(["mount --make-rprivate /", *mounts, 'exec "$0" "$@"'])
+            command = ["unshare", "--mount", "sh", "-c", script, *command]
         named = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', self.name]
         return ["ip", "netns", "exec", self.namespace, *named, *command]
+
+    def add_interface(self, name, address):
+        """One more way to be reached by: nothing is connected to it."""
+        _ip("-n", self.namespace, "link", "add", name, "type", "bridge")
+        _ip("-n", self.namespace, "link", "set", name, "up")
+        _ip("-n", self.namespace, "address", "add", f"{address}/24", "dev", name)
+
+    def remove_interface(self, name):
+        _ip("-n", self.namespace, "link", "delete", name)
 
     def start(self, command, cwd, env=None, **streams):
         return processes.start(self.command(command), cwd, env, **streams)
@@ -87,6 +101,15 @@ class Network:
         _ip("-n", host.namespace, "address", "add", f"{host.address}/24", "dev", "eth0")
         _ip("-n", host.namespace, "-6", "address", "add", f"{host.address6}/64", "dev", "eth0", "nodad")
         self.hosts.append(host)
+
+    def write_hosts_files(self, directory):
+        """/etc/hosts of each as Debian writes it: its own name at 127.0.1.1, and the others' addresses."""
+        for host in self.hosts:
+            lines = ["127.0.0.1 localhost", f"127.0.1.1 {host.name}"]
+            lines += [f"{other.address} {other.name}" for other in self.hosts if other is not host]
+            file = directory / f"hosts-{host.name}"
+            file.write_text("\n".join(lines) + "\n")
+            host.mounts["/etc/hosts"] = file
 
     def cut(self, host):
         self._in_switch("set", f"to_{host.name}", "down")

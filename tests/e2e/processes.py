@@ -76,18 +76,20 @@ def find(marker):
     return found
 
 
+def variables_of(pid):
+    """The environment that a process was started with; empty when it is gone."""
+    try:
+        entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return {}
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
 def ranks_of(marker):
     """{rank: pid} of the trainers that have `marker` in their command line."""
-    ranks = {}
-    for pid, line in find(marker).items():
-        if "lockstep-trainer" not in line.split(" ")[0]:
-            continue
-        try:
-            variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
-        except OSError:
-            continue
-        ranks.update({int(v.split("=")[1]): pid for v in variables if v.startswith("RANK=")})
-    return ranks
+    trainers = [pid for pid, line in find(marker).items() if "lockstep-trainer" in line.split(" ")[0]]
+    ranks = {pid: variables_of(pid).get("RANK") for pid in trainers}
+    return {int(rank): pid for pid, rank in ranks.items() if rank is not None}
 
 
 def wait_until(condition, timeout, what):

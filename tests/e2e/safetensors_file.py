@@ -35,3 +35,34 @@ def assert_same_bits(ours, theirs):
     for name, (dtype, shape, raw) in ours.items():
         assert (dtype, shape) == theirs[name][:2], name
         assert raw == theirs[name][2], f"the bytes of {name} differ"
+
+
+def _crc32c_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+_TABLE = _crc32c_table()
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+def assert_usable(run_dir):
+    """Every checkpoint is whole: its manifest has the checksum of each tensor of its files."""
+    steps = checkpoints(run_dir)
+    assert steps, f"{run_dir} has no checkpoint"
+    for step in steps:
+        directory = run_dir / "checkpoints" / str(step)
+        content = json.loads((directory / "manifest.json").read_text())["content"]
+        for file, checksums in content["tensors"].items():
+            found = {name: crc32c(raw) for name, (_, _, raw) in read_raw(directory / file).items()}
+            assert found == checksums, directory / file

@@ -1,33 +1,10 @@
 """A full or read-only disk: code 75, one clear line, nothing half-written; the run can go on."""
 
-import subprocess
-
 import pytest
 
-import processes
+from disk import Disk
 from refusals import ALONE_AND_LAUNCHED, TIMEOUT_S, error_lines
 from safetensors_file import checkpoints
-
-
-class Disk:
-    """A small file system of its own in memory."""
-
-    def __init__(self, path):
-        self.path = path
-        path.mkdir()
-        self.mounted = False
-
-    def mount(self, *options):
-        flags = ",".join((*(["remount"] if self.mounted else []), *options))
-        command = ["mount", "-t", "tmpfs", "-o", flags, "tmpfs", str(self.path)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
-        assert done.returncode == 0, f"this test needs to be root, to mount: {done.stderr}"
-        self.mounted = True
-
-    def unmount(self):
-        if self.mounted:
-            processes.wait_until(lambda: not processes.find(self.path), 15, "nothing uses the disk")
-            subprocess.run(["umount", str(self.path)], check=True, timeout=10)
 
 
 @pytest.fixture

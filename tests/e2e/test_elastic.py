@@ -34,9 +34,16 @@ def cluster(job, network):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """The weights of the same job on two ranks when nothing happens to it."""
-    return last_weights(Job(tmp_path_factory.mktemp("undisturbed")).train(*LONG, ranks=2))
+def undisturbed_run(tmp_path_factory):
+    """The same job on two ranks when nothing happens to it, and its run."""
+    job = Job(tmp_path_factory.mktemp("undisturbed"))
+    return job, job.train(*LONG, ranks=2)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(undisturbed_run):
+    """Its weights."""
+    return last_weights(undisturbed_run[1])
 
 
 def assert_whole(run_dir, weights):
@@ -146,7 +153,7 @@ def test_a_killed_launcher_is_replaced(cluster, undisturbed):
     assert_whole(cluster.run_dir(), undisturbed)
 
 
-def test_whoever_is_left_goes_on(job, cluster):
+def test_whoever_is_left_goes_on(job, cluster, undisturbed_run):
     """1:2 nodes; the power of one goes: nothing closes its connections."""
     alpha, beta = cluster.hosts
     cluster.start_all(*LONG, nodes="1:2", options=["--max-restarts", 1])
@@ -162,6 +169,32 @@ def test_whoever_is_left_goes_on(job, cluster):
     assert checkpoints(cluster.run_dir())[-1] == STEPS
     assert job.list()[0]["world_size"] == 1
     assert_each_step_once(job, cluster.run_dir())
+    # Each step has the same samples on one rank as on two: only the rounding of sums differs.
+    whole_job, whole = undisturbed_run
+    ours, theirs = job.series(cluster.run_dir().name, "train/loss"), whole_job.series(whole.name, "train/loss")
+    assert [loss for _, loss in ours[:30]] == pytest.approx([loss for _, loss in theirs[:30]], rel=1e-3)
+
+
+def test_sigterm_to_a_job_of_two_hosts(job, cluster, undisturbed):
+    """A checkpoint of the very step, all ranks gone, and what follows is as if nothing had been."""
+    alpha, beta = cluster.hosts
+    cluster.start_all(*LONG)
+    cluster.wait_for_checkpoint()
+    begin = time.monotonic()
+    cluster.kill_launcher(alpha, signal.SIGTERM)
+    first, second = cluster.finish(alpha), cluster.finish(beta)
+    assert time.monotonic() - begin < 10
+    assert (first.code, second.code) == (143, 143), first.err + second.err
+    assert not processes.ranks_of(job.directory)
+    run_dir = only_run(job)
+    step = checkpoints(run_dir)[-1]
+    assert f"preempted by SIGTERM after step {step} of {STEPS}" in first.out
+    assert [entry["state"] for entry in job.list()] == ["preempted"]
+    cluster.start_all(*LONG, options=["--resume", run_dir.name])
+    ended = [cluster.finish(host) for host in cluster.hosts]
+    assert [end.code for end in ended] == [0, 0], ended
+    assert_whole(run_dir, undisturbed)
+    assert_each_step_once(job, run_dir)
 
 
 def test_a_newcomer_is_taken_in_at_the_next_restart(job, cluster):

@@ -1,28 +1,31 @@
 """Random faults, one after another: no run is spoiled, and nothing stays behind.
 
-LOCKSTEP_SOAK_FAULTS (6) and LOCKSTEP_SOAK_SEED (1) say how many and which; the seed is printed with a
-failure. What ends a launcher is followed by a new one with the same command, as a scheduler does.
+LOCKSTEP_SOAK_FAULTS (8, one of each kind) and LOCKSTEP_SOAK_SEED (1) say how many and which; the seed is
+printed with a failure. What ends a launcher is followed by a new one with the same command, as a
+scheduler does.
 """
 
+import itertools
 import os
 import random
 import signal
 import subprocess
 import time
 
-
 import processes
 from cluster import GONE_S, Cluster
 from conftest import Job
+from disk import Disk
 from network import Network
 from processes import wait_until
-from safetensors_file import assert_same_bits, checkpoints, last_weights
+from safetensors_file import assert_same_bits, assert_usable, checkpoints, last_weights
 
-FAULTS = int(os.environ.get("LOCKSTEP_SOAK_FAULTS", "6"))
+FAULTS = int(os.environ.get("LOCKSTEP_SOAK_FAULTS", "8"))
 SEED = int(os.environ.get("LOCKSTEP_SOAK_SEED", "1"))
 STEPS = 1500
-FAULTS_OF_A_RUN = 3
-RUN_S = 120  # in which a run with its faults must be over
+FAULTS_OF_A_RUN = 4
+RUN_S = 120  # in which each part of a run must be over: progress to the next fault, and the end
+FULL = "No space left on device"
 OVERRIDES = [f"train.max_steps={STEPS}", "train.epochs=1000", "checkpoint.every=10 steps"]
 OVERRIDES += ["train.eval_every=1000 epochs", "distributed.timeout=10 s",
               "distributed.step_timeout=10 s"]
@@ -65,13 +68,42 @@ def host_crashed(cluster, host, rng):
     cluster.network.restore(host)
 
 
+def host_stopped(cluster, host, rng):
+    """As a virtual machine that is moved: nothing on it runs for a while."""
+    pids = host.pids()
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        for pid in pids:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+        if number == signal.SIGSTOP:
+            wait(rng.uniform(0.2, 2.5))
+
+
+def disk_filled(cluster, host, rng):
+    """There is no room for the next checkpoint, until somebody makes some."""
+    begin, seconds = time.monotonic(), rng.uniform(0.5, 3)
+    while time.monotonic() < begin + seconds:
+        cluster.disk.fill()
+        wait(0.02)
+    cluster.disk.make_room()
+
+
 def link_cut(cluster, host, rng):
     cluster.network.cut(host)
     wait(rng.uniform(0.2, 2.5))
     cluster.network.restore(host)
 
 
-KINDS = [worker_killed, worker_stopped, launcher_killed, launcher_stopped, host_crashed, link_cut]
+KINDS = [worker_killed, worker_stopped, launcher_killed, launcher_stopped, host_crashed, host_stopped]
+KINDS += [link_cut, disk_filled]
+
+
+def random_kinds(rng):
+    """Without end; each kind as often as the others, in an order of its own each time."""
+    while True:
+        yield from rng.sample(KINDS, len(KINDS))
 
 
 class Supervised:
@@ -97,8 +129,8 @@ class Supervised:
                 self.done.add(host.name)
                 continue
             assert ended.code in (75, -signal.SIGKILL), self.story
-            if ended.code == 75:  # it names a rank, a node, or the node that serves
-                named = ("rank ", "node ", "which serves the rendezvous", "the rendezvous at")
+            if ended.code == 75:  # it names a rank, a node, the node that serves, or the disk
+                named = ("rank ", "node ", "which serves the rendezvous", "the rendezvous at", FULL)
                 assert any(word in ended.err for word in named), self.story
             self.start(host)
         return len(self.done) == len(self.cluster.hosts)
@@ -121,8 +153,15 @@ def listening(host):
 
 
 def run_with_faults(job, network, rng, kinds):
+    """Returns what happened, and how many of `kinds` did before the run was over."""
     cluster = Cluster(job, network, ranks=1)
+    cluster.disk = Disk(job.directory / "disk")
+    cluster.disk.mount("size=64m")
+    job.runs = cluster.disk.path / "runs"
+    job.config["run"]["dir"] = str(job.runs)
+    job.write()
     supervised = Supervised(cluster)
+    num_faults = 0
     try:
         for host in cluster.hosts:
             supervised.start(host)
@@ -135,31 +174,46 @@ def run_with_faults(job, network, rng, kinds):
             host = rng.choice(cluster.hosts)
             supervised.story.append(f"{kind.__name__} on {host.name} at step {last_checkpoint(job)}")
             kind(cluster, host, rng)
+            num_faults += 1
         supervised.wait_for(lambda: False, "the end")
         wait_until(lambda: not any(host.pids() for host in cluster.hosts), GONE_S, "no process is left")
         assert not any(listening(host) for host in cluster.hosts)
+        verify(job, cluster, supervised.story, disk_filled in kinds[:num_faults])
     finally:
         cluster.stop()
-    return supervised.story
+        cluster.disk.unmount()
+    return supervised.story, num_faults
+
+
+def verify(job, cluster, story, disk_was_full):
+    """The run is whole, as if nothing had happened, and can be gone on with."""
+    run_dir = job.runs / "soak"
+    assert last_checkpoint(job) == STEPS, story
+    assert_same_bits(last_weights(run_dir), cluster.job.undisturbed)
+    assert_usable(run_dir)
+    assert [path.name for path in (run_dir / "checkpoints").iterdir() if not path.name.isdigit()] == []
+    assert [entry["state"] for entry in job.list()] == ["finished"], story
+    assert not disk_was_full or any(FULL in line for line in story), story
 
 
 def test_random_faults(tmp_path):
     rng = random.Random(SEED)
     (tmp_path / "undisturbed").mkdir()
-    whole = Job(tmp_path / "undisturbed")
-    expected = last_weights(whole.train(*OVERRIDES, ranks=2))
+    expected = last_weights(Job(tmp_path / "undisturbed").train(*OVERRIDES, ranks=2))
     network = Network(2)
+    kinds = random_kinds(rng)
     try:
         left = FAULTS
         while left > 0:
-            kinds = [rng.choice(KINDS) for _ in range(min(left, FAULTS_OF_A_RUN))]
+            wanted = list(itertools.islice(kinds, min(left, FAULTS_OF_A_RUN)))
             directory = tmp_path / f"run{left}"
             directory.mkdir()
             job = Job(directory)
-            story = run_with_faults(job, network, rng, kinds)
-            assert last_checkpoint(job) == STEPS, (SEED, story)
-            assert_same_bits(last_weights(job.runs / "soak"), expected)
-            left -= len(kinds)
-            print(f"seed {SEED}, {left} faults left:", *story, sep="\n  ")
+            job.undisturbed = expected
+            begin = time.monotonic()
+            story, num_faults = run_with_faults(job, network, rng, wanted)
+            left -= num_faults
+            seconds = time.monotonic() - begin
+            print(f"seed {SEED}, {left} faults left, {seconds:.0f} s:", *story, sep="\n  ", flush=True)
     finally:
         network.close()

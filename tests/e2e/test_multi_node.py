@@ -49,6 +49,79 @@ def test_ipv6(cluster):
     cluster.train("train.max_steps=3", options=endpoint)
 
 
+@pytest.fixture
+def debian(cluster):
+    """Names as Debian writes them: each host takes its own for loopback."""
+    cluster.network.write_hosts_files(cluster.job.directory)
+    yield
+    for host in cluster.network.hosts:
+        host.mounts.clear()
+
+
+SAY_MASTER = ["--program", "sh", "--", "-c", "echo $MASTER_ADDR"]
+
+
+@pytest.mark.parametrize("way", ["endpoint", "static"])
+def test_a_name_that_its_own_host_takes_for_loopback(cluster, debian, way):
+    alpha, beta = cluster.hosts
+    for number, host in enumerate(cluster.hosts):
+        how = ["--rdzv-endpoint", f"alpha:{PORT}"]
+        if way == "static":
+            how = ["--master-addr", "alpha", "--master-port", PORT, "--node-rank", number]
+        command = [LOCKSTEP, "launch", "--nnodes", 2, *how, *SAY_MASTER]
+        env = processes.environment(LOCKSTEP_RDZV_TOKEN=TOKEN)
+        cluster.launchers[host.name] = host.start(command, cluster.job.directory, env)
+    first, second = cluster.finish(alpha), cluster.finish(beta)
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    assert (first.out, second.out) == (f"[rank 0] {alpha.address}\n", f"[rank 1] {alpha.address}\n")
+
+
+def test_training_by_such_a_name(cluster, debian):
+    cluster.train("train.max_steps=3", options=["--rdzv-endpoint", f"alpha:{PORT}"])
+
+
+def test_ranks_without_a_launcher_by_such_a_name(job, cluster, debian):
+    """As srun and mpirun start them: rank 0's host takes the name for itself, Gloo must not."""
+    for rank, host in enumerate(cluster.hosts):
+        env = processes.environment(RANK=rank, WORLD_SIZE=2, MASTER_ADDR="alpha", MASTER_PORT=29555)
+        command = [processes.TRAINER, job.file, "train.max_steps=3"]
+        cluster.launchers[host.name] = host.start(command, job.directory, env)
+    ended = [cluster.finish(host) for host in cluster.hosts]
+    assert [end.code for end in ended] == [0, 0], ended
+    assert [entry["world_size"] for entry in job.list()] == [2]
+
+
+def test_such_a_name_without_a_token_is_for_this_machine(cluster, debian):
+    alpha = cluster.hosts[0]
+    endpoint = ["--rdzv-endpoint", f"alpha:{PORT}", "--rdzv-timeout", "4s"]
+    cluster.start(alpha, token=None, options=endpoint, rest=SAY_MASTER)
+    ended = cluster.finish(alpha)
+    assert ended.code == 75
+    assert "is loopback here (/etc/hosts): without a token only launchers of this machine can come" in ended.err
+
+
+def test_such_a_name_is_no_local_addr(cluster, debian):
+    cluster.start(cluster.hosts[0], options=["--local-addr", "alpha"], rest=SAY_MASTER)
+    ended = cluster.finish(cluster.hosts[0])
+    assert ended.code == 78
+    assert "--local-addr alpha: on this machine that name is 127.0.1.1, which other nodes cannot reach" in ended.err
+
+
+@pytest.mark.parametrize("choice", [["--interface", "eth0"], ["--local-addr", "fd99::1"], ["--interface", "second0"]])
+def test_the_address_that_ranks_are_told_can_be_chosen(cluster, choice):
+    """The endpoint is reached over eth0; the ranks meet where the user says."""
+    alpha, beta = cluster.hosts
+    alpha.add_interface("second0", "10.98.0.1")
+    try:
+        cluster.start(alpha, ranks=1, options=choice, rest=SAY_MASTER)
+        cluster.start(beta, ranks=1, rest=SAY_MASTER)
+        first, second = cluster.finish(alpha), cluster.finish(beta)
+    finally:
+        alpha.remove_interface("second0")
+    told = {"eth0": alpha.address, "fd99::1": "fd99::1", "second0": "10.98.0.1"}[choice[1]]
+    assert (first.out, second.out) == (f"[rank 0] {told}\n", f"[rank 1] {told}\n"), first.err + second.err
+
+
 def test_ranks_are_numbered_by_node_local_first(cluster):
     """torchrun's static way; the second node comes first, and nodes may have other numbers of ranks."""
     alpha, beta = cluster.hosts
@@ -293,6 +366,7 @@ def test_the_secret_is_nowhere(job, cluster):
     cluster.start_all(ranks=1, rest=["--program", "sh", "--", "-c", script])
     here = [job.directory / f"here{rank}" for rank in (0, 1)]
     wait_until(lambda: all(path.exists() for path in here), 20, "both ranks run")
+    assert not processes.find(TOKEN)
     cluster.kill_launcher(cluster.hosts[0], signal.SIGTERM)
     for host in cluster.hosts:
         ended = cluster.finish(host)

@@ -5,6 +5,7 @@ tells a pod.
 """
 
 import re
+import shlex
 import shutil
 import sys
 
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 import processes
+from network import Network
 from processes import BIN, LOCKSTEP, SOURCE, TRAINER, find, wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 from slurm_cluster import SlurmCluster
@@ -77,6 +79,24 @@ def test_srun_starts_a_launcher_on_each_node(slurm, job):
     assert sorted(path.name for path in (run_dir / "logs").iterdir()) == ["node_0", "node_1"]
     assert "[rank 0] " in ended.out
     assert_trained_as_launched(job, run_dir, ranks=4)
+
+
+def test_the_token_of_a_job_is_its_owners_alone_and_on_no_command_line(slurm, job):
+    command = ["srun", "-N2", "--ntasks-per-node=1", LOCKSTEP, "launch", "-n", 1, job.file, *ENDLESS]
+    srun = slurm.start(command, job.directory)
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), 40, "a first checkpoint")
+    (file,) = job.runs.glob(".lockstep-slurm-*.token")
+    token, mode = file.read_text().strip(), file.stat().st_mode & 0o777
+    in_sight = find(token)
+    ranks = [processes.variables_of(pid) for pid in processes.ranks_of(job.file).values()]
+    number = file.name.split("-")[2]
+    assert slurm.run(["scancel", "--signal=TERM", number], job.directory).code == 0
+    processes.finish(srun, 20)
+    wait_until(lambda: not find(job.file), 20, "every process is gone")
+    assert (len(token), mode) == (64, 0o600)
+    assert not in_sight
+    assert len(ranks) == 2 and not any(token in variables.values() for variables in ranks)
+    assert not file.exists()
 
 
 def test_srun_with_a_launcher_for_each_rank_is_told_better(slurm, job):
@@ -191,6 +211,36 @@ def test_mpirun_twice_at_once_are_two_runs(kind, job):
         ended = processes.finish(process, 60)
         assert ended.code == 0, ended.err
     assert [entry["world_size"] for entry in job.list()] == [2, 2]
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """alpha and beta, whose names their own /etc/hosts knows as Debian's does."""
+    network = Network(2)
+    network.write_hosts_files(tmp_path)
+    yield network.hosts
+    network.close()
+
+
+@pytest.mark.parametrize("kind", MPIRUNS)
+def test_mpirun_on_two_hosts(kind, job, hosts):
+    """As docs/clusters.md says. In place of ssh a script starts what mpirun wants on the other host."""
+    alpha, beta = hosts
+    agent = job.directory / "agent"
+    start = " ".join(shlex.quote(str(word)) for word in beta.command(["sh", "-c"]))
+    agent.write_text(f'#!/bin/sh\ntest "$1" = beta || exit 9\nshift\nexec {start} "$*"\n')
+    agent.chmod(0o755)
+    if kind == "openmpi":
+        how = ["--host", "alpha:1,beta:1", "--mca", "plm_rsh_agent", agent, "-x", "MASTER_ADDR=alpha"]
+    else:
+        how = ["-launcher", "rsh", "-launcher-exec", agent, "-hosts", "alpha,beta"]
+        how += ["-genv", "MASTER_ADDR", "alpha", "-genv", "MASTER_PORT", 29500]
+    command = [MPIRUNS[kind][0], *how, "-n", 2, TRAINER, job.file, STEPS]
+    started = alpha.start(command, job.directory, processes.environment(**MPI_ENVIRONMENT))
+    ended = processes.finish(started, 60)
+    assert ended.code == 0, ended.err
+    run_dir = assert_one_run(job, world_size=2)
+    assert_trained_as_launched(job, run_dir, ranks=2)
 
 
 # ---- torchrun

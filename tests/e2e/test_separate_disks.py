@@ -9,25 +9,16 @@ from network import Network
 @pytest.fixture(scope="module")
 def network(tmp_path_factory):
     network = Network(2)
-    beta = network.hosts[1]
-    disk = tmp_path_factory.mktemp("disk")
-    shared = beta.command
-
-    def command_of(directory):
-        """On its own disk: where the others have their runs, this host has another directory."""
-        mount = 'mount --make-rprivate / && mount --bind "$0" "$1" && shift && exec "$@"'
-        return lambda command: shared(["unshare", "--mount", "sh", "-c", mount, disk, directory, *command])
-
-    network.give_own_disk = lambda directory: setattr(beta, "command", command_of(directory))
-    network.disk = disk
+    network.disk = tmp_path_factory.mktemp("disk")
     yield network
     network.close()
 
 
 @pytest.fixture
 def cluster(job, network):
+    """Where alpha has the runs, beta has another directory."""
     job.runs.mkdir(exist_ok=True)
-    network.give_own_disk(job.runs)
+    network.hosts[1].mounts = {job.runs: network.disk}
     cluster = Cluster(job, network)
     yield cluster
     cluster.stop()

@@ -104,6 +104,21 @@ def test_directory_and_exported_variables_arrive_and_stay_off_command_lines(host
     assert sorted(ended.out.splitlines()) == expected
 
 
+def test_the_token_is_on_no_command_line(hosts, job):
+    """The launchers on the hosts have it in their environment, their ranks have it nowhere."""
+    process = start_endless(hosts, job)
+    lines = find(job.directory)
+    tokens = {pid: processes.variables_of(pid).get("LOCKSTEP_RDZV_TOKEN") for pid in lines}
+    trainers = ranks_of(job.directory).values()
+    in_sight = [found for token in {*tokens.values()} - {None} for found in find(token)]
+    os.kill(process.pid, signal.SIGTERM)
+    processes.finish(process, GONE_S)
+    assert len({*tokens.values()} - {None}) == 1, lines
+    assert len(next(iter({*tokens.values()} - {None}))) == 64
+    assert not in_sight
+    assert not any(tokens[pid] for pid in trainers)
+
+
 def test_a_variable_that_is_not_there_cannot_be_exported(hosts, job):
     ended = launch(hosts, job, STEPS, options=["--export", "NOT_THERE"])
     assert ended.code == 78

@@ -104,6 +104,72 @@ TEST_CASE("lockstep launch: options that are wrong are input errors in one line"
   CHECK_FALSE(shell.has("runs"));
 }
 
+TEST_CASE("lockstep launch: torchrun's options in both spellings and as its variables") {
+  Shell shell;
+  // What is wrong with a value is said in the same words, wherever it came from.
+  const std::pair<std::string, std::string> options[] = {
+      {"nproc-per-node", "--nproc-per-node @: expected a number"},
+      {"nnodes", "--nnodes @: expected a number"},
+      {"node-rank", "--node-rank @: expected a number"},
+      {"master-port", "--master-port @: expected a number"},
+      {"max-restarts", "--max-restarts @: expected a number"},
+      {"monitor-interval", "command line: --monitor-interval: expected a duration"},
+      {"rdzv-backend", "--rdzv-backend @: unknown; valid: c10d, static"},
+      {"rdzv-endpoint", "--rdzv-endpoint @:x:: expected HOST or HOST:PORT"},
+      {"rdzv-conf", "--rdzv-conf @: no such setting"},
+      {"redirects", "--redirects @: expected 0 (nothing)"},
+      {"tee", "--tee @: expected 0 (nothing)"},
+      {"local-ranks-filter", "--local-ranks-filter @: "}};
+  for (const auto& [name, wanted] : options) {
+    INFO(name);
+    const std::string wrong = name == "rdzv-endpoint" ? "@:x:" : "@";
+    auto underscores = name;
+    std::replace(underscores.begin(), underscores.end(), '-', '_');
+    auto variable = "PET_" + underscores;
+    std::transform(variable.begin(), variable.end(), variable.begin(), ::toupper);
+    const std::string nodes = name.starts_with("rdzv") ? "--nnodes 2 --master-addr 127.0.0.1 " : "";
+    for (const auto& given : {"--" + name + " " + wrong, "--" + name + "=" + wrong,
+                              "--" + underscores + " " + wrong, "--" + underscores + "=" + wrong}) {
+      const auto result = shell.lockstep("launch " + nodes + given + " --program true");
+      CHECK(result.err.starts_with("lockstep: error: " + wanted));
+    }
+    ::setenv(variable.c_str(), wrong.c_str(), 1);
+    const auto result = shell.lockstep("launch " + nodes + "--program true");
+    ::unsetenv(variable.c_str());
+    CHECK(result.err.starts_with("lockstep: error: " + wanted));
+  }
+}
+
+TEST_CASE("lockstep launch: torchrun's options that are not there are named") {
+  Shell shell;
+  for (const char* option :
+       {"-m", "--no-python", "--run-path", "--start-method", "--event-log-handler", "--logs-specs",
+        "--numa-binding", "--signals-to-handle", "--virtual-local-rank",
+        "--duplicate-stdout-filters", "--duplicate-stderr-filters"}) {
+    const auto result = shell.lockstep("launch " + std::string(option) + " --program true");
+    CHECK(result.exit_code == 78);
+    CHECK(result.err.starts_with("lockstep: error: unknown option '" + std::string(option)));
+  }
+}
+
+TEST_CASE("lockstep launch: torchrun's defaults") {
+  Shell shell;
+  const auto result = shell.lockstep(
+      "launch --program sh -- -c 'echo $WORLD_SIZE $GROUP_WORLD_SIZE $ROLE_NAME $MASTER_ADDR "
+      "$TORCHELASTIC_MAX_RESTARTS $TORCHELASTIC_RESTART_COUNT'");
+  CHECK(result.out == "[rank 0] 1 1 default 127.0.0.1 0 0\n");
+}
+
+TEST_CASE("lockstep launch: ranks for each core or GPU") {
+  Shell shell;
+  CHECK(shell.lockstep("launch -n cpu --program true").exit_code == 0);
+  shell.environment.set("CUDA_VISIBLE_DEVICES", "");
+  CHECK(shell.lockstep("launch -n auto --program true").exit_code == 0);
+  const auto result = shell.lockstep("launch -n gpu --program true");
+  CHECK(result.exit_code == 78);
+  CHECK(result.err == "lockstep: error: --nproc-per-node gpu: this process sees no GPU\n");
+}
+
 TEST_CASE("lockstep launch: help lists the options") {
   Shell shell;
   const auto help = shell.lockstep("launch --help");

@@ -56,10 +56,11 @@ class Job {
     }
     throw std::runtime_error("no order came");
   }
-  void end(size_t node, int code, bool is_peer = false) {
+  void end(size_t node, int code, bool is_peer = false, const std::string& reason = {}) {
     LaunchReport report;
     report.workers.push_back(
         {.rank = static_cast<int>(node), .exit = {.code = code}, .time_us = unix_time_us()});
+    if (!reason.empty()) report.workers.back().error = ErrorReport{.message = reason};
     if (is_peer) report.workers.back().error = ErrorReport{.message = "peer", .peer = true};
     members_[node]->tell_end(report, false);
     members_[node]->set_ready();
@@ -150,9 +151,13 @@ TEST_CASE("rendezvous: a failed attempt is followed by another, until none is le
   for (const int attempt : {0, 1}) {
     CHECK(job.next<NodePlace>(0).restart_count == attempt);
     CHECK(job.next<NodePlace>(1).restart_count == attempt);
-    job.end(1, 75);
+    job.end(1, 75, false, "the disk is full\nand more");
     job.next<StopOrder>(0);
     job.end(0, 75, true);
+    if (attempt == 0)
+      job.await_note(
+          "restart 1 of 1: rank 1 (of 2) failed first: exited with code 75 (the "
+          "environment failed; a restart may help)\n  the disk is full");
   }
   CHECK(job.next<FinishMessage>(0).report.restarts == 1);
 }

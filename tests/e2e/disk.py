@@ -1,0 +1,41 @@
+"""A small disk for tests that fill it: a tmpfs, which needs root."""
+
+import os
+import subprocess
+
+import processes
+
+
+class Disk:
+    """A small file system of its own in memory."""
+
+    def __init__(self, path):
+        self.path = path
+        path.mkdir()
+        self.mounted = False
+
+    def mount(self, *options):
+        flags = ",".join((*(["remount"] if self.mounted else []), *options))
+        command = ["mount", "-t", "tmpfs", "-o", flags, "tmpfs", str(self.path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+        assert done.returncode == 0, f"this test needs to be root, to mount: {done.stderr}"
+        self.mounted = True
+
+    def unmount(self):
+        if self.mounted:
+            processes.wait_until(lambda: not processes.find(self.path), 15, "nothing uses the disk")
+            subprocess.run(["umount", str(self.path)], check=True, timeout=10)
+
+    def fill(self, name="filler"):
+        """Writes until nothing more fits. Again where somebody else has made room meanwhile."""
+        filler = os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            while True:
+                os.write(filler, bytes(64 << 10))
+        except OSError as error:
+            assert "No space left" in str(error), error
+        finally:
+            os.close(filler)
+
+    def make_room(self, name="filler"):
+        (self.path / name).unlink()

@@ -109,8 +109,14 @@ class CompiledModel final : public Model {
     inputs.push_back(weight);
     auto results = training_->run(std::move(inputs));
     if (!is_verified_) verify_gradients(results.gradients);
-    const at::NoGradGuard no_grad;
-    for (size_t i = 0; i < changed_.size(); ++i) changed_[i].copy_(results.buffers[i]);
+    if (results.later.empty())
+      change_buffers(results.buffers);
+    else  // what comes later may take them as they were
+      results.later.back() = [this, last = results.later.back(), buffers = results.buffers] {
+        auto gradients = last();
+        change_buffers(buffers);
+        return gradients;
+      };
     return {.outputs = outputs_of(results.scalars, count),
             .gradients = std::move(results.gradients),
             .later = std::move(results.later)};
@@ -201,6 +207,11 @@ class CompiledModel final : public Model {
           fmt::format("{}: was compiled for a GPU of architecture {}, this machine's is {}: "
                       "compile it on a machine like this",
                       package_, printable(manifest_.gpu), architecture));
+  }
+
+  void change_buffers(const std::vector<at::Tensor>& values) {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < changed_.size(); ++i) changed_[i].copy_(values[i]);
   }
 
   bool has_targets() const { return !manifest_.targets.empty(); }

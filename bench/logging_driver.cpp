@@ -1,4 +1,4 @@
-// A training that logs: steps of an MLP in blocks, by turns with and without logging ten scalars a
+// A training that logs: steps of an MLP in blocks, by turns with and without logging four scalars a
 // step, so that both see the same machine.
 //   lockstep_bench_logging RUN_DIR NUM_SCALARS
 // Prints one JSON object: µs per step of each kind of block (medians), the median over pairs of
@@ -23,7 +23,7 @@ using namespace lockstep;
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int64_t kPerStep = 10, kStepsOfBlock = 50;
+constexpr int64_t kPerStep = 4, kStepsOfBlock = 50;
 
 double us_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();

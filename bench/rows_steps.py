@@ -20,7 +20,8 @@ JOBS = {
                                "goal": 1.5, "goal_default": 3},
     # nanoGPT's sizes for a CPU, over bytes.
     "small GPT": {"gpt": {"vocab_size": 257, "context": 64, "layers": 4, "heads": 4, "width": 128}, "batch": 12,
-                  "optimizer": "adamw", "lr": 1e-3, "steps": 80, "goal": 1.3},
+                  "optimizer": "adamw", "lr": 1e-3, "steps": 80, "goal": 1.3,
+                  "profile": "matrix products 63 %, GELU 13 %, attention 10 %, by the same kernels as Python's"},
 }
 
 
@@ -107,7 +108,8 @@ def rows(settings):
                 losses[side] = result["loss"]
         assert abs(losses["lockstep"] - losses["default"]) <= 1e-5, losses
         more = {"losses": losses, "alone_ms": times["alone"], "python_alone_ms": times["python alone"],
-                "limit": f"one rank alone: {statistics.median(times['alone']):.3g} ms"}
+                "limit": f"one rank alone: {statistics.median(times['alone']):.3g} ms"
+                         + (f" ({job['profile']})" if "profile" in job else "")}
         yield compared(f"{name}, 2 ranks, step", "ms", times["lockstep"], times["tuned"], "tuned DDP", goal=job["goal"], **more)
         default_goal = {"goal": job["goal_default"]} if "goal_default" in job else {}
         yield compared(f"{name}, 2 ranks, step (default)", "ms", times["lockstep"], times["default"], "default DDP",

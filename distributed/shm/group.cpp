@@ -4,6 +4,10 @@
 #include <cstring>
 #include <utility>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include "core/error.h"
 #include "distributed/shm/reduction.h"
 
@@ -20,6 +24,7 @@ constexpr size_t kSmallBytes = 16 << 10;
 constexpr size_t kInPlaceBytes = 256 << 10;
 // What is reduced before it is given to the others: it stays in the first cache.
 constexpr size_t kBlockBytes = 8 << 10;
+constexpr size_t kStreamedBytes = 32 << 10;
 
 size_t up_to(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -29,6 +34,22 @@ size_t front_bytes(int num_ranks) {
 
 void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+// For what another core is going to read: past the caches of this one, out of which it would come
+// line by line. `to` begins a cache line.
+void copy_for_others(std::byte* to, const std::byte* from, size_t bytes) {
+#if defined(__SSE2__)
+  if (bytes >= kStreamedBytes) {
+    const auto streamed = bytes / sizeof(__m128i) * sizeof(__m128i);
+    for (size_t i = 0; i < streamed; i += sizeof(__m128i))
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
+                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+    _mm_sfence();
+    return copy_bytes(to + streamed, from + streamed, bytes - streamed);
+  }
+#endif
+  copy_bytes(to, from, bytes);
 }
 
 }  // namespace
@@ -121,12 +142,23 @@ void Group::all_reduce(const Array& array, Reduction reduction, Clock::time_poin
   go_through(
       call, {array.bytes(), slot_bytes_, deadline},
       [&](std::byte* slot, const Window& window) {
-        copy_bytes(slot, array.data + window.begin, window.size);
+        copy_for_others(slot, array.data + window.begin, window.size);
       },
       [&](const Window& window) {
         auto* const out = array.data + window.begin;
-        if (in_one_pass(array.bytes()))
-          return combine_slots(order, call, window, {0, window.size}, out);
+        if (in_one_pass(array.bytes())) {
+          // The own part is still where it comes from, and nearer there than in the slot.
+          const auto source = [&](int rank) { return rank == rank_ ? out : slot(rank); };
+          const auto size = size_of(call.type), begin = window.begin / size;
+          order.for_each_chunk(
+              begin, begin + window.size / size, [&](int chunk, size_t from, size_t to) {
+                const auto offset = from * size - window.begin;
+                for (int i = 0; i < num_ranks_; ++i)
+                  sources_[static_cast<size_t>(i)] = source(order.rank_at(chunk, i)) + offset;
+                combine(out + offset, sources_, to - from, call.type, call.reduction);
+              });
+          return;
+        }
         share_slices(order, call, window, deadline);
         copy_slices(window, {0, window.size}, out);
       });

@@ -28,7 +28,7 @@ data:
   batch_size: 16
   workers: 1
 optimizer: {optimizer}
-train: {{epochs: 1000, max_steps: {steps}, log_every: 1000000 steps, eval_every: 1000000 epochs}}
+train: {{epochs: 1000, max_steps: {steps}, log_every: 1000000 steps}}
 checkpoint: {{every: 1000000 epochs}}
 tracking: {{sinks: []}}
 )";

@@ -109,17 +109,36 @@ std::optional<SegmentBeginning> decode_beginning(std::string_view bytes) {
   return cursor.offset() == beginning->bytes ? beginning : std::nullopt;
 }
 
+namespace {
+
+enum class Looked { Missing, NotBegun, Begun };
+
+Looked look_at_segment(const std::filesystem::path& path, uint32_t number,
+                       std::optional<OpenSegment>& found) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open() && errno == ENOENT) return Looked::Missing;
+  if (!file.is_open()) throw errno_error(fmt::format("cannot read {}", path.string()));
+  const auto continued = decode_continued(read_log_piece(file.get(), 0, kFirstCopy));
+  if (!continued || continued->number != number) return Looked::NotBegun;
+  auto beginning = decode_beginning(read_log_piece(file.get(), 0, continued->bytes));
+  if (!beginning) return Looked::NotBegun;
+  found = OpenSegment{std::move(file), std::move(*beginning)};
+  return Looked::Begun;
+}
+
+}  // namespace
+
 std::optional<OpenSegment> next_segment(const std::filesystem::path& log, uint32_t number) {
-  while (true) {
-    const auto path = segment_path(log, ++number);
-    FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (!file.is_open() && errno == ENOENT) return std::nullopt;
-    if (!file.is_open()) throw errno_error(fmt::format("cannot read {}", path.string()));
-    const auto continued = decode_continued(read_log_piece(file.get(), 0, kFirstCopy));
-    if (!continued || continued->number != number) continue;
-    auto beginning = decode_beginning(read_log_piece(file.get(), 0, continued->bytes));
-    if (beginning) return OpenSegment{std::move(file), std::move(*beginning)};
-  }
+  std::optional<OpenSegment> found;
+  auto last = number;
+  while (!found)
+    if (look_at_segment(segment_path(log, ++last), last, found) == Looked::Missing)
+      return std::nullopt;
+  // One that was still in the making when it was passed over may have been begun, filled and left
+  // meanwhile. Now that a later one is begun, those before it are final.
+  for (auto between = number + 1; between < last; ++between)
+    if (look_at_segment(segment_path(log, between), between, found) == Looked::Begun) break;
+  return found;
 }
 
 }  // namespace lockstep

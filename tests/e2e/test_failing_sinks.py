@@ -61,12 +61,17 @@ class Servers:
                                      LOCKSTEP_WEBHOOK_URL=f"{self.proxies['webhook'].url}/services/{SECRET}")
 
 
+def only_run(job):
+    (job_file,) = job.runs.glob("*/run.json")
+    return job_file.parent
+
+
 def train(job, environment=None):
     """What was said, and how many seconds after its last record the training's programs ended."""
     ended = processes.finish(job.start(ranks=2, env=environment), 60)
     now = time.time()
     assert ended.code == 0, ended.err
-    (run_dir,) = job.runs.iterdir()
+    run_dir = only_run(job)
     rows = [row["time"] for row in job.export(run_dir.name) if not row["metric"].startswith("system/")]
     return ended, run_dir, now - max(rows)
 
@@ -215,7 +220,7 @@ def test_an_agent_whose_sinks_fail_needs_next_to_no_processor(job, mlflow):
         job.write()
         started = job.start(ranks=2, env=servers.environment())
         (agent,) = wait_until("the agent", lambda: next((agents_of(run) for run in job.runs.glob("*") if agents_of(run)), None))
-        (run_dir,) = job.runs.iterdir()
+        run_dir = only_run(job)
         wait_until("a failure", lambda: "mlflow" in (run_dir / "sinks/agent-00000.json").read_text()
                    if (run_dir / "sinks/agent-00000.json").exists() else None)
         assert os.getpriority(os.PRIO_PROCESS, agent) > os.getpriority(os.PRIO_PROCESS, started.pid)

@@ -253,7 +253,7 @@ def test_a_second_job_with_the_same_run_id_is_refused_and_does_no_harm(job):
     job.config["train"]["epochs"] = 100_000
     job.write()
     first = job.start(ranks=2, options=["--run-id", "mine"])
-    wait_until("the first job", lambda: (job.runs / "mine").exists() and job.series("mine", "train/loss"))
+    wait_until("the first job", lambda: (job.runs / "mine/events/rank-00000.lsev").exists() and job.series("mine", "train/loss"))
     before = {name: (job.runs / "mine" / name).read_bytes() for name in ("run.json", "config.yaml")}
     for second in (job.run("optimizer.lr=0.5", ranks=2, options=["--run-id", "mine"]), job.run("optimizer.lr=0.5", options=["--resume", "mine"])):
         assert second.code in (75, 78)

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <future>
+#include <thread>
 
 #include "cli/command_words.h"
 #include "cli/commands.h"
@@ -72,12 +73,13 @@ void allow_many_files() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Asked once, in the background; nobody waits for it.
+// Asked once, in the background; nobody waits for it, also not at the end.
 std::function<std::string()> schema_of_trainer() {
-  auto schema = std::make_shared<std::shared_future<std::string>>(
-      std::async(std::launch::async, [program = trainer_program()] {
-        return program_output({program, "--schema"}, std::chrono::seconds(20));
-      }));
+  std::promise<std::string> told;
+  auto schema = std::make_shared<std::shared_future<std::string>>(told.get_future().share());
+  std::thread([told = std::move(told), program = trainer_program()]() mutable {
+    told.set_value(program_output({program, "--schema"}, std::chrono::seconds(20)));
+  }).detach();
   return [schema] {
     return schema->wait_for(std::chrono::seconds(0)) == std::future_status::ready ? schema->get()
                                                                                   : std::string();

@@ -248,6 +248,7 @@ void configure(State& state) {
   server.Get(".*", handler).Post(".*", handler).Delete(".*", handler);
   server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
     if (!response.body.empty() || response.has_header("Content-Length")) return;
+    response.set_header("Connection", "close");  // what is left of the request is not read
     const auto code = response.status == 413 ? "too_large" : "bad_request";
     response.set_content(
         ApiError(response.status, code, "the request cannot be served").answer().body,

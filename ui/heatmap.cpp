@@ -11,21 +11,34 @@ bool is_shown(const Curve& curve, size_t i, const HeatmapRange& range) {
   return (!range.from || curve.step[i] >= *range.from) && (!range.to || curve.step[i] <= *range.to);
 }
 
+// Between the records of a curve, as most of them are apart: narrower columns would leave gaps
+// between them.
+double usual_gap(const Curve& curve, const HeatmapRange& range) {
+  std::vector<double> steps, gaps;
+  for (size_t i = 0; i < curve.step.size(); ++i)
+    if (is_shown(curve, i, range)) steps.push_back(curve.step[i]);
+  std::ranges::sort(steps);
+  for (size_t i = 1; i < steps.size(); ++i)
+    if (steps[i] > steps[i - 1]) gaps.push_back(steps[i] - steps[i - 1]);
+  if (gaps.empty()) return std::numeric_limits<double>::infinity();
+  const auto middle = gaps.begin() + static_cast<std::ptrdiff_t>(gaps.size() / 2);
+  std::ranges::nth_element(gaps, middle);
+  return *middle;
+}
+
 }  // namespace
 
 Heatmap make_heatmap(const std::vector<Curve>& curves, const HeatmapRange& range) {
   constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
   auto first = std::numeric_limits<double>::infinity(), last = -first;
-  double most_points = 1;  // of one rank: more columns than that would leave gaps between them
+  auto gap = first;
   for (const auto& curve : curves) {
-    double points = 0;
     for (size_t i = 0; i < curve.step.size(); ++i)
       if (is_shown(curve, i, range)) {
         first = std::min(first, curve.step[i]);
         last = std::max(last, curve.step[i]);
-        ++points;
       }
-    most_points = std::max(most_points, points);
+    gap = std::min(gap, usual_gap(curve, range));
   }
   Heatmap map;
   map.mean.resize(curves.size());
@@ -35,8 +48,7 @@ Heatmap make_heatmap(const std::vector<Curve>& curves, const HeatmapRange& range
   map.to = last;
   const auto num_steps = last - first + 1;
   const auto columns = std::max<size_t>(
-      1,
-      static_cast<size_t>(std::min({static_cast<double>(range.columns), num_steps, most_points})));
+      1, static_cast<size_t>(std::min(static_cast<double>(range.columns), num_steps / gap)));
   const auto width = num_steps / static_cast<double>(columns);
   for (size_t i = 0; i <= columns; ++i) map.edges.push_back(first + static_cast<double>(i) * width);
   map.smallest = std::numeric_limits<double>::infinity();

@@ -20,8 +20,9 @@ struct HeatmapRange {
   size_t columns = 300;
 };
 
-// `curves` have steps. No more columns than there are steps between the first and the last. Without
-// a value in the range: no columns.
+// `curves` have steps. No more columns than there are steps between the first and the last, nor so
+// many that what is recorded every so many steps would have gaps. Without a value in the range: no
+// columns.
 Heatmap make_heatmap(const std::vector<Curve>& curves, const HeatmapRange& range);
 
 }  // namespace lockstep

@@ -250,3 +250,17 @@ TEST_CASE("heatmap: means and maxima per rank and column, nothing where nothing 
   CHECK(make_heatmap(curves, {.from = 200}).edges.empty());
   CHECK(make_heatmap(curves, {.from = 3, .to = 5, .columns = 10}).edges.size() == 4);
 }
+
+TEST_CASE("heatmap: records at uneven steps leave no columns without values") {
+  std::vector<Curve> curves(2);
+  for (auto& curve : curves)
+    for (double epoch = 0; epoch < 3; ++epoch)
+      for (const double step : {50, 100, 150, 200, 250, 300, 350, 400, 450, 469}) {
+        curve.step.push_back(469 * epoch + step);
+        curve.value.push_back(1);
+      }
+  const auto map = make_heatmap(curves, {.columns = 600});
+  CHECK(map.edges.size() > 20);
+  for (const auto& row : map.mean)
+    CHECK(std::ranges::none_of(row, [](double mean) { return std::isnan(mean); }));
+}

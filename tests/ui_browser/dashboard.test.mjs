@@ -109,7 +109,7 @@ test("a run shows the values of its log", () => onPage(`run/${ids.first}`, async
 }));
 
 test("zooming in one chart zooms the others, and the address holds it", () => onPage(`run/${ids.first}`, async (page) => {
-  await drawn(page, "train/loss").waitFor();
+  await drawn(page, "train/loss").locator(".u-over").waitFor();
   const box = await drawn(page, "train/loss").boundingBox();
   await page.mouse.move(box.x + box.width * 0.4, box.y + box.height / 2);
   await page.mouse.down();
@@ -160,7 +160,7 @@ test("a click at the edge of a band opens the rank that is there", () => onPage(
 
 test("which of two ranks is slower is a sentence, and each part of its time a map", () => onPage(`run/${ids.first}/ranks`, async (page) => {
   await page.locator("[data-verdict]").filter({ hasText: /Rank [01] is slower|All ranks need the same time/ }).waitFor();
-  await page.getByLabel("Metric").selectOption("rank/forward_s");
+  await page.getByLabel("Metric", { exact: true }).selectOption("rank/forward_s");
   await page.getByRole("img", { name: /rank\/forward_s of 2 ranks/ }).waitFor();
 }));
 
@@ -392,9 +392,13 @@ async function scrollThroughCharts() {
   return frames.sort((a, b) => b - a);
 }
 
-// A measurement: the goal is 100 ms; docs/development.md says how far it is.
-test("scrolling through 200 charts draws as it goes", async () => {
-  const frames = await scrollThroughCharts();
-  console.log(`longest frames of the scroll: ${frames.slice(0, 5).map(Math.round).join(", ")} ms of work`);
-  assert.ok(frames.length > 20);
+test("scrolling through 200 charts has no frame of more than 100 ms of work", async () => {
+  const attempts = [];
+  // A machine that is shared may spoil one attempt.
+  for (let i = 0; i < 2 && !(attempts.at(-1)?.[0] < 100); i++) {
+    attempts.push(await scrollThroughCharts());
+    console.log(`longest frames of the scroll: ${attempts.at(-1).slice(0, 5).map(Math.round).join(", ")} ms of work`);
+    assert.ok(attempts.at(-1).length > 20);
+  }
+  assert.ok(attempts.at(-1)[0] < 100);
 });

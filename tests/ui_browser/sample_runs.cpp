@@ -38,6 +38,7 @@ Tracker open_rank(const std::filesystem::path& runs, const RunInfo& process, con
   if (process.rank < 1) create_run_directory(runs / process.job_id, process, config);
   TrackingConfig tracking;
   if (process.world_size > 1) tracking.ranks = {.kind = RankSelection::Kind::All};
+  tracking.group = process.group;
   return open_tracker({.run_dir = runs / process.job_id,
                        .process = process,
                        .config = tracking,

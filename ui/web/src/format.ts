@@ -34,7 +34,7 @@ export function bytes(value: number, digits = 3): string {
     size /= 1024;
     unit++;
   }
-  return `${value < 0 ? "−" : ""}${unit === 0 ? size : Number(size.toPrecision(digits))} ${BYTES[unit]}`;
+  return `${value < 0 ? "−" : ""}${Number.isInteger(size) ? size : Number(size.toPrecision(digits))} ${BYTES[unit]}`;
 }
 
 export const isBytes = (name: string) => /_bytes(_per_s)?$/.test(name);

@@ -132,7 +132,7 @@ async function copy(text: string) {
   }
 }
 
-const isFigure = (name: string) => !/^(system|rank)\//.test(name) && !/\/(lr|grad_norm)$/.test(name);
+const isFigure = (name: string) => !/^(system|rank|data|time)\//.test(name) && !/\/(lr|grad_norm)$/.test(name);
 const lowerIsBetter = (name: string) => /loss|error|perplexity/.test(name);
 
 /** The results, large. */

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/durable_file.h"
 #include "core/error.h"
@@ -64,7 +65,8 @@ void HangWatch::end() {
 nlohmann::json HangWatch::local() {
   const auto now = Clock::now();
   if (dump_at_ && now >= *dump_at_) write_dump();
-  if (now - told_local_ < kTellEvery) return last_local_;
+  const bool owed_stacks = std::exchange(owes_stacks_, is_waiting_for_stacks());
+  if (now - told_local_ < kTellEvery && !owed_stacks) return last_local_;
   told_local_ = now;
   last_local_ = nlohmann::json::array();
   for (const auto& own : own_) {
@@ -80,6 +82,14 @@ void HangWatch::take_answer(const nlohmann::json& answer) {
     if (wants_dump || std::find(asked.begin(), asked.end(), own.worker.rank) != asked.end())
       own.request = own.worker.page->request_stacks();
   if (wants_dump) dump_at_ = Clock::now() + kStackTime;
+  owes_stacks_ = is_waiting_for_stacks();
+}
+
+bool HangWatch::is_waiting_for_stacks() const {
+  return std::any_of(own_.begin(), own_.end(), [](const Own& own) {
+    return own.request &&
+           !own.worker.page->wait_for_stacks(*own.request, std::chrono::milliseconds(0));
+  });
 }
 
 void HangWatch::write_dump() {

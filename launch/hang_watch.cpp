@@ -26,6 +26,12 @@ std::vector<RankView> parse_views(const std::map<int, nlohmann::json>& by_node) 
   return views;
 }
 
+uint64_t operations_of(const std::vector<RankView>& views) {
+  uint64_t sum = 0;
+  for (const auto& view : views) sum += view.progress.operations;
+  return sum;
+}
+
 bool has_stacks_of(const std::vector<RankView>& views, const std::vector<int>& ranks) {
   return std::all_of(views.begin(), views.end(), [&](const RankView& view) {
     const bool is_asked = std::find(ranks.begin(), ranks.end(), view.progress.rank) != ranks.end();
@@ -110,6 +116,8 @@ void HangWatch::write_dump() {
 nlohmann::json HangWatch::judge(const std::map<int, nlohmann::json>& by_node) {
   const auto views = parse_views(by_node);
   if (const auto finding = find_hang(views)) return follow(*finding, views);
+  // One that only gave up waiting has not gone on.
+  if (told_ && operations_of(views) <= told_operations_) return nullptr;
   if (told_) notes_.push_back("the ranks go on");
   key_.clear();
   told_ = false;
@@ -131,6 +139,7 @@ nlohmann::json HangWatch::follow(const HangFinding& finding, const std::vector<R
     notes_.push_back("warning: " + text.substr(0, text.size() - 1));
     summary_ = text.substr(0, text.find('\n'));
     told_ = true;
+    told_operations_ = operations_of(views);
     told_again_after_s_ = kTellAgain * finding.waited_s;
   }
   if (!finding.is_overdue() || dumped_) return nullptr;

@@ -73,6 +73,7 @@ class HangWatch {
   Clock::time_point asked_at_{};
   bool told_ = false, dumped_ = false;
   double told_again_after_s_ = 0;
+  uint64_t told_operations_ = 0;  // of all ranks, when it was told
   std::string summary_;
   std::vector<std::string> notes_;
 };

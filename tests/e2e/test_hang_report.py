@@ -38,7 +38,7 @@ NAMED_S = 5  # from the moment a rank goes wrong until the launcher has named it
 
 def named(started, stream, pattern):
     """What `stream` of the launcher says until `pattern`, which must come in time. The driver says since when."""
-    _, text = read_until(started, started.stdout, r"wrong at [0-9.]+", 20)
+    _, text = read_until(started, started.stdout, r"wrong at [0-9.]+", 60)
     wrong_at = float(re.search(r"wrong at ([0-9.]+)", text)[1])
     _, text = read_until(started, stream, pattern, 20)
     assert time.time() - wrong_at < NAMED_S, text

@@ -43,6 +43,7 @@ bool is_communication_failure(const std::exception& error) {
 PeerError peer_error(const World& world, std::string_view operation,
                      std::chrono::steady_clock::time_point begin, const std::exception& error) {
   const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+  // find_error() in launch/error_file.cpp knows such an error by its words.
   return PeerError(fmt::format("{}: rank {} of {} waited {:.1f} s for its peers: {}{}", operation,
                                world.rank(), world.world_size(), waited.count(), first_line(error),
                                place_of(world.progress().snapshot())));

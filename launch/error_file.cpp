@@ -1,5 +1,6 @@
 #include "launch/error_file.h"
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
@@ -84,6 +85,18 @@ std::optional<ErrorReport> read_error_file(const std::filesystem::path& path) {
   const auto peer = extra->find("peer");
   report.peer = peer != extra->end() && peer->is_boolean() && peer->get<bool>();
   report.timestamp_us = time_of(*extra);
+  return report;
+}
+
+std::optional<ErrorReport> find_error(const std::vector<std::string>& last_lines, int exit_code) {
+  constexpr std::string_view kBegin = "lockstep-trainer: error: ";
+  const auto line = std::find_if(last_lines.rbegin(), last_lines.rend(),
+                                 [&](const auto& text) { return text.starts_with(kBegin); });
+  if (line == last_lines.rend()) return std::nullopt;
+  ErrorReport report{.message = line->substr(kBegin.size())};
+  for (const auto kind : {ErrorKind::Config, ErrorKind::Environment})
+    if (exit_code == static_cast<int>(kind)) report.kind = kind_name(kind);
+  report.peer = report.message.find(" s for its peers: ") != std::string::npos;
   return report;
 }
 

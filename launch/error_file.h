@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -34,6 +35,10 @@ bool write_error_file(const std::filesystem::path& path, const std::exception& e
 // nullopt when there is none or it is not readable as one. Also reads what Python's torchrun
 // workers write (kind "bug").
 std::optional<ErrorReport> read_error_file(const std::filesystem::path& path);
+
+// What a trainer that exited with `exit_code` said of its failure in its last lines on stderr, for
+// a disk that had no room for its file. nullopt: nothing of that kind.
+std::optional<ErrorReport> find_error(const std::vector<std::string>& last_lines, int exit_code);
 
 // Microseconds since the epoch, the clock of `timestamp_us`.
 int64_t unix_time_us();

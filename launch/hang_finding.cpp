@@ -107,7 +107,8 @@ std::optional<HangFinding> find_hang(const std::vector<RankView>& views) {
   auto culprits = behind_the_first(views);
   if (culprits.empty()) culprits = stopped_processes(views);
   double usual = usual_wait(*waiter);
-  for (const auto* culprit : culprits) usual = std::max(usual, usual_wait(*culprit));
+  for (const auto* culprit : culprits)  // one that is stopped will not go on by itself
+    if (culprit->process_state != 'T') usual = std::max(usual, usual_wait(*culprit));
   // All wait for each other: the one in the shorter phase knows first that something is wrong.
   if (culprits.empty())
     for (const auto& view : views) usual = std::min(usual, usual_wait(view));

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/durable_file.h"
 #include "core/error.h"
@@ -23,6 +24,12 @@ std::vector<RankView> parse_views(const std::map<int, nlohmann::json>& by_node) 
   std::sort(views.begin(), views.end(),
             [](const auto& a, const auto& b) { return a.progress.rank < b.progress.rank; });
   return views;
+}
+
+uint64_t operations_of(const std::vector<RankView>& views) {
+  uint64_t sum = 0;
+  for (const auto& view : views) sum += view.progress.operations;
+  return sum;
 }
 
 bool has_stacks_of(const std::vector<RankView>& views, const std::vector<int>& ranks) {
@@ -64,7 +71,8 @@ void HangWatch::end() {
 nlohmann::json HangWatch::local() {
   const auto now = Clock::now();
   if (dump_at_ && now >= *dump_at_) write_dump();
-  if (now - told_local_ < kTellEvery) return last_local_;
+  const bool owed_stacks = std::exchange(owes_stacks_, is_waiting_for_stacks());
+  if (now - told_local_ < kTellEvery && !owed_stacks) return last_local_;
   told_local_ = now;
   last_local_ = nlohmann::json::array();
   for (const auto& own : own_) {
@@ -80,6 +88,14 @@ void HangWatch::take_answer(const nlohmann::json& answer) {
     if (wants_dump || std::find(asked.begin(), asked.end(), own.worker.rank) != asked.end())
       own.request = own.worker.page->request_stacks();
   if (wants_dump) dump_at_ = Clock::now() + kStackTime;
+  owes_stacks_ = is_waiting_for_stacks();
+}
+
+bool HangWatch::is_waiting_for_stacks() const {
+  return std::any_of(own_.begin(), own_.end(), [](const Own& own) {
+    return own.request &&
+           !own.worker.page->wait_for_stacks(*own.request, std::chrono::milliseconds(0));
+  });
 }
 
 void HangWatch::write_dump() {
@@ -100,6 +116,8 @@ void HangWatch::write_dump() {
 nlohmann::json HangWatch::judge(const std::map<int, nlohmann::json>& by_node) {
   const auto views = parse_views(by_node);
   if (const auto finding = find_hang(views)) return follow(*finding, views);
+  // One that only gave up waiting has not gone on.
+  if (told_ && operations_of(views) <= told_operations_) return nullptr;
   if (told_) notes_.push_back("the ranks go on");
   key_.clear();
   told_ = false;
@@ -121,6 +139,7 @@ nlohmann::json HangWatch::follow(const HangFinding& finding, const std::vector<R
     notes_.push_back("warning: " + text.substr(0, text.size() - 1));
     summary_ = text.substr(0, text.find('\n'));
     told_ = true;
+    told_operations_ = operations_of(views);
     told_again_after_s_ = kTellAgain * finding.waited_s;
   }
   if (!finding.is_overdue() || dumped_) return nullptr;

@@ -59,18 +59,21 @@ class HangWatch {
 
   nlohmann::json follow(const HangFinding& finding, const std::vector<RankView>& views);
   void write_dump();
+  bool is_waiting_for_stacks() const;
 
   std::string host_;
   std::vector<Own> own_;
   std::filesystem::path directory_;
   Clock::time_point told_local_{};
   nlohmann::json last_local_;
+  bool owes_stacks_ = false;  // they were asked for: told as soon as they are there
   std::optional<Clock::time_point> dump_at_;
 
   std::string key_;  // of the hang under way
   Clock::time_point asked_at_{};
   bool told_ = false, dumped_ = false;
   double told_again_after_s_ = 0;
+  uint64_t told_operations_ = 0;  // of all ranks, when it was told
   std::string summary_;
   std::vector<std::string> notes_;
 };

@@ -61,6 +61,7 @@ std::vector<std::string> worker_environment(const LaunchOptions& options,
   if (!run_id.empty()) variables["LOCKSTEP_RUN_ID"] = run_id;
   if (place.progress_fd >= 0) variables["LOCKSTEP_PROGRESS_FD"] = std::to_string(place.progress_fd);
   if (place.listen_fd) variables["LOCKSTEP_MASTER_LISTEN_FD"] = std::to_string(*place.listen_fd);
+  variables.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");  // unless the user has decided
   if (!environment("OMP_NUM_THREADS"))
     variables["OMP_NUM_THREADS"] =
         std::to_string(std::max(1, num_usable_cores() / options.num_workers));

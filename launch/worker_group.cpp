@@ -208,6 +208,7 @@ WorkerEnd WorkerGroup::describe(const Worker& worker) const {
   end.time_us = worker.exit_time_us;
   end.error = read_error_file(worker.directory / "error.json");
   end.last_lines = worker.err.last_lines();
+  if (!end.error && !end.exit.signal) end.error = find_error(end.last_lines, end.exit.code);
   const bool has_stderr = !end.last_lines.empty();
   if (!has_stderr) end.last_lines = worker.out.last_lines();
   end.log = worker.directory / (has_stderr || end.last_lines.empty() ? "stderr.log" : "stdout.log");

@@ -216,6 +216,7 @@ void Member::set_ready() {
 }
 
 void Member::say_ready() {
+  if (!connection_->is_open()) return;  // said when it has joined again
   ReadyMessage ready{.address = options_.master_addr};
   if (options_.rendezvous.max_nodes == 1) {
     const bool here = ready.address == "127.0.0.1" || ready.address == "localhost";

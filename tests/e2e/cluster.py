@@ -20,6 +20,7 @@ class Cluster:
         self.hosts = network.hosts[:num_hosts]
         self.ranks = ranks  # on each host
         self.launchers = {}
+        self.streams = {}  # of launchers, in place of pipes
 
     def start(self, host, *overrides, nodes=None, ranks=None, options=(), rest=None, conf="", token=TOKEN):
         """A launcher on `host`; `rest`: in place of the run file and its overrides."""
@@ -28,7 +29,7 @@ class Cluster:
         command += ["--rdzv-endpoint", f"{self.hosts[0].address}:{PORT}", "--rdzv-conf", timing]
         command += [*options, *(rest or [self.job.file, *overrides])]
         env = processes.environment(LOCKSTEP_RDZV_TOKEN=token)
-        process = host.start(command, self.job.directory, env)
+        process = host.start(command, self.job.directory, env, **self.streams)
         self.launchers[host.name] = process
         return process
 

@@ -7,7 +7,6 @@ import pytest
 from cluster import GONE_S, Cluster
 from network import Network
 from odd_rank import use_odd_rank
-from safetensors_file import checkpoints
 from test_streaming import shards  # noqa: F401
 
 
@@ -78,9 +77,3 @@ def test_a_plugin_that_runs_out_on_one_rank(job, backend):
     assert ended.code == 75, ended.err
     assert "rank 1 (of 2) failed first" in ended.err
     assert "there is nothing more on rank 1" in ended.err
-
-
-def test_a_number_that_ranks_do_not_divide_is_no_uneven_data(job):
-    """1003 samples, 2 and 3 ranks: all take the same steps."""
-    for ranks in (2, 3):
-        assert checkpoints(job.train(ranks=ranks))[-1] == 21

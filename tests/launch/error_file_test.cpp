@@ -32,6 +32,22 @@ TEST_CASE("error file: what is written is read again") {
   CHECK(read->timestamp_us == 1234567);
 }
 
+TEST_CASE("error file: without one, a trainer's last lines tell") {
+  const std::vector<std::string> lines = {"step 3", "lockstep-trainer: error: the disk is full",
+                                          ""};
+  const auto found = find_error(lines, 75);
+  REQUIRE(found);
+  CHECK(found->message == "the disk is full");
+  CHECK(found->kind == "environment");
+  CHECK_FALSE(found->peer);
+  const std::string waited =
+      "lockstep-trainer: error: step vote: rank 1 of 2 waited 2 s for its "
+      "peers: rank 0 (process 4711) is gone";
+  CHECK(find_error({waited}, 75)->peer);
+  CHECK_FALSE(find_error({"error: of another program"}, 75));
+  CHECK_FALSE(find_error({}, 1));
+}
+
 TEST_CASE("error file: it has the fields that torchrun's summary reads") {
   TemporaryDirectory directory;
   const auto path = directory.path() / "error.json";

@@ -78,6 +78,14 @@ TEST_CASE("hang: usual waits are none") {
   CHECK(find_hang({waits, outside(1, 11, Phase::Forward, 8)}));
   // Another rank writes a checkpoint: that may take ten times as long.
   CHECK_FALSE(find_hang({waits, outside(1, 11, Phase::Saving, 8)}));
+  // Unless it is stopped.
+  auto stopped = outside(1, 11, Phase::Saving, 8);
+  stopped.process_state = 'T';
+  CHECK(find_hang({waits, stopped}));
+  // One of two that wait in different operations does so in a long phase.
+  auto evaluates = inside(1, 12, "barrier 'evaluation'", 9);
+  evaluates.progress.phase = Phase::Evaluating;
+  CHECK(find_hang({waits, evaluates}));
   // Steps are long.
   waits.progress.longest_step_s = 4;
   CHECK_FALSE(find_hang({waits, outside(1, 11, Phase::Forward, 8)}));

@@ -115,14 +115,14 @@ TEST_CASE("lockstep launch: torchrun's options in both spellings and as its vari
       {"max-restarts", "--max-restarts @: expected a number"},
       {"monitor-interval", "command line: --monitor-interval: expected a duration"},
       {"rdzv-backend", "--rdzv-backend @: unknown; valid: c10d, static"},
-      {"rdzv-endpoint", "--rdzv-endpoint @:x:: expected HOST or HOST:PORT"},
+      {"rdzv-endpoint", "--rdzv-endpoint @:x: expected HOST or HOST:PORT"},
       {"rdzv-conf", "--rdzv-conf @: no such setting"},
       {"redirects", "--redirects @: expected 0 (nothing)"},
       {"tee", "--tee @: expected 0 (nothing)"},
       {"local-ranks-filter", "--local-ranks-filter @: "}};
   for (const auto& [name, wanted] : options) {
     INFO(name);
-    const std::string wrong = name == "rdzv-endpoint" ? "@:x:" : "@";
+    const std::string wrong = name == "rdzv-endpoint" ? "@:x" : "@";
     auto underscores = name;
     std::replace(underscores.begin(), underscores.end(), '-', '_');
     auto variable = "PET_" + underscores;

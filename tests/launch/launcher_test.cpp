@@ -72,6 +72,7 @@ TEST_CASE("launcher: workers get torchrun's environment") {
   CHECK(value_in(env, "LOCKSTEP_RUN_ID") == "run-7");
   CHECK(value_in(env, "LOCKSTEP_MASTER_LISTEN_FD") == "(not set)");
   CHECK(value_in(env, "TORCHELASTIC_ERROR_FILE") == "/logs/1/error.json");
+  CHECK(value_in(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING") == "1");
 }
 
 TEST_CASE("launcher: what an outer launcher has told stays out of the workers' environment") {

@@ -133,11 +133,18 @@ def measure(settings, limit, rounds):
 
 
 def compare(rows):
+    """Each way of ours, with its best number of workers, against each setting of the peer."""
     median = {line["row"]: line["median"] for line in rows}
-    ours = max(value for name, value in median.items() if name.startswith("lockstep"))
     theirs = {name: value for name, value in median.items() if name.startswith("torch")}
-    return {**{f"times {name}": round(ours / value, 1) for name, value in theirs.items()},
-            "share of the limit": round(ours / median["limit of the machine"], 2)}
+    ways = {}
+    for name, value in median.items():
+        if name.startswith("lockstep"):
+            way = name.split(", workers")[0]
+            ways[way] = max(value, ways.get(way, 0))
+    return {way: {**{f"times {name}": round(ours / value, 1) for name, value in theirs.items()},
+                  "times the best of torch": round(ours / max(theirs.values()), 1),
+                  "share of the limit": round(ours / median["limit of the machine"], 2)}
+            for way, ours in ways.items()}
 
 
 def copies(scratch, bytes_per_sample, batch):

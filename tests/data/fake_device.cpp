@@ -128,7 +128,7 @@ struct FakeHooks final : at::PrivateUse1HooksInterface {
 struct FakeGuard final : c10::impl::DeviceGuardImplInterface {
   static constexpr at::DeviceType static_type = at::kPrivateUse1;
   static c10::Stream stream(size_t number) {
-    return {c10::Stream::UNSAFE, kDevice, static_cast<c10::StreamId>(number)};
+    return c10::Stream(c10::Stream::UNSAFE, kDevice, static_cast<c10::StreamId>(number));
   }
   at::DeviceType type() const override { return static_type; }
   at::Device exchangeDevice(at::Device) const override { return kDevice; }

@@ -2,10 +2,12 @@
 
     .venv/bin/python bench/loader.py [--rounds 3] [--seconds 4] [--only memory|jpeg|tokens|parquet] [--out bench/results/loader.json]
 
-memory: the 60,000 training images of MNIST as 784 floats each, shuffled, 64 at a time.
+memory: the 60,000 training images of MNIST as 784 floats each, shuffled, 64 at a time. They are stored as bytes, "floats" as floats.
 jpeg:   300 JPEG files of 500 x 375 pixels, cropped by chance to 224 x 224, mirrored, normalised, 32 at a time.
 tokens: windows of 1,024 of 50 million uint16 tokens, shuffled, 8 at a time.
-parquet: 400,000 rows of 12 columns in 20 row groups, shuffled group by group, 256 at a time; the peer has it all in memory.
+parquet: 400,000 rows of 12 columns in 20 row groups, shuffled group by group, 256 at a time. The peer reads "row groups" likewise, or
+         has all in memory.
+The peer's "gathered" settings are datasets that give whole batches, chosen by a tensor of indices: the best that a DataLoader can do.
 `limit` is what the machine gives below a loader: memcpy of batches of that size, libjpeg-turbo alone on as many threads.
 Needs: cmake --build build --target lockstep_bench_loader
 """
@@ -44,6 +46,14 @@ def make_images(directory, count):
     return sorted(str(path) for path in directory.glob("*/*.jpg"))
 
 
+def make_floats(directory):
+    import numpy as np
+
+    images = np.fromfile(MNIST / "train-images-idx3-ubyte", np.uint8)[16:].reshape(-1, 784)
+    np.save(directory / "image.npy", (images / np.float32(255)).astype(np.float32))
+    np.save(directory / "label.npy", np.fromfile(MNIST / "train-labels-idx1-ubyte", np.uint8)[8:].astype(np.int64))
+
+
 def make_tokens(directory):
     import numpy as np
 
@@ -69,35 +79,43 @@ def peer(directory, *words):
     return json.loads(output_of([PYTHON, PEERS, *words], directory, 120))
 
 
-def memory_settings(scratch, seconds):
+def memory_settings(scratch, seconds, place):
     idx = json.dumps({"name": "idx", "path": str(MNIST)})
     for workers in (0, 1, 2):
-        yield f"lockstep, {workers} workers", lambda w=workers: driver(scratch, "load", idx, MEMORY_BATCH, w, seconds)
-    for setting in ("workers 0", "workers 2", "gathered"):
+        yield f"lockstep, workers {workers}", lambda w=workers: driver(scratch, "load", idx, MEMORY_BATCH, w, seconds)
+    floats = json.dumps({"name": "npy", "path": str(place)})
+    for workers in (0, 2):
+        yield f"lockstep, floats, workers {workers}", lambda w=workers: driver(scratch, "load", floats, MEMORY_BATCH, w, seconds)
+    gathered = ("gathered, workers 0", "gathered, workers 0, threads 2", "gathered bytes, workers 0",
+                "gathered bytes, workers 0, threads 2", "gathered, workers 2")
+    for setting in ("workers 0", "workers 2", *gathered):
         yield f"torch, {setting}", lambda s=setting: peer(scratch, "memory", s, seconds, MNIST)
 
 
 def jpeg_settings(scratch, seconds, images):
     for name, more in (("lockstep", {}), ("lockstep scaled decoding", {"scaled_decoding": True})):
         folder = json.dumps({"name": "image_folder", "path": str(images), "transforms": CROP, **more})
-        yield f"{name}, 2 workers", lambda f=folder: driver(scratch, "load", f, JPEG_BATCH, 2, seconds)
+        yield f"{name}, workers 2", lambda f=folder: driver(scratch, "load", f, JPEG_BATCH, 2, seconds)
     for setting in ("PIL workers 0", "PIL workers 2", "torchvision decoder workers 2"):
         yield f"torch, {setting}", lambda s=setting: peer(scratch, "jpeg", s, seconds, images)
 
 
 def tokens_settings(scratch, seconds, place):
     config = json.dumps({"name": "tokens", "path": f"{place}/tokens.bin", "length": LENGTH})
-    for workers in (0, 2):
-        yield f"lockstep, {workers} workers", lambda w=workers: driver(scratch, "load", config, TOKENS_BATCH, w, seconds)
-    for setting in ("workers 0", "workers 2"):
+    for workers in (0, 1, 2):
+        yield f"lockstep, workers {workers}", lambda w=workers: driver(scratch, "load", config, TOKENS_BATCH, w, seconds)
+    for setting in ("workers 0", "workers 2", "gathered, workers 0", "gathered, workers 2"):
         yield f"torch, {setting}", lambda s=setting: peer(scratch, "tokens", s, seconds, place)
 
 
 def parquet_settings(scratch, seconds, place):
     config = json.dumps({"name": "parquet", "path": f"{place}/table.parquet", "label": "label"})
+    for workers in (0, 1, 2):
+        yield f"lockstep, workers {workers}", lambda w=workers: driver(scratch, "load", config, PARQUET_BATCH, w, seconds)
+    kept = json.dumps({"name": "parquet", "path": f"{place}/table.parquet", "label": "label", "keep_row_groups": 20})
     for workers in (0, 2):
-        yield f"lockstep, {workers} workers", lambda w=workers: driver(scratch, "load", config, PARQUET_BATCH, w, seconds)
-    for setting in ("workers 0", "workers 2"):
+        yield f"lockstep, kept in memory, workers {workers}", lambda w=workers: driver(scratch, "load", kept, PARQUET_BATCH, w, seconds)
+    for setting in ("workers 0", "workers 2", "row groups, workers 0", "row groups, workers 2", "gathered, workers 0"):
         yield f"torch, {setting}", lambda s=setting: peer(scratch, "parquet", s, seconds, place)
 
 
@@ -115,11 +133,18 @@ def measure(settings, limit, rounds):
 
 
 def compare(rows):
+    """Each way of ours, with its best number of workers, against each setting of the peer."""
     median = {line["row"]: line["median"] for line in rows}
-    ours = max(value for name, value in median.items() if name.startswith("lockstep"))
     theirs = {name: value for name, value in median.items() if name.startswith("torch")}
-    return {**{f"times {name}": round(ours / value, 1) for name, value in theirs.items()},
-            "share of the limit": round(ours / median["limit of the machine"], 2)}
+    ways = {}
+    for name, value in median.items():
+        if name.startswith("lockstep"):
+            way = name.split(", workers")[0]
+            ways[way] = max(value, ways.get(way, 0))
+    return {way: {**{f"times {name}": round(ours / value, 1) for name, value in theirs.items()},
+                  "times the best of torch": round(ours / max(theirs.values()), 1),
+                  "share of the limit": round(ours / median["limit of the machine"], 2)}
+            for way, ours in ways.items()}
 
 
 def copies(scratch, bytes_per_sample, batch):
@@ -132,7 +157,8 @@ def measure_part(name, scratch, arguments):
     place = pathlib.Path(scratch) / name
     place.mkdir()
     if name == "memory":
-        return measure(list(memory_settings(scratch, seconds)), copies(scratch, 784 * 4, MEMORY_BATCH), rounds)
+        make_floats(place)
+        return measure(list(memory_settings(scratch, seconds, place)), copies(scratch, 784 * 4, MEMORY_BATCH), rounds)
     if name == "tokens":
         make_tokens(place)
         return measure(list(tokens_settings(scratch, seconds, place)), copies(scratch, 2 * 8 * LENGTH, TOKENS_BATCH), rounds)

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 
@@ -65,6 +66,7 @@ Json load(const std::vector<std::string>& words) {
   const LoaderOptions options = {.batch_size = std::stoll(words.at(1)),
                                  .workers = std::stoll(words.at(2))};
   const std::chrono::duration<double> time(std::stod(words.at(3)));
+  const auto busy_before = std::clock();
   const auto begin = Clock::now();
   const auto end = begin + std::chrono::duration_cast<Clock::duration>(time);
   Amount total;
@@ -78,6 +80,9 @@ Json load(const std::vector<std::string>& words) {
   const auto elapsed = seconds_since(begin);
   return {{"samples_per_s", static_cast<double>(total.samples) / elapsed},
           {"mb_per_s", static_cast<double>(total.bytes) / 1e6 / elapsed},
+          // Of all threads: what a sample costs, however busy the machine is otherwise.
+          {"cpu_us_per_sample", static_cast<double>(std::clock() - busy_before) * 1e6 /
+                                    CLOCKS_PER_SEC / static_cast<double>(total.samples)},
           {"peak_mb", peak_megabytes()}};
 }
 

@@ -1,17 +1,21 @@
 """The Python side of bench/loader.py: one setting of torch's DataLoader for some seconds, in a process of its own.
 
     python bench/loader_peers.py memory|jpeg|tokens|parquet SETTING SECONDS DATA     prints one line of JSON
+
+SETTING ends with "workers N". "gathered" datasets give whole batches, so that nothing is done per sample in Python; with "threads
+N" torch uses so many for it.
 """
 
 import json
 import os
 import pathlib
+import re
 import sys
 import time
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
 
 BATCH = {"memory": 64, "jpeg": 32, "tokens": 8, "parquet": 256}
 LENGTH = 1024  # tokens of a sample
@@ -20,11 +24,24 @@ LENGTH = 1024  # tokens of a sample
 def mnist(directory):
     images = np.fromfile(f"{directory}/train-images-idx3-ubyte", np.uint8)[16:].reshape(-1, 784)
     labels = np.fromfile(f"{directory}/train-labels-idx1-ubyte", np.uint8)[8:]
-    return torch.from_numpy(images).float().div(255), torch.from_numpy(labels).long()
+    return torch.from_numpy(images), torch.from_numpy(labels).long()
+
+
+class Shuffled:
+    """A sampler of whole batches as tensors: faster than BatchSampler, whose indices are Python numbers one by one."""
+
+    def __init__(self, size, batch):
+        self.size, self.batch = size, batch
+
+    def __len__(self):
+        return -(-self.size // self.batch)
+
+    def __iter__(self):
+        return iter(torch.randperm(self.size).split(self.batch))
 
 
 class Gathered(Dataset):
-    """Gives whole batches, for a DataLoader that passes lists of indices."""
+    """Gives whole batches of tensors."""
 
     def __init__(self, *tensors):
         self.tensors = tensors
@@ -33,18 +50,30 @@ class Gathered(Dataset):
         return len(self.tensors[0])
 
     def __getitem__(self, indices):
-        indices = torch.as_tensor(indices)
         return [tensor.index_select(0, indices) for tensor in self.tensors]
 
 
+class GatheredBytes(Gathered):
+    """The first tensor is of bytes, which become floats: a quarter of the memory to read."""
+
+    def __getitem__(self, indices):
+        images, labels = super().__getitem__(indices)
+        return images.float().div_(255), labels
+
+
+def whole_batches(dataset, batch, setting):
+    return DataLoader(dataset, sampler=Shuffled(len(dataset), batch), batch_size=None, num_workers=workers_of(setting))
+
+
 def memory_loader(setting, directory):
-    tensors = mnist(directory)
-    if setting == "gathered":
-        dataset = Gathered(*tensors)
-        batches = BatchSampler(RandomSampler(dataset), BATCH["memory"], drop_last=False)
-        return DataLoader(dataset, sampler=batches, batch_size=None)
-    workers = workers_of(setting)
-    return DataLoader(TensorDataset(*tensors), BATCH["memory"], shuffle=True, num_workers=workers)
+    images, labels = mnist(directory)
+    batch = BATCH["memory"]
+    if setting.startswith("gathered bytes"):
+        return whole_batches(GatheredBytes(images, labels), batch, setting)
+    images = images.float().div(255)
+    if setting.startswith("gathered"):
+        return whole_batches(Gathered(images, labels), batch, setting)
+    return DataLoader(TensorDataset(images, labels), batch, shuffle=True, num_workers=workers_of(setting))
 
 
 def jpeg_loader(setting, directory):
@@ -83,22 +112,68 @@ class Windows(Dataset):
         return window[:-1], window[1:]
 
 
+class GatheredWindows(Windows):
+    """All windows of a batch with one gather and one conversion."""
+
+    def __init__(self, file):
+        super().__init__(file)
+        step = self.tokens.itemsize
+        self.windows = np.lib.stride_tricks.as_strided(self.tokens, (len(self), LENGTH + 1), (step * LENGTH, step))
+
+    def __getitem__(self, indices):
+        windows = torch.from_numpy(self.windows[indices.numpy()].astype(np.int64))
+        return windows[:, :-1], windows[:, 1:]
+
+
 def tokens_loader(setting, directory):
+    if setting.startswith("gathered"):
+        return whole_batches(GatheredWindows(f"{directory}/tokens.bin"), BATCH["tokens"], setting)
     return DataLoader(Windows(f"{directory}/tokens.bin"), BATCH["tokens"], shuffle=True, num_workers=workers_of(setting))
 
 
+def tensors_of(table):
+    features = np.stack([table[name].to_numpy() for name in table.column_names if name != "label"], 1).astype(np.float32)
+    return torch.from_numpy(features), torch.from_numpy(table["label"].to_numpy().astype(np.float32))
+
+
+class RowGroups(IterableDataset):
+    """One row group after the other in a random order, shuffled within, as whole batches: for files larger than memory."""
+
+    def __init__(self, file):
+        self.file, self.epoch = file, 0
+
+    def __iter__(self):
+        import pyarrow.parquet
+
+        worker = get_worker_info()
+        self.epoch += 1
+        file = pyarrow.parquet.ParquetFile(self.file)
+        order = np.random.default_rng(self.epoch).permutation(file.num_row_groups)
+        for group in order[worker.id :: worker.num_workers] if worker else order:
+            features, labels = tensors_of(file.read_row_group(group, use_threads=False))
+            for rows in torch.randperm(len(labels)).split(BATCH["parquet"]):
+                yield features.index_select(0, rows), labels.index_select(0, rows)
+
+
 def parquet_loader(setting, directory):
-    """All row groups read by pyarrow into memory, once, which is not counted; then rows as samples."""
+    """Row groups as Lockstep reads them, or all of them in memory, read once, which is not counted; then rows as samples."""
     import pyarrow.parquet
 
-    table = pyarrow.parquet.read_table(f"{directory}/table.parquet")
-    features = np.stack([table[name].to_numpy() for name in table.column_names if name != "label"], 1).astype(np.float32)
-    tensors = torch.from_numpy(features), torch.from_numpy(table["label"].to_numpy().astype(np.float32))
+    if setting.startswith("row groups"):
+        return DataLoader(RowGroups(f"{directory}/table.parquet"), batch_size=None, num_workers=workers_of(setting))
+    tensors = tensors_of(pyarrow.parquet.read_table(f"{directory}/table.parquet"))
+    if setting.startswith("gathered"):
+        return whole_batches(Gathered(*tensors), BATCH["parquet"], setting)
     return DataLoader(TensorDataset(*tensors), BATCH["parquet"], shuffle=True, num_workers=workers_of(setting))
 
 
 def workers_of(setting):
-    return int(setting.rsplit(" ", 1)[1])
+    return int(re.search(r"workers (\d+)", setting)[1])
+
+
+def threads_of(setting):
+    found = re.search(r"threads (\d+)", setting)
+    return int(found[1]) if found else 1
 
 
 def processes():
@@ -119,10 +194,10 @@ def memory_mb():
 
 def main():
     what, setting, seconds, directory = sys.argv[1:]
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads_of(setting))
     make = {"memory": memory_loader, "jpeg": jpeg_loader, "tokens": tokens_loader, "parquet": parquet_loader}[what]
     loader = make(setting, directory)
-    samples, peak, begin = 0, 0, time.monotonic()
+    samples, peak, begin, busy = 0, 0, time.monotonic(), time.process_time()
     end, looked = begin + float(seconds), begin
     while time.monotonic() < end:
         for images, _ in loader:
@@ -132,7 +207,9 @@ def main():
                 peak, looked = max(peak, memory_mb()), time.monotonic()
             if now > end:
                 elapsed = now - begin
-                print(json.dumps({"samples_per_s": samples / elapsed, "peak_mb": peak}), flush=True)
+                # Of this process: without workers, what a sample costs, however busy the machine is otherwise.
+                cpu_us = (time.process_time() - busy) * 1e6 / samples
+                print(json.dumps({"samples_per_s": samples / elapsed, "cpu_us_per_sample": cpu_us, "peak_mb": peak}), flush=True)
                 os._exit(0)  # the workers end with their pipes
 
 

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
+#include "data/row_ahead.h"
 #include "data/sample_runs.h"
 
 namespace lockstep {
@@ -220,6 +221,8 @@ ArrayDataset::Field ArrayDataset::make_field(const std::string& name,
     throw refused(shard, fmt::format("field '{}': {} would lose digits as {}", printable(name),
                                      name_of(array.type), *change.dtype));
   const bool widens = array.type == ElementType::U16 || array.type == ElementType::U32;
+  if (array.type == ElementType::U8 && field.given == at::kFloat)
+    field.scaling.emplace(ByteScale{change.divide_by, change.mean, change.std});
   field.is_copy = !computes && !widens && field.given == scalar_type_of(array.type);
   return field;
 }
@@ -243,6 +246,7 @@ void ArrayDataset::gather(const Field& field, std::span<const int64_t> rows,
   if (field.is_copy) {
     auto* all = static_cast<uint8_t*>(tensor.data_ptr());
     for (size_t i = 0; i < rows.size(); ++i) {
+      ask_ahead(base, row_bytes, rows, i);
       auto* out = all + static_cast<size_t>(places[i]) * row_bytes;
       std::memcpy(out, base + static_cast<size_t>(rows[i]) * row_bytes, row_bytes);
       if (field.array.type == ElementType::Bool)
@@ -250,13 +254,24 @@ void ArrayDataset::gather(const Field& field, std::span<const int64_t> rows,
     }
     return;
   }
+  if (field.scaling) {
+    auto* all = tensor.data_ptr<float>();
+    for (size_t i = 0; i < rows.size(); ++i) {
+      ask_ahead(base, row_bytes, rows, i);
+      field.scaling->apply({base + static_cast<size_t>(rows[i]) * row_bytes, row_bytes},
+                           all + static_cast<size_t>(places[i]) * field.row_elements);
+    }
+    return;
+  }
   with_given_type(field.given, [&](auto to) {
     auto* all = tensor.data_ptr<decltype(to)>();
     with_stored_type(field.array.type, [&](auto from) {
-      for (size_t i = 0; i < rows.size(); ++i)
+      for (size_t i = 0; i < rows.size(); ++i) {
+        ask_ahead(base, row_bytes, rows, i);
         convert_row<decltype(from)>(base + static_cast<size_t>(rows[i]) * row_bytes,
                                     field.row_elements, field.change,
                                     all + static_cast<size_t>(places[i]) * field.row_elements);
+      }
     });
   });
 }

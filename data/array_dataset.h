@@ -13,6 +13,7 @@
 #include "core/config_map.h"
 #include "data/array_file.h"
 #include "data/block_cache.h"
+#include "data/byte_scaling.h"
 #include "data/dataset.h"
 
 namespace lockstep {
@@ -81,7 +82,8 @@ class ArrayDataset : public Dataset {
     size_t row_elements = 0;
     ArrayFieldConfig change;
     at::ScalarType given;
-    bool is_copy = false;  // rows are given as they are stored
+    bool is_copy = false;                // rows are given as they are stored
+    std::optional<ByteScaling> scaling;  // of bytes that become float32
   };
 
   struct OpenShard {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "data/dataset.h"
@@ -25,9 +24,8 @@ class BatchMemory {
   // `layout`: may be empty; then batches have indices only.
   BatchMemory(std::vector<FieldLayout> layout, BatchMemoryOptions options);
 
-  // A batch for the samples `indices` (at most options.rows): `indices` set, fields of undefined
-  // content.
-  Batch take(std::span<const int64_t> indices);
+  // A batch of so many samples (at most options.rows), its content undefined.
+  Batch take(int64_t count);
 
   // Batches whose memory is kept.
   size_t size() const { return kept_.size(); }

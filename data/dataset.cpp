@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "data/batch_memory.h"
 
 namespace lockstep {
@@ -13,8 +15,9 @@ void Dataset::fill(const SampleRequest&, std::span<const at::Tensor>) const {
 std::vector<double> Dataset::values(const std::string&) const { return {}; }
 
 Batch gather(const Dataset& dataset, const SampleRequest& request) {
-  BatchMemory memory(dataset.layout(), {.rows = static_cast<int64_t>(request.indices.size())});
-  auto batch = memory.take(request.indices);
+  const auto count = static_cast<int64_t>(request.indices.size());
+  auto batch = BatchMemory(dataset.layout(), {.rows = count}).take(count);
+  std::ranges::copy(request.indices, batch.indices.mutable_data_ptr<int64_t>());
   std::vector<at::Tensor> fields;
   for (const auto& [name, tensor] : batch.fields) fields.push_back(tensor);
   dataset.fill(request, fields);

@@ -7,6 +7,12 @@
 #include "core/error.h"
 
 namespace lockstep {
+namespace {
+
+// Copies are quick; were they not, page-locked memory would still be bounded.
+constexpr size_t kMostSources = 2;
+
+}  // namespace
 
 DeviceTransfer::DeviceTransfer(at::Device device)
     : device_(device),
@@ -15,6 +21,10 @@ DeviceTransfer::DeviceTransfer(at::Device device)
 void DeviceTransfer::start(Batch batch) {
   check(!has_batch(), "one batch travels at a time");
   std::erase_if(arrived_, [](const Copy& copy) { return copy.done.query(); });
+  if (arrived_.size() >= kMostSources) {
+    arrived_.front().done.synchronize();
+    arrived_.erase(arrived_.begin());
+  }
   const c10::StreamGuard guard(stream_);
   auto target = batch.to(device_);
   c10::Event done(device_.type());

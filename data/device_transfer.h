@@ -23,7 +23,7 @@ class DeviceTransfer {
   bool has_batch() const { return travelling_.has_value(); }
 
   // Begins the copy. The batch's memory, page-locked so that nobody waits here, is held until the
-  // copy has ended. Requires !has_batch().
+  // copy has ended; waits for the oldest one where three have not. Requires !has_batch().
   void start(Batch batch);
 
   // The batch on the device; what is queued on the current stream after this call waits for the

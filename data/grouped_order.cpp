@@ -64,13 +64,42 @@ const std::vector<int64_t>& GroupedOrder::shuffled(size_t window) const {
   return found.samples;
 }
 
+std::vector<int64_t> GroupedOrder::arranged(std::span<const int64_t> chosen) const {
+  std::vector<std::pair<int64_t, size_t>> window_of_end;  // of each group, by its end
+  for (size_t window = 0; window + 1 < windows_.size(); ++window)
+    for (auto i = windows_[window].first_group; i < windows_[window + 1].first_group; ++i)
+      window_of_end.emplace_back(groups_[i].end, window);
+  std::ranges::sort(window_of_end);
+  std::vector<std::vector<int64_t>> of_windows(windows_.size());
+  for (const auto sample : chosen) {
+    const auto after =
+        std::ranges::upper_bound(window_of_end, sample, {}, &std::pair<int64_t, size_t>::first);
+    of_windows[after->second].push_back(sample);
+  }
+  std::vector<int64_t> all;
+  all.reserve(chosen.size());
+  for (size_t window = 0; window < of_windows.size(); ++window) {
+    shuffle(std::span(of_windows[window]),
+            SampleRandom(options_.seed, 2, static_cast<int64_t>(window)));
+    all.insert(all.end(), of_windows[window].begin(), of_windows[window].end());
+  }
+  return all;
+}
+
 void GroupedOrder::copy(int64_t first, int64_t stride, std::span<int64_t> out) const {
   const std::lock_guard lock(mutex_);
+  int64_t begin = 0, end = 0;  // of the window that is looked at
+  const int64_t* samples = nullptr;
   for (size_t i = 0; i < out.size(); ++i) {
     const auto place = place_before_lanes((first + static_cast<int64_t>(i) * stride) % size_);
-    const auto after = std::ranges::upper_bound(windows_, place, {}, &Window::begin);
-    const auto window = static_cast<size_t>(after - windows_.begin()) - 1;
-    out[i] = shuffled(window)[static_cast<size_t>(place - windows_[window].begin)];
+    if (place < begin || place >= end) {
+      const auto after = std::ranges::upper_bound(windows_, place, {}, &Window::begin);
+      const auto window = static_cast<size_t>(after - windows_.begin()) - 1;
+      begin = windows_[window].begin;
+      end = windows_[window + 1].begin;
+      samples = shuffled(window).data();
+    }
+    out[i] = samples[place - begin];
   }
 }
 

@@ -37,6 +37,10 @@ class GroupedOrder {
   // out[i]: the sample at place (first + i * stride) % size() of the order.
   void copy(int64_t first, int64_t stride, std::span<int64_t> out) const;
 
+  // Samples of any choice, repeated or not, as this order would have them: window by window,
+  // shuffled in each. Lanes play no part.
+  std::vector<int64_t> arranged(std::span<const int64_t> chosen) const;
+
   // Groups that a window has at most.
   int64_t most_groups() const { return most_groups_; }
 

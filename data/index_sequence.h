@@ -2,6 +2,7 @@
 // order of more samples than memory holds numbers costs nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -15,13 +16,15 @@ namespace lockstep {
 // Thread: const and safe to use from several threads at once.
 class IndexSequence {
  public:
-  IndexSequence(std::vector<int64_t> indices)  // NOLINT: a list is a sequence
-      : size_(static_cast<int64_t>(indices.size())), list_(std::move(indices)) {}
+  // `nearby`: what nearby_groups() says.
+  IndexSequence(std::vector<int64_t> indices, int64_t nearby = 1)  // NOLINT: a list is a sequence
+      : size_(static_cast<int64_t>(indices.size())),
+        list_(std::move(indices)),
+        run_{.nearby = nearby} {}
   IndexSequence(std::initializer_list<int64_t> indices)
       : IndexSequence(std::vector<int64_t>(indices)) {}
 
   // Every stride-th place of an order from `first` on, going on at its begin after its end.
-  // `nearby`: what nearby_groups() says.
   struct Run {
     int64_t first = 0, stride = 1, size = 0, nearby = 1;
   };
@@ -30,11 +33,16 @@ class IndexSequence {
 
   int64_t size() const { return size_; }
 
-  // Those at [begin, begin + count). Requires them to be inside.
+  // Those at [begin, begin + out.size()). Requires them to be inside.
+  void copy(int64_t begin, std::span<int64_t> out) const {
+    if (order_)
+      order_->copy(run_.first + begin * run_.stride, run_.stride, out);
+    else
+      std::copy_n(list_.begin() + begin, out.size(), out.begin());
+  }
   std::vector<int64_t> slice(int64_t begin, int64_t count) const {
-    if (!order_) return {list_.begin() + begin, list_.begin() + begin + count};
     std::vector<int64_t> indices(static_cast<size_t>(count));
-    order_->copy(run_.first + begin * run_.stride, run_.stride, indices);
+    copy(begin, indices);
     return indices;
   }
   std::vector<int64_t> all() const { return slice(0, size_); }

@@ -68,15 +68,18 @@ Loader::Loader(const Dataset& dataset, IndexSequence indices, LoaderOptions opti
   const auto pieces = (options_.batch_size + rows_per_piece_ - 1) / rows_per_piece_;
   if (options_.workers > 0) slots_.resize(static_cast<size_t>(ahead));
   for (int64_t i = 0; i < std::min(options_.workers, ahead * pieces); ++i) {
-    workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    workers_.emplace_back([this] { work(); });
     // Whose stacks a hang report shows.
     ::pthread_setname_np(workers_.back().native_handle(), "lockstep-data");
   }
 }
 
 Loader::~Loader() {
-  // All are told before the first is waited for.
-  for (auto& worker : workers_) worker.request_stop();
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  room_.notify_all();
 }
 
 std::optional<Batch> Loader::next() {
@@ -157,7 +160,11 @@ Loader::Slot Loader::take() {
   auto result = std::exchange(slot, {});
   ++taken_;
   lock.unlock();
-  room_.notify_all();
+  // There is room for one batch more, which several workers share if they share any.
+  if (rows_per_piece_ < options_.batch_size)
+    room_.notify_all();
+  else
+    room_.notify_one();
   leave_out(result);
   return result;
 }
@@ -166,19 +173,22 @@ int64_t Loader::rows_of(int64_t batch) const {
   return std::min(options_.batch_size, indices_.size() - batch * options_.batch_size);
 }
 
+int64_t Loader::place_of(const Piece& piece) const {
+  return piece.batch * options_.batch_size + piece.begin;
+}
+
 std::vector<int64_t> Loader::indices_of(const Piece& piece) const {
-  return indices_.slice(piece.batch * options_.batch_size + piece.begin, piece.end - piece.begin);
+  return indices_.slice(place_of(piece), piece.end - piece.begin);
 }
 
 Loader::Slot Loader::load_here(int64_t batch) {
-  const Piece whole{batch, 0, rows_of(batch)};
   Slot slot;
   allocate(slot, batch);
   if (slot.error) return slot;
   try {
-    slot.bad_rows = load(whole, slot.batch);
+    slot.bad_rows = load(whole(batch), slot.batch);
   } catch (...) {
-    slot.error = described(whole);
+    slot.error = described(whole(batch));
   }
   return slot;
 }
@@ -210,8 +220,9 @@ void Loader::fill(const Piece& piece, const Batch& batch) const {
   fields.reserve(batch.fields.size());
   for (const auto& [name, tensor] : batch.fields)
     fields.push_back(count == tensor.size(0) ? tensor : tensor.narrow(0, piece.begin, count));
-  const std::span indices(batch.indices.const_data_ptr<int64_t>() + piece.begin,
+  const std::span indices(batch.indices.mutable_data_ptr<int64_t>() + piece.begin,
                           static_cast<size_t>(count));
+  indices_.copy(place_of(piece), indices);
   dataset_.fill({.indices = indices,
                  .seed = options_.seed,
                  .epoch = options_.epoch,
@@ -276,68 +287,63 @@ std::exception_ptr Loader::described(const Piece& piece) const {
 
 // The next piece that nobody loads, once there is room for its batch; nothing when all are claimed
 // or the loader ends.
-std::optional<Loader::Piece> Loader::claim(const std::stop_token& stop) {
+std::optional<Loader::Claim> Loader::claim() {
   std::unique_lock lock(mutex_);
   const auto capacity = static_cast<int64_t>(slots_.size());
-  const auto is_begun = [&] { return claimed_.end > 0; };
-  const auto rows = [&] { return rows_of(claimed_.batch); };
-  const auto may_go_on = [&] {
-    if (is_begun() && claimed_.end == rows()) claimed_ = {claimed_.batch + 1, 0, 0};
-    return claimed_.batch == num_batches_ || is_begun() || claimed_.batch < taken_ + capacity;
-  };
   // Not timed: how long a batch lies here is the training's pace; the end of the loader ends the
   // wait.
-  if (!room_.wait(lock, stop, may_go_on) || stop.stop_requested() || claimed_.batch == num_batches_)
-    return std::nullopt;
-  auto& slot = slot_of(claimed_.batch);
-  if (!is_begun()) {
-    slot.pieces_left = (rows() + rows_per_piece_ - 1) / rows_per_piece_;
-    allocate(slot, claimed_.batch);
+  room_.wait(lock, [&] {
+    return ends_ || claimed_ == num_batches_ || rows_claimed_ > 0 || claimed_ < taken_ + capacity;
+  });
+  if (ends_ || claimed_ == num_batches_) return std::nullopt;
+  const auto batch = claimed_;
+  const auto rows = rows_of(batch);
+  auto& slot = slot_of(batch);
+  if (rows_claimed_ == 0) {
+    slot.pieces_left = (rows + rows_per_piece_ - 1) / rows_per_piece_;
+    allocate(slot, batch);
   }
-  claimed_ = {claimed_.batch, claimed_.end, std::min(rows(), claimed_.end + rows_per_piece_)};
-  return claimed_;
+  const Piece piece{batch, rows_claimed_, std::min(rows, rows_claimed_ + rows_per_piece_)};
+  rows_claimed_ = piece.end;
+  if (rows_claimed_ == rows) {
+    ++claimed_;
+    rows_claimed_ = 0;
+  }
+  return Claim{piece, &slot, slot.error != nullptr};
 }
 
 // A failure is that of the batch, as one of loading it would be.
 void Loader::allocate(Slot& slot, int64_t batch) {
   if (layout_.empty()) return;
-  const Piece whole{batch, 0, rows_of(batch)};
   try {
-    slot.batch = memory_.take(indices_of(whole));
+    slot.batch = memory_.take(rows_of(batch));
   } catch (...) {
-    slot.error = described(whole);
+    slot.error = described(whole(batch));
   }
 }
 
-void Loader::finish(const Piece& piece, Slot loaded) {
+void Loader::finish(const Claim& claim, std::set<int64_t> bad_rows, std::exception_ptr error) {
   bool wanted = false;
   {
     const std::lock_guard lock(mutex_);
-    auto& slot = slot_of(piece.batch);
-    slot.batch = std::move(loaded.batch);
-    slot.bad_rows.merge(loaded.bad_rows);
-    if (loaded.error && !slot.error) slot.error = std::move(loaded.error);
-    wanted = --slot.pieces_left == 0 && piece.batch == taken_;
+    auto& slot = *claim.slot;
+    slot.bad_rows.merge(bad_rows);
+    if (error && !slot.error) slot.error = std::move(error);
+    wanted = --slot.pieces_left == 0 && claim.piece.batch == taken_;
   }
   if (wanted) ready_.notify_one();
 }
 
-void Loader::work(const std::stop_token& stop) {
-  while (const auto piece = claim(stop)) {
-    Slot loaded;
-    bool failed = false;
-    if (!layout_.empty()) {
-      const std::lock_guard lock(mutex_);
-      const auto& slot = slot_of(piece->batch);
-      loaded.batch = slot.batch;
-      failed = slot.error != nullptr;
-    }
+void Loader::work() {
+  while (const auto claim = this->claim()) {
+    std::set<int64_t> bad_rows;
+    std::exception_ptr error;
     try {
-      if (!failed) loaded.bad_rows = load(*piece, loaded.batch);
+      if (!claim->is_lost) bad_rows = load(claim->piece, claim->slot->batch);
     } catch (...) {
-      loaded.error = described(*piece);
+      error = described(claim->piece);
     }
-    finish(*piece, std::move(loaded));
+    finish(*claim, std::move(bad_rows), std::move(error));
   }
 }
 

@@ -5,7 +5,6 @@
 // Invariant: the batches and their order depend on neither the number of threads nor their timing.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -19,44 +18,14 @@
 #include <utility>
 #include <vector>
 
-#include "data/bad_samples.h"
 #include "data/batch.h"
 #include "data/batch_memory.h"
 #include "data/dataset.h"
 #include "data/device_transfer.h"
 #include "data/index_sequence.h"
+#include "data/loader_options.h"
 
 namespace lockstep {
-
-struct LoaderOptions {
-  int64_t batch_size = 1;  // samples per batch of this rank, at least 1
-  bool drop_last = false;  // leave out a last batch that is not full
-  int64_t workers = 0;     // threads; 0 loads inside next()
-  int64_t prefetch = 4;    // batches loaded ahead at most, whatever the number of workers
-  uint64_t seed = 0;       // with the epoch, of augmentation
-  int64_t epoch = 0;
-  at::Device device = at::kCPU;  // where next() gives the batches; indices stay on the CPU
-  std::string name = "data";     // of the data in errors
-  // What cannot be loaded goes here, as far as it allows; none: it is an error. Outlives the
-  // loader.
-  BadSamples* bad_samples = nullptr;
-  // How long next() waits for one batch before it gives up.
-  std::chrono::milliseconds timeout = std::chrono::minutes(10);
-};
-
-// What batches have cost their consumer.
-struct LoaderStats {
-  int64_t batches = 0;  // given out
-  int64_t ready = 0;    // sum over them: batches that lay ready, that one included, at its call
-  double wait_s = 0;    // time inside next(): with a loader that keeps up, none
-
-  LoaderStats& operator+=(const LoaderStats& other) {
-    batches += other.batches;
-    ready += other.ready;
-    wait_s += other.wait_s;
-    return *this;
-  }
-};
 
 // One pass over the indices: make a new one per epoch.
 //
@@ -91,7 +60,8 @@ class Loader {
   LoaderStats take_stats() { return std::exchange(stats_, {}); }
 
  private:
-  // A batch from its first claim until next() takes it.
+  // A batch from its first claim until next() takes it. Its tensors belong to those who load it
+  // until no piece is left, the rest is guarded.
   struct Slot {
     Batch batch;
     int64_t pieces_left = -1;  // -1: nobody has begun; 0: ready
@@ -102,8 +72,15 @@ class Loader {
   struct Piece {
     int64_t batch, begin, end;
   };
+  struct Claim {
+    Piece piece;
+    Slot* slot;
+    bool is_lost;  // the batch has failed already
+  };
 
   int64_t rows_of(int64_t batch) const;
+  Piece whole(int64_t batch) const { return {batch, 0, rows_of(batch)}; }
+  int64_t place_of(const Piece& piece) const;
   std::vector<int64_t> indices_of(const Piece& piece) const;
   std::optional<Batch> next_loaded();
   Slot take();
@@ -115,9 +92,9 @@ class Loader {
   std::set<int64_t> load_one_by_one(const Piece& piece, Batch& batch) const;
   void leave_out(Slot& slot) const;
   std::exception_ptr described(const Piece& piece) const;
-  void work(const std::stop_token& stop);
-  std::optional<Piece> claim(const std::stop_token& stop);
-  void finish(const Piece& piece, Slot loaded);
+  void work();
+  std::optional<Claim> claim();
+  void finish(const Claim& claim, std::set<int64_t> bad_rows, std::exception_ptr error);
   int64_t count_ready();
   bool next_is_ready();
   Slot& slot_of(int64_t batch) { return slots_[static_cast<size_t>(batch) % slots_.size()]; }
@@ -136,9 +113,11 @@ class Loader {
   std::mutex mutex_;  // guards what follows
   BatchMemory memory_;
   std::vector<Slot> slots_;
-  Piece claimed_{0, 0, 0};             // the piece that was claimed last
+  int64_t claimed_ = 0;                // batches below this have no piece that nobody loads
+  int64_t rows_claimed_ = 0;           // of the batch after those
   int64_t taken_ = 0;                  // batches below this were given out
-  std::condition_variable_any room_;   // taken_ has grown
+  bool ends_ = false;                  // the workers are to end
+  std::condition_variable room_;       // taken_ has grown, or ends_ is set
   std::condition_variable ready_;      // the slot of batch taken_ has become ready
   std::vector<std::jthread> workers_;  // last: joined before anything they use is gone
 };

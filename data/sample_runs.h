@@ -15,14 +15,23 @@ namespace lockstep {
 template <class Use>
 void for_each_shard(const std::vector<int64_t>& ends, std::span<const int64_t> indices,
                     const Use& use) {
+  std::vector<int64_t> rows, places;
+  if (ends.size() == 1) {
+    if (indices.empty()) return;
+    places.resize(indices.size());
+    std::iota(places.begin(), places.end(), 0);
+    return use(size_t{0}, indices, std::span<const int64_t>(places));
+  }
   std::vector<std::pair<size_t, int64_t>> order;  // shard and place
   order.reserve(indices.size());
+  size_t last = 0;  // most samples lie in the shard of the one before
   for (size_t i = 0; i < indices.size(); ++i) {
-    const auto shard = ends.size() == 1 ? ends.begin() : std::ranges::upper_bound(ends, indices[i]);
-    order.emplace_back(shard - ends.begin(), static_cast<int64_t>(i));
+    const auto begin = last == 0 ? 0 : ends[last - 1];
+    if (indices[i] < begin || indices[i] >= ends[last])
+      last = static_cast<size_t>(std::ranges::upper_bound(ends, indices[i]) - ends.begin());
+    order.emplace_back(last, static_cast<int64_t>(i));
   }
-  if (ends.size() > 1) std::ranges::sort(order);
-  std::vector<int64_t> rows, places;
+  if (!std::ranges::is_sorted(order)) std::ranges::sort(order);
   for (size_t i = 0; i < order.size();) {
     const auto shard = order[i].first;
     const auto begin = shard == 0 ? 0 : ends[shard - 1];

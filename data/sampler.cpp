@@ -69,6 +69,9 @@ std::vector<int64_t> bucketed(std::vector<int64_t> order, const LengthBuckets& b
   return mixed;
 }
 
+// Where one window ends, workers are ahead in the next. `groups`: of a window, or several.
+int64_t groups_at_hand(int64_t groups) { return groups == 1 ? 1 : 2 * groups; }
+
 }  // namespace
 
 DistributedSampler::DistributedSampler(int64_t num_samples, Shard shard, SamplerOptions options)
@@ -97,14 +100,11 @@ std::vector<int64_t> DistributedSampler::order() const {
   if (!options_.weights.empty()) {
     order = to_vector(at::multinomial(at::tensor(options_.weights, at::kDouble), dataset_size_,
                                       /*replacement=*/true, generator));
+    if (has_groups()) order = GroupedOrder(options_.groups.ends, order_options(1)).arranged(order);
   } else if (is_grouped()) {
-    const GroupedOrder groups(options_.groups.ends,
-                              {.lanes = lanes_,
-                               .buffer = options_.groups.buffer,
-                               .seed = options_.seed + static_cast<uint64_t>(epoch_),
-                               .kept = static_cast<size_t>(lanes_)});
     order.resize(static_cast<size_t>(dataset_size_));
-    groups.copy(0, 1, order);
+    const auto kept = static_cast<size_t>(lanes_);
+    GroupedOrder(options_.groups.ends, order_options(kept)).copy(0, 1, order);
   } else if (options_.shuffle) {
     order = to_vector(at::randperm(dataset_size_, generator, at::kLong));
   } else {
@@ -116,24 +116,27 @@ std::vector<int64_t> DistributedSampler::order() const {
 }
 
 bool DistributedSampler::is_grouped() const {
-  return options_.weights.empty() && options_.shuffle && !options_.groups.ends.empty();
+  return options_.weights.empty() && options_.shuffle && has_groups();
+}
+
+// `kept`: windows.
+GroupedOrderOptions DistributedSampler::order_options(size_t kept) const {
+  return {.lanes = lanes_,
+          .buffer = options_.groups.buffer,
+          .seed = options_.seed + static_cast<uint64_t>(epoch_),
+          .kept = kept};
 }
 
 IndexSequence DistributedSampler::grouped(int64_t done) const {
   const auto lanes_read = lanes_ / std::gcd(lanes_, shard_.world);  // by this rank, in turns
   auto order = std::make_shared<const GroupedOrder>(
-      options_.groups.ends,
-      GroupedOrderOptions{.lanes = lanes_,
-                          .buffer = options_.groups.buffer,
-                          .seed = options_.seed + static_cast<uint64_t>(epoch_),
-                          .kept = static_cast<size_t>(2 * lanes_read)});
-  // Where one window ends, workers are ahead in the next.
+      options_.groups.ends, order_options(static_cast<size_t>(2 * lanes_read)));
   const auto nearby = lanes_read * order->most_groups();
   return {order,
           {.first = done + shard_.rank,
            .stride = shard_.world,
            .size = share_of(dataset_size_ - done),
-           .nearby = nearby == 1 ? 1 : 2 * nearby}};
+           .nearby = groups_at_hand(nearby)}};
 }
 
 IndexSequence DistributedSampler::sequence(int64_t done) const {
@@ -141,14 +144,18 @@ IndexSequence DistributedSampler::sequence(int64_t done) const {
   if (is_grouped() && options_.buckets.window == 0) return grouped(done);
   const auto all = order();
   std::vector<int64_t> mine(static_cast<size_t>(share_of(dataset_size_ - done)));
-  auto position = done + shard_.rank;
+  // Python appends the head of the order, repeated if need be, to its end: reading modulo the size
+  // is the same.
+  auto position = (done + shard_.rank) % dataset_size_;
+  const auto stride = shard_.world % dataset_size_;
   for (auto& index : mine) {
-    // Python appends the head of the order, repeated if need be, to its end: reading modulo the
-    // size is the same.
-    index = all[static_cast<size_t>(position % dataset_size_)];
-    position += shard_.world;
+    index = all[static_cast<size_t>(position)];
+    position += stride;
+    if (position >= dataset_size_) position -= dataset_size_;
   }
-  return mine;
+  if (options_.weights.empty() || !has_groups() || options_.buckets.window > 0) return mine;
+  const GroupedOrder groups(options_.groups.ends, order_options(1));
+  return {std::move(mine), groups_at_hand(groups.most_groups())};
 }
 
 std::vector<int64_t> exact_split(int64_t num_samples, Shard shard) {

@@ -45,7 +45,8 @@ struct SamplerOptions {
   // shuffle.
   std::vector<double> weights;
   LengthBuckets buckets;
-  SampleGroups groups;  // for shuffle
+  // For shuffle, and for weights: what was drawn then comes group by group.
+  SampleGroups groups;
 };
 
 // The samples of one rank in an epoch of training.
@@ -86,6 +87,8 @@ class DistributedSampler {
   int64_t share_of(int64_t samples) const;
   std::vector<int64_t> order() const;
   bool is_grouped() const;
+  bool has_groups() const { return !options_.groups.ends.empty(); }
+  GroupedOrderOptions order_options(size_t kept) const;
   IndexSequence grouped(int64_t done) const;
 
   int64_t dataset_size_;

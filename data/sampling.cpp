@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
 
 namespace lockstep {
 namespace {
-
-constexpr double kMaxClasses = 1 << 20;
 
 std::vector<double> known_values(const Dataset& dataset, const char* what, const char* setting) {
   auto values = dataset.values(what);
@@ -52,24 +51,35 @@ std::vector<double> weights(const LoaderConfig& config, const Dataset& dataset) 
 void refuse_idle(const LoaderConfig& config) {
   if (config.sampling != "weighted" && !config.class_weights.empty())
     throw config_error("data.class_weights: has no effect without data.sampling: weighted");
-  if ((config.shuffle_buffer || config.shuffle_lanes) &&
-      (config.sampling != "uniform" || !config.shuffle))
+  if ((config.shuffle_buffer || config.shuffle_lanes) && !config.shuffle)
     throw config_error(
-        "data.shuffle_buffer: has no effect without data.shuffle: true and data.sampling: uniform; "
-        "nor has data.shuffle_lanes");
+        "data.shuffle_buffer: has no effect without data.shuffle: true; nor has "
+        "data.shuffle_lanes");
+  if (config.shuffle_lanes && config.sampling != "uniform")
+    throw config_error("data.shuffle_lanes: has no effect without data.sampling: uniform");
   if (config.sampling != "uniform" && !config.shuffle)
     throw config_error(fmt::format(
         "data.sampling: {} draws samples at random: data.shuffle: false has no effect with it",
         config.sampling));
 }
 
+constexpr double kMaxClasses = 1 << 20;
+
+bool is_class(double label) {
+  return label >= 0 && label < kMaxClasses && label == std::floor(label);
+}
+
 }  // namespace
+
+bool are_classes(const std::vector<double>& labels) {
+  return std::ranges::all_of(labels, is_class);
+}
 
 std::vector<int64_t> count_classes(const std::vector<double>& labels) {
   std::vector<int64_t> counts;
   for (size_t i = 0; i < labels.size(); ++i) {
     const auto label = labels[i];
-    if (!(label >= 0 && label < kMaxClasses) || label != std::floor(label))
+    if (!is_class(label))
       throw config_error(fmt::format("the label of sample {} is {}, which is no class", i, label));
     const auto number = static_cast<size_t>(label);
     if (number >= counts.size()) counts.resize(number + 1);

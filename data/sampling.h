@@ -13,8 +13,10 @@ namespace lockstep {
 SamplerOptions sampler_options(const LoaderConfig& config, const Dataset& dataset, uint64_t seed,
                                int64_t global_batch_size);
 
-// How many samples each class has, by its number. Throws Config for labels that are no class
-// numbers (negative, fractions, beyond 2^20).
+// Whether all labels are class numbers: whole, not negative, below 2^20.
+bool are_classes(const std::vector<double>& labels);
+
+// How many samples each class has, by its number. Throws Config unless all are class numbers.
 std::vector<int64_t> count_classes(const std::vector<double>& labels);
 
 }  // namespace lockstep

@@ -65,4 +65,12 @@ void gather_rows(const TableEncoding& encoding, const EncodedRows& block,
   }
 }
 
+void add_labels(const TableEncoding& encoding, const EncodedRows& block,
+                std::vector<double>& labels) {
+  if (encoding.labels_are_classes())
+    labels.insert(labels.end(), block.classes.begin(), block.classes.end());
+  else
+    labels.insert(labels.end(), block.values.begin(), block.values.end());
+}
+
 }  // namespace lockstep

@@ -22,12 +22,29 @@ constexpr std::array<TokenHeaderKind, 2> kTokenHeaders = {
     {{20240520, 1, ElementType::U16}, {20240801, 7, ElementType::U32}}};
 
 template <class T>
-void copy_tokens(const uint8_t* from, std::span<int64_t> out) {
-  for (size_t i = 0; i < out.size(); ++i) {
+[[gnu::always_inline]] inline void widen(const uint8_t* __restrict from, int64_t* __restrict out,
+                                         size_t count) {
+  for (size_t i = 0; i < count; ++i) {
     T token{};
     std::memcpy(&token, from + i * sizeof(T), sizeof(T));
     out[i] = token;
   }
+}
+
+#if defined(__x86_64__)
+template <class T>
+__attribute__((target("avx2"))) void copy_wide(const uint8_t* from, int64_t* out, size_t count) {
+  widen<T>(from, out, count);
+}
+#endif
+
+template <class T>
+void copy_tokens(const uint8_t* from, std::span<int64_t> out) {
+#if defined(__x86_64__)
+  static const bool is_wide = __builtin_cpu_supports("avx2");
+  if (is_wide) return copy_wide<T>(from, out.data(), out.size());
+#endif
+  widen<T>(from, out.data(), out.size());
 }
 
 }  // namespace

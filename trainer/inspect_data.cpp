@@ -52,6 +52,10 @@ std::string describe_fields(const Batch& batch) {
 std::string describe_classes(const Dataset& dataset) {
   const auto labels = dataset.values("label");
   if (labels.empty()) return {};
+  if (!are_classes(labels)) {
+    const auto [low, high] = std::ranges::minmax_element(labels);
+    return line("labels", fmt::format("values from {:.4g} to {:.4g}", *low, *high));
+  }
   const auto counts = count_classes(labels);
   const auto [least, most] = std::ranges::minmax_element(counts);
   auto text =

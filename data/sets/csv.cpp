@@ -197,10 +197,13 @@ class CsvDataset final : public Dataset {
   }
 
   std::vector<double> values(const std::string& what) const override {
-    if (what != "label" || !encoding().has_label() || is_sharded()) return {};
-    return encoding().labels_are_classes()
-               ? std::vector<double>(rows_.classes.begin(), rows_.classes.end())
-               : std::vector<double>(rows_.values.begin(), rows_.values.end());
+    if (what != "label" || !encoding().has_label()) return {};
+    std::vector<double> labels;
+    if (!is_sharded()) add_labels(encoding(), rows_, labels);
+    // Of shards: takes one more pass over the files.
+    for (size_t file = 0; is_sharded() && file < files_.size(); ++file)
+      add_labels(encoding(), encoding().encode(reread(file)), labels);
+    return labels;
   }
 
   Json meaning() const override { return encoding().meaning(); }

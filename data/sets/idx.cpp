@@ -5,15 +5,15 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <array>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 
 #include "core/error.h"
 #include "core/printable.h"
+#include "data/byte_scaling.h"
 #include "data/dataset.h"
 #include "data/idx_file.h"
+#include "data/row_ahead.h"
 
 namespace lockstep {
 namespace {
@@ -73,24 +73,18 @@ IdxArray read_array(const fs::path& file, size_t num_dims, const char* role) {
       swapped ? "; were the files of images and labels swapped?" : ""));
 }
 
-// What each of the 256 byte values becomes, computed by the same operations as in Python, hence
-// with the same bits.
-std::array<float, 256> pixel_values(const IdxConfig& config) {
+ByteScaling pixel_scaling(const IdxConfig& config) {
   if (config.mean.has_value() != config.std.has_value())
     throw config_error(fmt::format("dataset idx: mean and std belong together: {} is missing",
                                    config.mean ? "std" : "mean"));
-  auto values = at::arange(256, at::kByte).to(at::kFloat).div(255);
-  if (config.mean) values = values.sub(*config.mean).div(*config.std);
-  std::array<float, 256> table{};
-  std::memcpy(table.data(), values.contiguous().const_data_ptr<float>(), sizeof(table));
-  return table;
+  return ByteScaling({.divide_by = 255, .mean = config.mean, .std = config.std});
 }
 
 class IdxDataset final : public Dataset {
  public:
   using Config = IdxConfig;
 
-  explicit IdxDataset(const Config& config) : table_(pixel_values(config)) {
+  explicit IdxDataset(const Config& config) : scaling_(pixel_scaling(config)) {
     const auto images_file = find_file(config, config.images, "images-idx3-ubyte");
     const auto labels_file = find_file(config, config.labels, "labels-idx1-ubyte");
     auto labels = read_array(labels_file, 1, "labels");
@@ -117,15 +111,16 @@ class IdxDataset final : public Dataset {
   }
 
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
-    const auto num_pixels = static_cast<size_t>(height_ * width_);
-    auto* pixel = fields[0].mutable_data_ptr<float>();
-    auto* label = fields[1].mutable_data_ptr<int64_t>();
-    for (const auto index : request.indices) {
+    for (const auto index : request.indices)
       check(index >= 0 && index < size(), "sample index outside the dataset");
-      const auto sample = static_cast<size_t>(index);
-      const auto* source = pixels_.data() + sample * num_pixels;
-      for (size_t p = 0; p < num_pixels; ++p) *pixel++ = table_[source[p]];
-      *label++ = labels_[sample];
+    const auto num_pixels = static_cast<size_t>(height_ * width_);
+    auto* pixels = fields[0].mutable_data_ptr<float>();
+    auto* labels = fields[1].mutable_data_ptr<int64_t>();
+    for (size_t i = 0; i < request.indices.size(); ++i, pixels += num_pixels) {
+      ask_ahead(pixels_.data(), num_pixels, request.indices, i);
+      const auto sample = static_cast<size_t>(request.indices[i]);
+      scaling_.apply({pixels_.data() + sample * num_pixels, num_pixels}, pixels);
+      labels[i] = labels_[sample];
     }
   }
 
@@ -145,7 +140,7 @@ class IdxDataset final : public Dataset {
     pixels_.shrink_to_fit();
   }
 
-  std::array<float, 256> table_;
+  ByteScaling scaling_;
   int64_t height_ = 0, width_ = 0;
   std::vector<uint8_t> pixels_, labels_;
 };

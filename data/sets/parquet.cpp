@@ -26,6 +26,7 @@ struct ParquetConfig {
   std::string path;
   TableConfig table;
   std::vector<std::string> filter;
+  int64_t keep_row_groups = 0;
 };
 
 template <class V>
@@ -36,6 +37,10 @@ void fields(V& v, ParquetConfig& c) {
     "use only rows that pass all of these, e.g. ['month >= 6', 'carrier == AA']; row groups "
     "without "
     "such rows are not read");
+  v("keep_row_groups", c.keep_row_groups,
+    "so many stay in each rank's memory once they are decoded, for the next epochs; 0: only those "
+    "that are being read",
+    at_least(0), at_most(1 << 20));
 }
 
 std::vector<fs::path> parquet_files(const std::string& path) {
@@ -130,6 +135,7 @@ class ParquetDataset final : public Dataset {
 
   explicit ParquetDataset(const Config& config)
       : config_(config.table),
+        kept_(config.keep_row_groups),
         groups_(config),
         blocks_([this](size_t group) { return encoding().encode(groups_.read(group)); }) {}
 
@@ -157,10 +163,19 @@ class ParquetDataset final : public Dataset {
     for (const auto index : request.indices)
       check(index >= 0 && index < size(), "sample index outside the dataset");
     for_each_shard(groups_.ends(), request.indices, [&](size_t group, auto rows, auto places) {
-      blocks_.use(group, request.nearby_groups, [&](const EncodedRows& block) {
+      blocks_.use(group, std::max(request.nearby_groups, kept_), [&](const EncodedRows& block) {
         gather_rows(encoding(), block, rows, places, fields);
       });
     });
+  }
+
+  // Takes one more pass over the files.
+  std::vector<double> values(const std::string& what) const override {
+    std::vector<double> labels;
+    if (what != "label" || !encoding().has_label()) return labels;
+    for (size_t group = 0; group < groups_.ends().size(); ++group)
+      add_labels(encoding(), encoding().encode(groups_.read(group)), labels);
+    return labels;
   }
 
  private:
@@ -195,6 +210,7 @@ class ParquetDataset final : public Dataset {
   }
 
   TableConfig config_;
+  int64_t kept_;  // groups, beside those that are being read
   RowGroups groups_;
   std::optional<TableEncoding> encoding_;
   mutable BlockCache<EncodedRows> blocks_;

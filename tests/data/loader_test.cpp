@@ -207,6 +207,20 @@ TEST_CASE("loader: memory is used again, but never while somebody holds it") {
   }
 }
 
+TEST_CASE("loader: what a caller does to a tensor's shape does not come back with its memory") {
+  const FilledDataset dataset;
+  Loader loader(dataset, shuffled(45), {.batch_size = 10});
+  while (auto batch = loader.next()) {
+    auto& noise = batch->fields[1].second;
+    CHECK(noise.sizes() == at::IntArrayRef({batch->size(), 2}));
+    CHECK(noise.is_contiguous());
+    CHECK_FALSE(noise.requires_grad());
+    noise.resize_({1});
+    noise.add_(1).requires_grad_();
+    CHECK((noise * 2).grad_fn() != nullptr);  // usable where gradients are wanted
+  }
+}
+
 TEST_CASE("loader: an error in a part of a batch names the samples of that part") {
   FilledDataset dataset;
   dataset.bad_sample = 6;

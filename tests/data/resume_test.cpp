@@ -101,10 +101,17 @@ SamplerOptions sharded(int64_t buffer) {
   return {.seed = kSeed, .groups = {.ends = shard_ends(), .buffer = buffer}};
 }
 
+SamplerOptions weighted_shards() {
+  auto options = weighted();
+  options.groups = {.ends = shard_ends(), .buffer = 100};
+  return options;
+}
+
 TEST_CASE("resume: stopped at 20 random steps, with other ranks and workers, nothing changes") {
   const std::vector<std::pair<const char*, SamplerOptions>> orders = {
       {"shuffled", {.seed = kSeed}},
       {"weighted", weighted()},
+      {"weighted, shard by shard", weighted_shards()},
       {"bucketed", bucketed()},
       {"shard by shard", sharded(1)},
       {"shuffle buffer", sharded(150)}};
@@ -184,6 +191,24 @@ TEST_CASE("streaming: ranks and workers read each shard once, and hold a bounded
       REQUIRE(all.size() == 10'000);
       for (size_t i = 0; i < all.size(); ++i) REQUIRE(all[i] == static_cast<int64_t>(i));
     }
+}
+
+TEST_CASE("streaming: going on late in an epoch reads nothing of what comes before") {
+  std::vector<int64_t> ends;
+  for (int64_t end = 25; end <= 10'000; end += 25) ends.push_back(end);
+  std::vector<double> weights(10'000, 1);
+  weights[17] = 40;
+  for (const bool weighted : {false, true}) {
+    const Stored dataset(ends);
+    const DistributedSampler sampler(dataset.size(), {1, 2},
+                                     {.seed = 3,
+                                      .weights = weighted ? weights : std::vector<double>{},
+                                      .groups = {.ends = dataset.shards(), .buffer = 200}});
+    Loader loader(dataset, sampler.sequence(9'600), {.batch_size = 16, .workers = 2});
+    while (loader.next()) {
+    }
+    CHECK(dataset.cache().loads() <= 32);  // of 400: two or three windows of 8
+  }
 }
 
 TEST_CASE("streaming: an order of a million million samples takes memory for one window only") {

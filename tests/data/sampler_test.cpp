@@ -158,6 +158,35 @@ TEST_CASE("sampler: weighted sampling draws in proportion to the weights") {
   CHECK(std::ranges::count(order, 9999) == 0);
 }
 
+TEST_CASE("sampler: what is drawn by weight comes group by group") {
+  const std::vector<int64_t> ends = {40, 40, 100, 150, 203};
+  const auto group_of = [&](int64_t index) { return std::ranges::upper_bound(ends, index); };
+  const SamplerOptions drawn = {.seed = 5, .weights = lengths_of(203)};
+  for (const int64_t buffer : {1, 80}) {
+    auto options = drawn;
+    options.groups = {.ends = ends, .buffer = buffer};
+    const auto grouped = global_order(203, 1, options);
+    for (const int64_t world : {1, 2, 3})
+      for (const int64_t done : {0, 50})
+        CHECK(global_order(203, world, options, done) ==
+              std::vector<int64_t>(grouped.begin() + done, grouped.end()));
+    int64_t changes = 0;
+    for (size_t i = 1; i < grouped.size(); ++i)
+      changes += group_of(grouped[i]) != group_of(grouped[i - 1]);
+    if (buffer == 1)
+      CHECK(changes == 3);  // of four groups
+    else
+      CHECK(changes > 20);  // several are shuffled together
+    CHECK_FALSE(std::ranges::is_sorted(grouped.begin(), grouped.begin() + 40));
+    auto sorted = grouped, expected = global_order(203, 1, drawn);
+    std::ranges::sort(sorted);
+    std::ranges::sort(expected);
+    CHECK(sorted == expected);
+    DistributedSampler sampler(203, {}, options);
+    CHECK(sampler.sequence().nearby_groups() == (buffer == 1 ? 1 : 4));
+  }
+}
+
 TEST_CASE("sampler: buckets keep every sample and make the lengths within a batch alike") {
   const auto lengths = lengths_of(1003);
   const auto spread = [&](const std::vector<int64_t>& order) {

@@ -13,7 +13,9 @@ namespace {
 class Knowing final : public Dataset {
  public:
   std::map<std::string, std::vector<double>> known;
+  std::vector<int64_t> ends = {};
   int64_t size() const override { return 6; }
+  std::vector<int64_t> shards() const override { return ends; }
   Batch get_batch(std::span<const int64_t>) const override { return {}; }
   std::vector<double> values(const std::string& what) const override {
     const auto found = known.find(what);
@@ -56,6 +58,18 @@ TEST_CASE("sampling: buckets need lengths") {
   CHECK(options.buckets.window == 3);
   CHECK(options.buckets.batch_size == 4);
   CHECK(options.buckets.lengths == dataset.known["length"]);
+}
+
+TEST_CASE("sampling: what is drawn from shards is read shard by shard") {
+  Knowing dataset;
+  dataset.known["label"] = {0, 0, 0, 2, 0, 2};
+  dataset.ends = {2, 6};
+  const auto options = options_of("{sampling: class_balanced, shuffle_buffer: 3}", dataset);
+  CHECK(options.groups.ends == dataset.ends);
+  CHECK(options.groups.buffer == 3);
+  CHECK(error_of([&] {
+          options_of("{sampling: class_balanced, shuffle_buffer: 3, shuffle_lanes: 2}", dataset);
+        }) == "config: data.shuffle_lanes: has no effect without data.sampling: uniform");
 }
 
 TEST_CASE("sampling: what the dataset cannot give and what has no effect are errors") {

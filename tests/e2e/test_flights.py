@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch.utils.data import random_split
 
-from processes import SOURCE
+from processes import SOURCE, TRAINER, run
 
 FLIGHTS = SOURCE / ".data" / "flights" / "flights.parquet"
 NUMBERS, WORDS = ["month", "hour", "dep_delay", "distance"], ["carrier", "origin"]
@@ -28,7 +28,7 @@ def baseline():
     scaler, encoder = StandardScaler().fit(numbers[train]), OneHotEncoder(sparse_output=False).fit(words[train])
     features = np.concatenate([scaler.transform(numbers), encoder.transform(words)], 1)
     model = LogisticRegression(max_iter=300).fit(features[train], late[train])
-    return {"accuracy": model.score(features[held_out], late[held_out]), "held out": len(held_out)}
+    return {"accuracy": model.score(features[held_out], late[held_out]), "train": len(train)}
 
 
 @pytest.mark.parametrize("ranks", [None, 2], ids=["one rank", "two ranks"])
@@ -42,3 +42,30 @@ def test_the_recipe_is_as_good_as_scikit_learn(job, baseline, ranks, capsys):
     with capsys.disabled():
         print(f"\naccuracy {accuracy:.4f}, logistic regression {baseline['accuracy']:.4f}")
     assert accuracy >= baseline["accuracy"] - 0.002
+
+
+def test_the_file_has_20_row_groups():
+    assert pyarrow.parquet.ParquetFile(FLIGHTS).num_row_groups == 20
+
+
+def inspected(job):
+    ended = run([TRAINER, "--inspect-data", job.file], job.directory, timeout=60)
+    assert ended.code == 0, ended.err
+    return ended.out
+
+
+def test_inspect_data_of_tables(job, baseline):
+    """Classes of a Parquet file, classes of csv shards, values."""
+    job.config = yaml.safe_load((SOURCE / "configs" / "flights.yaml").read_text())
+    job.config["data"]["train"]["path"] = str(FLIGHTS)
+    job.write()
+    out = inspected(job)
+    assert str(baseline["train"]) in out and "features Float [23] per sample" in out and "2, with " in out, out
+    job.config["data"] = {"train": {"name": "csv", "path": str(job.directory / "shards"), "label": "y"}, "batch_size": 4}
+    (job.directory / "shards").mkdir()
+    for labels, text in ((["cat", "dog", "cat", "cow"], "3, with 3 to 6 samples"), ([0.5, 1, 1, 2.5], "values from 0.5 to 2.5")):
+        for number in range(3):
+            rows = [f"{number},{label}" for label in labels]
+            (job.directory / "shards" / f"{number}.csv").write_text("\n".join(["x,y", *rows]) + "\n")
+        job.write()
+        assert text in inspected(job)

@@ -49,8 +49,9 @@ bench: peers build
 	@cmake --build build -j $(JOBS) --target lockstep_bench_collectives lockstep_bench_overlap lockstep_bench_logging lockstep_bench_checkpoint
 	@.venv/bin/python bench/run.py $(BENCH)
 
-lint: peers
+lint:
+	@cmake/setup.sh --lint
 	@cmake/lint.sh
 
 clean:
-	rm -rf build build-asan build-dev build-tsan build.log
+	rm -rf build build-asan build-dev build-lint build-tsan build.log

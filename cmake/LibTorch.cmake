@@ -1,13 +1,25 @@
 # lockstep::torch: LibTorch as an imported target, CPU half only; lockstep::torch_cuda: the CUDA half, where it is installed.
 #
 # LibTorch comes from, in this order:
-#   -DTorch_DIR=.../share/cmake/Torch   one's own LibTorch, found by its own CMake package
+#   -DTorch_DIR=.../share/cmake/Torch   one's own LibTorch: the folder that holds include/, lib/ and this one
 #   -DLOCKSTEP_PYTHON=/path/to/python   the wheel in that Python's environment (default: .venv of this checkout)
-# The wheel's own CMake package is not used: it asks for a CUDA toolkit, and it links every program to CUDA.
+# Its own CMake package is read for the version only: it asks for a CUDA toolkit, and links every program to CUDA.
 
 set(LOCKSTEP_TORCH_TESTED 2.11.0)
 
-function(_lockstep_import_wheel python)
+# Sets `root`, the folder of include/ and lib/, and `version`.
+macro(_lockstep_find_package)
+  get_filename_component(package "${Torch_DIR}" ABSOLUTE)
+  if(NOT EXISTS "${package}/TorchConfigVersion.cmake")
+    message(FATAL_ERROR "Torch_DIR is '${Torch_DIR}', where no TorchConfigVersion.cmake is: name the folder share/cmake/Torch "
+                        "of a LibTorch, or leave Torch_DIR out to use the wheel of LOCKSTEP_PYTHON")
+  endif()
+  include("${package}/TorchConfigVersion.cmake")
+  set(version "${PACKAGE_VERSION}")
+  get_filename_component(root "${package}/../../.." ABSOLUTE)
+endmacro()
+
+macro(_lockstep_find_wheel python)
   execute_process(
     COMMAND "${python}" -c "import importlib.metadata as m; d = m.distribution('torch'); print(d.locate_file('')); print(d.version)"
     OUTPUT_VARIABLE answer RESULT_VARIABLE failed ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
@@ -18,19 +30,33 @@ function(_lockstep_import_wheel python)
   string(REPLACE "\n" ";" answer "${answer}")
   list(GET answer 0 site)
   list(GET answer 1 version)
-  string(REGEX REPLACE "\\+.*" "" version "${version}")
   file(REAL_PATH "${site}" site)
-  set(torch "${site}/torch")
-  set(nvidia "${site}/nvidia")
+  set(root "${site}/torch")
+endmacro()
+
+function(_lockstep_import_torch)
+  if(Torch_DIR)
+    _lockstep_find_package()
+  else()
+    _lockstep_find_wheel("${LOCKSTEP_PYTHON}")
+  endif()
+  string(REGEX REPLACE "\\+.*" "" version "${version}")
+  foreach(file include/torch/csrc/api/include/torch/torch.h lib/libtorch_cpu.so lib/libc10.so)
+    if(NOT EXISTS "${root}/${file}")
+      message(FATAL_ERROR "LibTorch ${version} in ${root} is not whole: it has no ${file}")
+    endif()
+  endforeach()
+  # Wheels of NVIDIA lie beside that of LibTorch.
+  get_filename_component(nvidia "${root}/../nvidia" ABSOLUTE)
 
   add_library(lockstep_torch INTERFACE IMPORTED GLOBAL)
-  target_include_directories(lockstep_torch SYSTEM INTERFACE "${torch}/include" "${torch}/include/torch/csrc/api/include")
+  target_include_directories(lockstep_torch SYSTEM INTERFACE "${root}/include" "${root}/include/torch/csrc/api/include")
   target_compile_definitions(lockstep_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO FMT_HEADER_ONLY=1)
-  target_link_directories(lockstep_torch INTERFACE "${torch}/lib")
+  target_link_directories(lockstep_torch INTERFACE "${root}/lib")
   target_link_libraries(lockstep_torch INTERFACE torch_cpu c10 pthread)
   # torch_cpu names CUDA runtime libraries that sit beside it; only the dynamic linker needs to find them.
-  target_link_options(lockstep_torch INTERFACE "LINKER:-rpath,${torch}/lib" LINKER:--allow-shlib-undefined
-                      "LINKER:-rpath-link,${torch}/lib:${nvidia}/cu13/lib")
+  target_link_options(lockstep_torch INTERFACE "LINKER:-rpath,${root}/lib" LINKER:--allow-shlib-undefined
+                      "LINKER:-rpath-link,${root}/lib:${nvidia}/cu13/lib")
 
   if(EXISTS "${nvidia}/nccl/include/nccl.h" AND EXISTS "${nvidia}/cu13/include/cuda_runtime.h" AND EXISTS "${nvidia}/cu13/include/cublas_v2.h")
     add_library(lockstep_torch_cuda INTERFACE IMPORTED GLOBAL)
@@ -39,28 +65,11 @@ function(_lockstep_import_wheel python)
     target_link_libraries(lockstep_torch_cuda INTERFACE lockstep_torch torch_cuda c10_cuda)
   endif()
   set(LOCKSTEP_TORCH_VERSION "${version}" PARENT_SCOPE)
-  set(LOCKSTEP_TORCH_LIB "${torch}/lib" PARENT_SCOPE)
+  set(LOCKSTEP_TORCH_LIB "${root}/lib" PARENT_SCOPE)
 endfunction()
 
-macro(_lockstep_import_package)
-  find_package(Torch REQUIRED)
-  add_library(lockstep_torch INTERFACE IMPORTED GLOBAL)
-  target_include_directories(lockstep_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
-  target_compile_definitions(lockstep_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO FMT_HEADER_ONLY=1)
-  get_filename_component(_torch_root "${Torch_DIR}/../../.." ABSOLUTE)
-  target_link_directories(lockstep_torch INTERFACE "${_torch_root}/lib")
-  target_link_libraries(lockstep_torch INTERFACE torch_cpu c10 pthread)
-  target_link_options(lockstep_torch INTERFACE "LINKER:-rpath,${_torch_root}/lib" LINKER:--allow-shlib-undefined)
-  set(LOCKSTEP_TORCH_VERSION "${Torch_VERSION}")
-  set(LOCKSTEP_TORCH_LIB "${_torch_root}/lib")
-endmacro()
-
 if(NOT TARGET lockstep_torch)
-  if(Torch_DIR)
-    _lockstep_import_package()
-  else()
-    _lockstep_import_wheel("${LOCKSTEP_PYTHON}")
-  endif()
+  _lockstep_import_torch()
   add_library(lockstep::torch ALIAS lockstep_torch)
   if(TARGET lockstep_torch_cuda)
     add_library(lockstep::torch_cuda ALIAS lockstep_torch_cuda)

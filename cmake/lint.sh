@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
 # Formatting of every C++ file, and clang-tidy over the torch-free folders (those with LibTorch take minutes each).
+# Usage: cmake/lint.sh [FILE ...]      with files, clang-tidy over those only
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for tool in clang-format clang-tidy; do
-  command -v $tool >/dev/null || { echo "lint: $tool is missing; install it: apt-get install clang-format clang-tidy" >&2; exit 75; }
+  command -v $tool >/dev/null || { echo "lint: $tool is missing: run cmake/setup.sh --lint" >&2; exit 75; }
 done
 git ls-files '*.h' '*.cpp' | xargs clang-format --dry-run --Werror
-cmake --preset release >/dev/null
-git ls-files 'core/*.cpp' 'launch/*.cpp' 'tracking/*.cpp' 'cli/*.cpp' | xargs clang-tidy -p build --quiet
+mkdir -p build-lint
+cmake --preset lint >build-lint/configure.log 2>&1 || { cat build-lint/configure.log; exit 75; }
+files=("$@")
+if [ $# -eq 0 ]; then
+  readarray -t files < <(git ls-files 'core/*.cpp' 'launch/*.cpp' 'tracking/*.cpp' 'ui/*.cpp' 'cli/*.cpp' 'distributed/shm/*.cpp')
+fi
+printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy -p build-lint --quiet

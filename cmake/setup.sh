@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Installs what Lockstep needs to build and run: Debian packages, LibTorch (the PyPI wheel, in .venv), MNIST and the
 # packages of the dashboard (npm).
-# Usage: cmake/setup.sh [--peers]      --peers adds what the tests need: the full wheel, Python peers, Slurm, two MPIs, sshd,
-# and the browser that they open the dashboard in.
+# Usage: cmake/setup.sh [--peers|--lint]
+# --peers adds what the tests need: the full wheel, Python peers, Slurm, two MPIs, sshd, and the browser that they open the
+# dashboard in; --lint adds clang-format and clang-tidy.
 # Each step is skipped when it is already done, so a second run takes well under a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-peers=no
+peers=no lint=no
 [ "${1:-}" = --peers ] && peers=yes
+[ "${1:-}" = --lint ] && lint=yes
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
 fail() { printf 'setup: error: %s\n' "$*" >&2; exit 75; }
@@ -56,6 +58,7 @@ install_packages() {
   local packages=(libfmt-dev libcxxopts-dev nlohmann-json3-dev libyaml-cpp-dev catch2 libgloo-dev zlib1g-dev libssl-dev
     libcpp-httplib-dev libpng-dev libjpeg62-turbo-dev libzip-dev libonig-dev ccache)
   [ $peers = no ] || packages+=("${peer_packages[@]}")
+  [ $lint = no ] || packages+=(clang-format clang-tidy)
   local missing_tools=() missing=()
   require_tool g++ g++
   require_tool cmake cmake

@@ -158,7 +158,7 @@ def denied(nobody, kind, path):
     file = directory / "data.yaml"
     transforms = {"transforms": [{"name": "resize", "size": [8, 8]}]} if kind == "image_folder" else {}
     file.write_text(json.dumps({"train": {"name": kind, "path": str(path), **transforms}}))
-    ended = subprocess.run([*as_nobody, PROGRAM, file, "1", "16", "1"], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([*as_nobody, *PROGRAM, file, "1", "16", "1"], capture_output=True, text=True, timeout=60)
     assert ended.returncode in (75, 78) and ended.stderr.count("\n") == 1, ended.stderr
     return ended.stderr
 

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,10 @@ import torch
 from safetensors.numpy import save_file
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset, random_split
 
-PROGRAM = Path(os.environ["LOCKSTEP_BIN"]) / "print_split"
+sys.path.insert(0, str(Path(__file__).parents[1] / "printer"))
+import printer  # noqa: E402
+
+PROGRAM = [printer.PROGRAM, "split"]
 TYPES = {"Float": np.float32, "Double": np.float64, "Long": np.int64, "Int": np.int32, "Short": np.int16}
 TYPES |= {"Byte": np.uint8, "Char": np.int8, "Bool": np.bool_, "Half": np.float16}
 ON_RANKS = pytest.mark.parametrize("world", [1, 2, 3])
@@ -26,8 +28,7 @@ N = 101
 def start(directory, data, world=1, batch=16, workers=1):
     file = directory / "data.yaml"
     file.write_text(json.dumps(data))
-    command = [PROGRAM, file, str(world), str(batch), str(workers)]
-    return subprocess.run(command, capture_output=True, timeout=120)
+    return printer.run("split", file, world, batch, workers, timeout=120, text=False)
 
 
 def load(directory, data, world=1, batch=16, workers=1):
@@ -165,7 +166,7 @@ def test_more_files_than_a_process_may_have_open(tmp_path, kind):
     train = {"name": kind, "path": str(tmp_path / "shards"), **({"length": 8} if kind == "tokens" else {})}
     file = tmp_path / "data.yaml"
     file.write_text(json.dumps({"train": train}))
-    command = ["prlimit", "--nofile=320", PROGRAM, file, "1", "40", "2"]
+    command = ["prlimit", "--nofile=320", *PROGRAM, file, "1", "40", "2"]
     ended = subprocess.run(command, capture_output=True, timeout=120)
     assert ended.returncode == 0, ended.stderr.decode()
     read = np.concatenate([[*batch.values()][0].ravel() for batch in batches_in(ended.stdout)["train", 0]])
@@ -498,7 +499,7 @@ def peak_bytes(directory, data, workers):
     """The most memory that printing the dataset took."""
     file = directory / "data.yaml"
     file.write_text(json.dumps(data))
-    command = [sys.executable, "-I", "-S", "-c", MEASURE, PROGRAM, file, "1", "256", str(workers)]
+    command = [sys.executable, "-I", "-S", "-c", MEASURE, *PROGRAM, file, "1", "256", str(workers)]
     ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=120)
     peak, code = ended.stderr.split()
     assert code == "0"

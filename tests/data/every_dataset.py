@@ -1,21 +1,17 @@
 """What holds of every dataset: stopped and resumed anywhere it gives the same samples, and it is split by fraction and seed."""
 
 import json
-import os
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from datasets_against_python import ON_RANKS, assert_equals_torch, load, write_csv, write_tokens
+from datasets_against_python import ON_RANKS, assert_equals_torch, load, printer, write_csv, write_tokens
 from PIL import Image
 from safetensors.numpy import save_file
 from torch.utils.data import DataLoader, DistributedSampler, random_split
 
-CHECK_RESUME = Path(os.environ["LOCKSTEP_BIN"]) / "check_resume"
 N, BATCH = 120, 6  # 20 steps, whole ones on 1, 2 and 3 ranks
 
 
@@ -164,7 +160,7 @@ def train(tmp_path_factory):
 def test_stopped_at_20_random_steps_it_goes_on_with_other_ranks_and_workers(tmp_path, train, kind, order):
     file = tmp_path / "data.yaml"
     file.write_text(json.dumps({"train": train(kind), "batch_size": 2 * BATCH, **order}))
-    ended = subprocess.run([CHECK_RESUME, file], capture_output=True, text=True, timeout=60)
+    ended = printer.run("resume", file)
     assert ended.returncode == 0, ended.stderr
     assert int(ended.stdout) == 3 * N
 
@@ -221,5 +217,5 @@ def test_class_balanced_sampling_of_shards_has_the_classes_of_all_files(tmp_path
     file = tmp_path / "data.yaml"
     train = {"name": "csv", "path": str(tmp_path), "label": "label"}
     file.write_text(json.dumps({"train": train, "batch_size": 12, "sampling": "weighted", "class_weights": [1, 1]}))
-    ended = subprocess.run([CHECK_RESUME, file], capture_output=True, text=True, timeout=60)
+    ended = printer.run("resume", file)
     assert ended.returncode == 78 and "2 weights for 3 classes" in ended.stderr, ended.stderr

@@ -2,10 +2,9 @@
 
 import io
 import json
-import os
 import random
 import struct
-import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +13,15 @@ import torch
 from PIL import Image, ImageEnhance
 from torchvision import datasets, transforms
 
-PROGRAM = Path(os.environ["LOCKSTEP_BIN"]) / "print_dataset"
+sys.path.insert(0, str(Path(__file__).parents[1] / "printer"))
+import printer  # noqa: E402
+
 TYPES = {"Float": np.float32, "Long": np.int64}
 
 
 def start(path, parts, out, *key, **more):
     config = {"name": "image_folder", "path": str(path), "transforms": parts, **more}
-    return subprocess.run([PROGRAM, json.dumps(config), out, *map(str, key)], capture_output=True, text=True, timeout=60)
+    return printer.run("dataset", json.dumps(config), out, *key)
 
 
 def load(path, parts, out, *key, **more):

@@ -3,12 +3,12 @@
 import os
 import random
 import subprocess
-from pathlib import Path
 
 import torch
 from torch.utils.data import DistributedSampler, WeightedRandomSampler
 
 NUM_CASES = 500
+PROGRAM = [os.environ["LOCKSTEP_PRINTER"], "sampler"]
 
 
 def random_cases():
@@ -35,10 +35,9 @@ def python_indices(n, world, rank, seed, epoch, drop_last, shuffle):
 def test_indices_equal_those_of_python():
     cases = list(random_cases())
     assert any(n < world for n, world, *_ in cases)
-    program = Path(os.environ["LOCKSTEP_BIN"]) / "print_sampler"
     text = "".join(" ".join(str(int(value)) for value in case) + " 0\n" for case in cases)
     lines = subprocess.run(
-        [program], input=text, capture_output=True, text=True, check=True, timeout=60
+        PROGRAM, input=text, capture_output=True, text=True, check=True, timeout=60
     ).stdout.splitlines()
     assert len(lines) == NUM_CASES
     for case, line in zip(cases, lines):
@@ -48,10 +47,9 @@ def test_indices_equal_those_of_python():
 def test_weighted_indices_equal_those_of_python():
     rng = random.Random(3)
     cases = [(rng.randint(2, 3000), rng.randint(0, 2**40), rng.randint(0, 20)) for _ in range(40)]
-    program = Path(os.environ["LOCKSTEP_BIN"]) / "print_sampler"
     text = "".join(f"{n} 1 0 {seed} {epoch} 0 1 1\n" for n, seed, epoch in cases)
     lines = subprocess.run(
-        [program], input=text, capture_output=True, text=True, check=True, timeout=60
+        PROGRAM, input=text, capture_output=True, text=True, check=True, timeout=60
     ).stdout.splitlines()
     assert len(lines) == len(cases)
     for (n, seed, epoch), line in zip(cases, lines):

@@ -4,8 +4,6 @@ Every bit of the initialisation, the batch, the logits, the loss and the gradien
 """
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,8 +13,9 @@ import torch
 from lockstep import models
 from torch.nn import functional as F
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
+sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("golden", "printer")]
 import idx  # noqa: E402
+import printer  # noqa: E402
 import tokens  # noqa: E402
 
 BATCH_SIZE = 48
@@ -47,14 +46,7 @@ def images(tmp_path_factory):
 def run_cpp(config, directory):
     """Names of the parameters in order, and every tensor as raw bytes."""
     (directory / "job.yaml").write_text(json.dumps(config))
-    program = Path(os.environ["LOCKSTEP_BIN"]) / "print_model"
-    result = subprocess.run(
-        [program, directory / "job.yaml", directory],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    result = printer.run("model", directory / "job.yaml", directory)
     assert result.returncode == 0, result.stderr
     return result.stdout.split(), {path.stem: path.read_bytes() for path in directory.glob("*.bin")}
 

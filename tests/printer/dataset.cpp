@@ -1,6 +1,6 @@
-// All samples of a dataset as one batch: print_dataset CONFIG OUT [SEED EPOCH]. CONFIG: as a run
-// file has it at data.train. Each field's bytes become the file OUT/FIELD; prints {field: {dtype,
-// shape}}, or the error in one line. For images_against_python.py.
+// All samples of a dataset as one batch: dataset CONFIG OUT [SEED EPOCH]. CONFIG: as a run file has
+// it at data.train. Each field's bytes become the file OUT/FIELD; prints {field: {dtype, shape}},
+// or the error in one line. For images_against_python.py.
 #include <ATen/ATen.h>
 
 #include <filesystem>
@@ -10,12 +10,12 @@
 
 #include "core/part.h"
 #include "data/dataset.h"
+#include "tests/printer/commands.h"
 
+namespace lockstep::printer {
 namespace {
 
-using namespace lockstep;
-
-Json write(const Batch& batch, const std::filesystem::path& out) {
+Json write_batch(const Batch& batch, const std::filesystem::path& out) {
   auto fields = Json::object();
   for (const auto& [name, tensor] : batch.fields) {
     std::ofstream(out / name, std::ios::binary)
@@ -29,24 +29,27 @@ Json write(const Batch& batch, const std::filesystem::path& out) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc < 3) return 64;
+int print_dataset(const Arguments& arguments) {
+  if (arguments.size() < 2) return 64;
   try {
     Part<Dataset> part(dataset_registry());
-    part.read(parse_config(argv[1], "argument"), "data.train");
+    part.read(parse_config(arguments[0], "argument"), "data.train");
     const auto dataset = part.build();
     std::vector<int64_t> indices(static_cast<size_t>(dataset->size()));
     std::iota(indices.begin(), indices.end(), 0);
     SampleRequest request{.indices = indices};
-    if (argc > 4) {
-      request.seed = std::stoull(argv[3]);
-      request.epoch = std::stoll(argv[4]);
+    if (arguments.size() > 3) {
+      request.seed = std::stoull(arguments[2]);
+      request.epoch = std::stoll(arguments[3]);
     }
     const auto batch =
         dataset->layout().empty() ? dataset->get_batch(indices) : gather(*dataset, request);
-    std::cout << write(batch, argv[2]).dump() << '\n';
+    std::cout << write_batch(batch, arguments[1]).dump() << '\n';
   } catch (const Error& error) {
     std::cout << error.what() << '\n';
     return error.exit_code();
   }
+  return 0;
 }
+
+}  // namespace lockstep::printer

@@ -1,4 +1,4 @@
-// Prints a dataset for datasets_against_python.py: print_split FILE WORLD BATCH WORKERS.
+// Prints a dataset for datasets_against_python.py: split FILE WORLD BATCH WORKERS.
 // FILE has {train, eval, split} as `data:` of a run file has. For each part, rank and batch,
 // without shuffling: a line of JSON that says which tensors follow, then their bytes.
 #include <ATen/ATen.h>
@@ -9,10 +9,10 @@
 #include "data/loader.h"
 #include "data/sampler.h"
 #include "data/split.h"
+#include "tests/printer/commands.h"
 
+namespace lockstep::printer {
 namespace {
-
-using namespace lockstep;
 
 struct Parts {
   Part<Dataset> train{dataset_registry()}, eval{dataset_registry()};
@@ -41,16 +41,16 @@ void print_batch(const Batch& batch, const std::string& part, int64_t rank) {
                     static_cast<std::streamsize>(tensor.nbytes()));
 }
 
-void print(const Dataset& dataset, const std::string& part, char** argv) {
-  const auto world = std::stoll(argv[2]);
+void print_part(const Dataset& dataset, const std::string& part, const Arguments& arguments) {
+  const auto world = std::stoll(arguments[1]);
   for (int64_t rank = 0; rank < world; ++rank) {
     const Shard shard{.rank = rank, .world = world};
     const auto indices =
         part == "eval" ? exact_split(dataset.size(), shard)
                        : DistributedSampler(dataset.size(), shard, {.shuffle = false}).indices();
     LoaderOptions options;
-    options.batch_size = std::stoll(argv[3]);
-    options.workers = std::stoll(argv[4]);
+    options.batch_size = std::stoll(arguments[2]);
+    options.workers = std::stoll(arguments[3]);
     Loader loader(dataset, indices, options);
     while (const auto batch = loader.next()) print_batch(*batch, part, rank);
   }
@@ -58,16 +58,14 @@ void print(const Dataset& dataset, const std::string& part, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc != 5) return 64;
-  try {
-    Parts parts;
-    lockstep::read_fields(lockstep::read_config_file(argv[1]), "data", parts);
-    const auto sets = lockstep::build_datasets(parts.train, parts.eval, parts.split);
-    print(*sets.train, "train", argv);
-    if (sets.eval) print(*sets.eval, "eval", argv);
-  } catch (const lockstep::Error& error) {
-    std::cerr << error.what() << '\n';
-    return error.exit_code();
-  }
+int print_split(const Arguments& arguments) {
+  if (arguments.size() != 4) return 64;
+  Parts parts;
+  read_fields(read_config_file(arguments[0]), "data", parts);
+  const auto sets = build_datasets(parts.train, parts.eval, parts.split);
+  print_part(*sets.train, "train", arguments);
+  if (sets.eval) print_part(*sets.eval, "eval", arguments);
+  return 0;
 }
+
+}  // namespace lockstep::printer

@@ -1,4 +1,4 @@
-// Trains on nothing, stops and goes on: check_resume FILE. FILE has `data:` of a run file without
+// Trains on nothing, stops and goes on: resume FILE. FILE has `data:` of a run file without
 // evaluation, with a batch_size that 1 to 4 ranks divide, and as many samples as steps of it hold.
 // Three epochs on 2 ranks with 2 workers each; then again, stopped at 20 random steps, each time
 // going on with other ranks and workers. Prints how many samples came in the same order with the
@@ -13,10 +13,10 @@
 #include "data/loader.h"
 #include "data/sampling.h"
 #include "data/split.h"
+#include "tests/printer/commands.h"
 
+namespace lockstep::printer {
 namespace {
-
-using namespace lockstep;
 
 constexpr int64_t kEpochs = 3, kFirstWorld = 2, kSeed = 11;
 constexpr int kStops = 20;
@@ -123,16 +123,12 @@ int check_all(const Dataset& dataset, const LoaderConfig& config) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc != 2) return 64;
-  try {
-    Data data;
-    lockstep::read_fields(lockstep::read_config_file(argv[1]), "data", data);
-    const auto sets = lockstep::build_datasets(
-        data.train, lockstep::Part<lockstep::Dataset>(lockstep::dataset_registry()), data.split);
-    return check_all(*sets.train, data.loader);
-  } catch (const lockstep::Error& error) {
-    std::cerr << error.what() << '\n';
-    return error.exit_code();
-  }
+int check_resume(const Arguments& arguments) {
+  if (arguments.size() != 1) return 64;
+  Data data;
+  read_fields(read_config_file(arguments[0]), "data", data);
+  const auto sets = build_datasets(data.train, Part<Dataset>(dataset_registry()), data.split);
+  return check_all(*sets.train, data.loader);
 }
+
+}  // namespace lockstep::printer

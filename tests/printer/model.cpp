@@ -1,4 +1,4 @@
-// print_model CONFIG OUT: does one forward and backward pass over one batch in file order, on one
+// model CONFIG OUT: does one forward and backward pass over one batch in file order, on one
 // thread, and writes every tensor of it to the directory OUT as NAME.bin (raw bytes). For
 // models_against_python.py. CONFIG: a YAML file with seed, batch_size, model and data.
 #include <ATen/ATen.h>
@@ -12,8 +12,9 @@
 #include "core/part.h"
 #include "data/dataset.h"
 #include "models/model.h"
+#include "tests/printer/commands.h"
 
-namespace lockstep {
+namespace lockstep::printer {
 namespace {
 
 struct JobConfig {
@@ -31,15 +32,15 @@ void fields(V& v, JobConfig& c) {
   v("data", c.data, "dataset");
 }
 
-void write(const std::filesystem::path& directory, const std::string& name,
-           const at::Tensor& tensor) {
+void write_tensor(const std::filesystem::path& directory, const std::string& name,
+                  const at::Tensor& tensor) {
   const auto plain = tensor.detach().contiguous();
   std::ofstream file(directory / (name + ".bin"), std::ios::binary);
   file.write(static_cast<const char*>(plain.const_data_ptr()),
              static_cast<std::streamsize>(plain.nbytes()));
 }
 
-void run(const std::string& config_file, const std::filesystem::path& out) {
+void print_model_of(const std::string& config_file, const std::filesystem::path& out) {
   JobConfig config;
   read_fields(read_config_file(config_file), "", config);
   at::set_num_threads(1);
@@ -50,28 +51,24 @@ void run(const std::string& config_file, const std::filesystem::path& out) {
   const auto batch = config.data.build()->get_batch(indices);
   const auto outputs = model->forward(batch);
   outputs.loss.backward();
-  for (const auto& [name, tensor] : batch.fields) write(out, "batch." + name, tensor);
+  for (const auto& [name, tensor] : batch.fields) write_tensor(out, "batch." + name, tensor);
   for (const auto& parameter : model->named_parameters()) {
     std::cout << parameter.key() << '\n';
-    write(out, "parameter." + parameter.key(), parameter.value());
-    write(out, "gradient." + parameter.key(), parameter.value().grad());
+    write_tensor(out, "parameter." + parameter.key(), parameter.value());
+    write_tensor(out, "gradient." + parameter.key(), parameter.value().grad());
   }
-  write(out, "logits", outputs.predictions);
-  write(out, "loss", outputs.loss);
-  for (const auto& [name, sum] : outputs.sums) write(out, "sum." + name, sum);
-  if (outputs.targets.defined()) write(out, "targets", outputs.targets);
+  write_tensor(out, "logits", outputs.predictions);
+  write_tensor(out, "loss", outputs.loss);
+  for (const auto& [name, sum] : outputs.sums) write_tensor(out, "sum." + name, sum);
+  if (outputs.targets.defined()) write_tensor(out, "targets", outputs.targets);
 }
 
 }  // namespace
-}  // namespace lockstep
 
-int main(int argc, char** argv) {
-  try {
-    if (argc != 3) throw lockstep::config_error("usage: print_model CONFIG OUT");
-    lockstep::run(argv[1], argv[2]);
-  } catch (const lockstep::Error& error) {
-    std::cerr << error.what() << '\n';
-    return error.exit_code();
-  }
+int print_model(const Arguments& arguments) {
+  if (arguments.size() != 2) return 64;
+  print_model_of(arguments[0], arguments[1]);
   return 0;
 }
+
+}  // namespace lockstep::printer

@@ -4,21 +4,26 @@
 #include <iostream>
 
 #include "data/sampler.h"
+#include "tests/printer/commands.h"
 
-int main() {
+namespace lockstep::printer {
+
+int print_sampler(const Arguments&) {
   int64_t n = 0, epoch = 0;
   bool weighted = false;
-  lockstep::Shard shard;
-  lockstep::SamplerOptions options;
+  Shard shard;
+  SamplerOptions options;
   while (std::cin >> n >> shard.world >> shard.rank >> options.seed >> epoch >> options.drop_last >>
          options.shuffle >> weighted) {
     options.weights.clear();
     for (int64_t i = 0; weighted && i < n; ++i)
       options.weights.push_back(static_cast<double>(i % 7));
-    lockstep::DistributedSampler sampler(n, shard, options);
+    DistributedSampler sampler(n, shard, options);
     sampler.set_epoch(epoch);
     for (const auto index : sampler.indices()) std::cout << index << ' ';
     std::cout << '\n';
   }
   return std::cin.eof() ? 0 : 1;
 }
+
+}  // namespace lockstep::printer

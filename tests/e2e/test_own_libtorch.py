@@ -1,0 +1,83 @@
+"""-DTorch_DIR: Lockstep on a LibTorch that no Python has: the wheel's files, found by their place alone."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+import processes
+from processes import SOURCE
+
+LIBTORCH = Path(torch.__file__).parent
+VERSION = torch.__version__.split("+")[0]
+
+PROJECT = f"""
+cmake_minimum_required(VERSION 3.25)
+project(own LANGUAGES CXX)
+set(CMAKE_CXX_STANDARD 20)
+include({SOURCE}/cmake/LibTorch.cmake)
+add_executable(own own.cpp)
+target_link_libraries(own PRIVATE lockstep::torch)
+"""
+
+PROGRAM = """
+#include <ATen/Parallel.h>
+#include <iostream>
+int main() {
+  at::set_num_threads(3);
+  std::cout << at::get_num_threads() << '\\n';
+}
+"""
+
+
+@pytest.fixture
+def libtorch(tmp_path):
+    """include/, lib/ and share/ in a place that has no Python beside it."""
+    place = tmp_path / "a place with blanks"
+    place.mkdir()
+    for name in ("include", "lib", "share"):
+        (place / name).symlink_to(LIBTORCH / name)
+    return place
+
+
+def configure(source, build, torch_dir, *options):
+    command = ["cmake", "-S", source, "-B", build, f"-DTorch_DIR={torch_dir}", "-DLOCKSTEP_PYTHON=/no/python", *options]
+    return processes.run(command, build.parent, timeout=120, env=processes.environment(CXX="g++"))
+
+
+def test_a_program_is_built_on_it_and_runs(tmp_path, libtorch):
+    (tmp_path / "CMakeLists.txt").write_text(PROJECT)
+    (tmp_path / "own.cpp").write_text(PROGRAM)
+    ended = configure(tmp_path, tmp_path / "build", libtorch / "share" / "cmake" / "Torch")
+    assert ended.code == 0, ended.err
+    assert f"LibTorch {VERSION}: {libtorch}/lib" in ended.out
+    ended = processes.run(["cmake", "--build", tmp_path / "build"], tmp_path, timeout=300)
+    assert ended.code == 0, ended.out + ended.err
+    ended = processes.run([tmp_path / "build" / "own"], tmp_path)
+    assert (ended.code, ended.out) == (0, "3\n"), ended.err
+
+
+def test_all_of_lockstep_is_configured_with_it(tmp_path, libtorch):
+    ended = configure(SOURCE, tmp_path / "build", libtorch / "share" / "cmake" / "Torch", "-DLOCKSTEP_TESTS=OFF")
+    assert ended.code == 0, ended.err
+    assert f"LibTorch {VERSION}: {libtorch}/lib" in ended.out
+    commands = (tmp_path / "build" / "compile_commands.json").read_text()
+    assert os.fspath(LIBTORCH) not in commands
+
+
+@pytest.mark.parametrize("missing", ["the folder", "libtorch_cpu.so"])
+def test_what_is_no_libtorch_is_refused(tmp_path, libtorch, missing):
+    torch_dir = libtorch / "share" / "cmake" / "Torch"
+    if missing == "the folder":
+        torch_dir = libtorch / "lib"
+    else:
+        (libtorch / "lib").unlink()
+    (tmp_path / "CMakeLists.txt").write_text(PROJECT)
+    ended = configure(tmp_path, tmp_path / "build", torch_dir)
+    assert ended.code != 0
+    said = " ".join(ended.err.split())
+    if missing == "the folder":
+        assert f"Torch_DIR is '{torch_dir}', where no TorchConfigVersion.cmake is: name the folder share/cmake/Torch" in said
+    else:
+        assert f"LibTorch {VERSION} in {libtorch} is not whole: it has no lib/libtorch_cpu.so" in said

@@ -1,0 +1,18 @@
+// The commands of lockstep_printer: what a part of Lockstep makes of its input, for tests in Python
+// that compare it. Each prints, and returns an exit code; errors are thrown as lockstep::Error.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::printer {
+
+using Arguments = std::vector<std::string>;
+
+int print_dataset(const Arguments& arguments);
+int print_model(const Arguments& arguments);
+int print_sampler(const Arguments& arguments);
+int print_split(const Arguments& arguments);
+int check_resume(const Arguments& arguments);
+
+}  // namespace lockstep::printer

@@ -67,7 +67,8 @@ def rows(settings):
             placed = [round_["placed_all_reduce_us"][size] for round_ in results["shm"]]
             yield compared(f"all-reduce, {label}, in the shared segment", "µs", placed, times["python"],
                            "Gloo from Python", **more,
-                           limit=f"{4 * int(size) / 59e9 * 1e6:,.0f} µs: both arrays read and written at 59 GB/s, all of two cores")
+                           limit=f"{4 * int(size) / 59e9 * 1e6:,.0f} µs: both arrays read and written at the 59 GB/s "
+                                 "of two cores")
     yield compared("vote of a step", "µs", [round_["vote_us"] for round_ in results["shm"]],
                    [round_["all_reduce_us"]["4"] for round_ in results["python"]], "one number over Gloo",
                    gloo_from_cpp=[round_["vote_us"] for round_ in results["gloo"]], limit="as an all-reduce of 4 B; the rest of the step hides it")

@@ -47,7 +47,7 @@ uint64_t allocations_of_run(const std::string& optimizer, int steps) {
 }
 
 double allocations_of_step(const std::string& optimizer) {
-  constexpr int kSteps = 200;
+  constexpr int kSteps = 50;
   const auto once = allocations_of_run(optimizer, kSteps);
   return static_cast<double>(allocations_of_run(optimizer, 3 * kSteps) - once) / (2 * kSteps);
 }

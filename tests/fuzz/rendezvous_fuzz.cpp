@@ -3,6 +3,7 @@
 // written and read again to the same.
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "launch/rendezvous/authentication.h"
 #include "launch/rendezvous/frame.h"
@@ -38,22 +39,39 @@ void verify_message(const std::string& content) {
   }
 }
 
-void read_frames(std::string_view bytes, size_t piece) {
+struct Frames {
+  std::vector<std::string> contents;
+  bool refused = false;
+  bool operator==(const Frames&) const = default;
+};
+
+Frames frames_of(std::string_view bytes, size_t piece) {
   FrameReader reader(kMostBytes);
+  Frames frames;
+  try {
+    for (size_t at = 0; at < bytes.size(); at += piece) {
+      reader.feed(bytes.substr(at, piece));
+      while (auto content = reader.next()) frames.contents.push_back(std::move(*content));
+    }
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Environment) std::abort();
+    frames.refused = true;
+  }
+  return frames;
+}
+
+void verify_frames(const std::vector<std::string>& contents) {
   FrameSeal seal(Side::Node, "a token", {.coordinator = "a", .node = "b"});
-  for (size_t at = 0; at < bytes.size(); at += piece) {
-    reader.feed(bytes.substr(at, piece));
-    while (const auto content = reader.next()) {
-      if (content->size() > kMostBytes) std::abort();
-      try {
-        verify_message(*content);
-      } catch (const Error&) {
-      }
-      try {
-        seal.open(*content);
-        std::abort();  // nobody can guess a code
-      } catch (const Error&) {
-      }
+  for (const auto& content : contents) {
+    if (content.size() > kMostBytes) std::abort();
+    try {
+      verify_message(content);
+    } catch (const Error&) {
+    }
+    try {
+      seal.open(content);
+      std::abort();  // nobody can guess a code
+    } catch (const Error&) {
     }
   }
 }
@@ -93,13 +111,9 @@ std::vector<std::string> fuzz_seeds() {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  for (const size_t piece : {size_t{1} << 20, size_t{7}}) {
-    try {
-      lockstep::read_frames(bytes, piece);
-    } catch (const lockstep::Error& error) {
-      if (error.kind() != lockstep::ErrorKind::Environment) std::abort();
-    }
-  }
+  const auto frames = lockstep::frames_of(bytes, size_t{1} << 20);
+  if (lockstep::frames_of(bytes, 7) != frames) std::abort();
+  lockstep::verify_frames(frames.contents);
   // Also as the content of a frame, so that the messages are reached whatever the length says.
   if (size > 4) {
     try {

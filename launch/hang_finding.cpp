@@ -116,7 +116,11 @@ std::optional<HangFinding> find_hang(const std::vector<RankView>& views) {
   HangFinding finding{.waited_s = waiter->progress.idle_s, .timeout_s = waiter->progress.timeout_s};
   for (const auto* culprit : culprits) finding.culprits.push_back(culprit->progress.rank);
   std::sort(finding.culprits.begin(), finding.culprits.end());
-  finding.key = fmt::format("{} {}", waiter->progress.operations, fmt::join(finding.culprits, ","));
+  // Not of the waiter's: which rank seems to wait longest depends on who told last.
+  uint64_t most_operations = 0;
+  for (const auto& view : views)
+    most_operations = std::max(most_operations, view.progress.operations);
+  finding.key = fmt::format("{} {}", most_operations, fmt::join(finding.culprits, ","));
   return finding;
 }
 

@@ -71,6 +71,15 @@ TEST_CASE("hang: who has left an operation is ahead of who is in it") {
   CHECK(finding->culprits == std::vector{0});
 }
 
+TEST_CASE("hang: it is the same one, whichever rank seems to wait longer") {
+  auto behind = inside(0, 11, "step vote", 5), ahead = inside(1, 12, "gradient all_reduce", 5.1);
+  const auto key = find_hang({behind, ahead})->key;
+  behind.progress.idle_s = 5.2;
+  CHECK(find_hang({behind, ahead})->key == key);
+  ahead.progress.operations = 13;
+  CHECK(find_hang({behind, ahead})->key != key);
+}
+
 TEST_CASE("hang: usual waits are none") {
   auto waits = inside(0, 12, "gradient all_reduce", 2.9);
   CHECK_FALSE(find_hang({waits, outside(1, 11, Phase::Forward, 2.9)}));

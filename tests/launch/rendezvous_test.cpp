@@ -243,7 +243,8 @@ TEST_CASE("rendezvous: a lost node is the cause when the others only waited for 
   CHECK(report.exit_code() == 75);
 }
 
-TEST_CASE("rendezvous: a node that was dropped while its workers ended is not ready, and not dead") {
+TEST_CASE(
+    "rendezvous: a node that was dropped while its workers ended is not ready, and not dead") {
   Job job(2, 2, 1);
   job.options().rendezvous.keep_alive = 100ms;
   job.add_node();
@@ -252,7 +253,8 @@ TEST_CASE("rendezvous: a node that was dropped while its workers ended is not re
   job.next<NodePlace>(1);
   job.freeze(1);
   job.next<StopOrder>(0);
-  job.tell_status(1, 1);  // the other side has closed the connection: this tells, and the next fails
+  job.tell_status(1,
+                  1);  // the other side has closed the connection: this tells, and the next fails
   CHECK_NOTHROW(job.end(1, 75, true));
 }
 

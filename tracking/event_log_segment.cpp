@@ -131,9 +131,11 @@ Looked look_at_segment(const std::filesystem::path& path, uint32_t number,
 std::optional<OpenSegment> next_segment(const std::filesystem::path& log, uint32_t number) {
   std::optional<OpenSegment> found;
   auto last = number;
-  while (!found)
-    if (look_at_segment(segment_path(log, ++last), last, found) == Looked::Missing)
+  while (!found) {
+    ++last;
+    if (look_at_segment(segment_path(log, last), last, found) == Looked::Missing)
       return std::nullopt;
+  }
   // One that was still in the making when it was passed over may have been begun, filled and left
   // meanwhile. Now that a later one is begun, those before it are final.
   for (auto between = number + 1; between < last; ++between)

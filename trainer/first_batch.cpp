@@ -19,7 +19,8 @@ void write_first_batch(const RunConfig& config, RankCounts ranks,
   Loader loader(*train_set, sampler.sequence(),
                 {.batch_size = plan.per_rank_batch_size, .seed = seed, .name = "data.train"});
   NamedTensors fields;
-  for (auto& [name, tensor] : loader.next().value().fields) fields.emplace_back(name, tensor);
+  const auto batch = loader.next().value();
+  for (const auto& [name, tensor] : batch.fields) fields.emplace_back(name, tensor);
   write_safetensors(path, fields);
 }
 

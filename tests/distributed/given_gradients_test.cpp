@@ -68,6 +68,17 @@ struct GivenCase {
   int64_t width;
 };
 
+// Looks at memory that another thread writes until it has the value, or for long.
+bool becomes(const at::Tensor& tensor, double value) {
+  const volatile float* const first = tensor.const_data_ptr<float>();
+  const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (std::chrono::steady_clock::now() < latest) {
+    if (std::abs(*first - value) < 1e-6) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
 }  // namespace
 
 TEST_CASE("given gradients: they add up and become the mean over ranks, whoever averages") {
@@ -112,17 +123,6 @@ TEST_CASE("given gradients: in two segments they have the bits of one") {
       for (size_t rank = 0; rank < one.size(); ++rank)
         for (size_t i = 0; i < 6; ++i) CHECK(at::equal(one[rank][i], two[rank][i]));
     }
-}
-
-// Looks at memory that another thread writes until it has the value, or for long.
-bool becomes(const at::Tensor& tensor, double value) {
-  const volatile float* const first = tensor.const_data_ptr<float>();
-  const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (std::chrono::steady_clock::now() < latest) {
-    if (std::abs(*first - value) < 1e-6) return true;
-    std::this_thread::yield();
-  }
-  return false;
 }
 
 TEST_CASE("given gradients: those of a segment become the mean while the next one is at work") {

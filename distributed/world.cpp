@@ -92,10 +92,11 @@ struct NamedBackend {
 NamedBackend make_cpu_backend(const c10::intrusive_ptr<c10d::Store>& store,
                               const WorldOptions& options, ProcessGroups& groups) {
   if (options.backend == "hierarchical")
-    return {"hierarchical", make_hierarchical_backend(store, {.rank = options.rank,
-                                                              .world_size = options.world_size,
-                                                              .timeout = options.timeout,
-                                                              .address = gloo_address(options)})};
+    return {"hierarchical",
+            make_hierarchical_backend(store, {.rank = options.rank,
+                                              .world_size = options.world_size,
+                                              .timeout = options.timeout,
+                                              .address = gloo_address(*store, options)})};
   if (options.backend != "gloo") {
     auto host = make_shm_backend(store, options.rank, options.world_size, options.timeout);
     groups.shared = host.backend;

@@ -111,7 +111,7 @@ TEST_CASE("sinks: an unknown or repeated name is a Config error with what is val
                     "run.yaml:1: tracking.sinks[1]: sink 'console' is listed twice");
   CHECK_THROWS_WITH(read("console"), Catch::Contains("expected a list such as [{name: ...}]"));
   CHECK(read("[]") == Json::array());
-  CHECK(read("[console]") == Json::array({Json{{"name", "console"}}}));
+  CHECK(read("[console]") == Json::array({Json{{"name", "console"}, {"interval", "1 s"}}}));
 }
 
 TEST_CASE("sinks: every registered one says what it is") {

@@ -91,6 +91,11 @@ c10::intrusive_ptr<c10d::Backend> make_hierarchical_backend(const Store& store,
                           static_cast<int>(leaders.size()), place.timeout, place.address);
   levels.flat = make_gloo_backend(part_of(store, "flat"), place.rank, place.world_size,
                                   place.timeout, place.address);
+  // Note [First calls]: LibTorch's flight recorder takes up a group at its first call, and is not
+  // made for two groups that make theirs at the same time. Later the leaders' is called from a
+  // thread of its own.
+  for (const auto& group : {levels.leaders, levels.flat})
+    if (group) group->barrier()->wait();
   return c10::make_intrusive<HierarchicalBackend>(std::move(levels));
 }
 

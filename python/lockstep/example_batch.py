@@ -46,7 +46,9 @@ def arrays_of(path: str) -> dict[str, torch.Tensor]:
 
 def batch_of_run(path: str, ranks: int, overrides: list[str]) -> dict[str, torch.Tensor]:
     """The first batch of a rank, as the trainer loads it: the run's own reader, sampler and transforms."""
-    environment = {**os.environ, "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
+    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
+    nobody = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}  # part of a rank's place; none is asked
+    environment = {**os.environ, **place, **nobody}
     with tempfile.TemporaryDirectory() as directory:
         file = os.path.join(directory, "batch.safetensors")
         try:

@@ -16,6 +16,10 @@
 
 namespace lockstep {
 
+// LibTorch's flight recorder is one for the process, and not made for several groups that make
+// their first call at the same time.
+inline const int kNoFlightRecorder = ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
+
 // A directory that is gone when the test is.
 class RendezvousDirectory {
  public:

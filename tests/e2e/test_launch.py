@@ -58,7 +58,7 @@ def test_a_killed_rank_stops_the_others(job, victim):
     assert ended.code == 75
     assert f"lockstep: rank {victim} (of 3) failed first: killed by SIGKILL" in ended.err
     entry = job.list()[0]
-    assert (entry["state"], entry["exit"]) == ("failed", 75)
+    assert (entry["state"], entry["exit"]) == ("killed", 75)
     shown = job.query("show", entry["id"])
     assert f"rank {victim}" in shown and "SIGKILL" in shown
     assert_resumable(job)

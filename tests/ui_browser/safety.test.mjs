@@ -79,6 +79,7 @@ for (const bypassCSP of [false, true]) {
     await showView(page, "run/gallery-1");
     await page.getByText(`${SCRIPT} a note`).waitFor();
     const chart = page.getByRole("group", { name: /^Chart of eval\/<img/ });
+    await chart.locator("canvas").waitFor(); // drawn
     await chart.focus();
     await page.keyboard.press("ArrowLeft");
     await chart.locator(".tip").getByText("step 200").waitFor();

@@ -66,6 +66,24 @@ export function extentX(lines: readonly Line[]): [number, number] | null {
   return low <= high ? [low, high] : null;
 }
 
+/** At most `most` round numbers of a logarithmic axis: 1, 2 and 5 times powers of ten, or powers alone; of a range that has
+ * none of them, numbers at equal distances. */
+export function logTicks(low: number, high: number, most: number): number[] {
+  const first = Math.floor(Math.log10(low));
+  const last = Math.ceil(Math.log10(high));
+  if (!Number.isFinite(first) || !Number.isFinite(last)) return [];
+  for (const digits of [[1, 2, 5], [1]]) {
+    const every = digits.length > 1 ? 1 : Math.max(1, Math.ceil((last - first) / most));
+    const ticks: number[] = [];
+    for (let power = first; power <= last; power += every)
+      for (const digit of digits) ticks.push(Number(`${digit}e${power}`));
+    const shown = ticks.filter((tick) => tick >= low && tick <= high);
+    if (shown.length >= 2 && shown.length <= most) return shown;
+  }
+  const parts = Math.max(2, Math.min(4, most));
+  return Array.from({ length: parts }, (_, i) => Number((low + ((i + 0.5) * (high - low)) / parts).toPrecision(4)));
+}
+
 /** The range of what is drawn between two x, a little wider; positive values only on a logarithmic scale. */
 export function extentY(lines: readonly Line[], x0: number, x1: number, log: boolean): [number, number] {
   let low = Infinity;

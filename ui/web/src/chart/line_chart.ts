@@ -3,7 +3,7 @@
 import uPlot from "uplot";
 import { cssColour } from "../colours";
 import { duration, number } from "../format";
-import { extentX, extentY, type Line, nearest, type Who } from "./line";
+import { extentX, extentY, type Line, logTicks, nearest, type Who } from "./line";
 
 export type XKind = "step" | "epoch" | "time";
 
@@ -59,7 +59,7 @@ export class LineChart {
         },
         axes: [
           { ...axisColours, scale: "x", size: Math.round(24 * rem()), gap: 4, space: 70, values: (_, ticks) => ticks.map((t) => xLabel(options.xKind, t)) },
-          { ...axisColours, scale: "y", size: axisWidth, gap: 6, space: 32, values: (_, ticks) => tickLabels(ticks, options.format), ...(options.binary ? { incrs: BINARY } : {}) },
+          { ...axisColours, scale: "y", size: axisWidth, gap: 6, space: 32, values: (_, ticks) => tickLabels(ticks, options.format), ...(options.binary ? { incrs: BINARY } : {}), ...(options.log ? this.logAxis() : {}) },
         ],
         series: [{}, { show: true, paths: () => null, points: { show: false } }],
         hooks: {
@@ -76,6 +76,12 @@ export class LineChart {
     if (options.onPick) plot.over.addEventListener("click", (event) => this.clicked(event));
     plot.root.querySelector("canvas")?.setAttribute("aria-hidden", "true");
     return plot;
+  }
+
+  // uPlot's own ticks never end when a logarithmic scale begins at a number that is not round.
+  private logAxis() {
+    const most = () => Math.max(2, Math.floor(this.options.height / (32 * rem())));
+    return { splits: (_: uPlot, __: number, low: number, high: number) => logTicks(low, high, most()), filter: (_: uPlot, ticks: number[]) => ticks };
   }
 
   private shownX(): [number, number] {

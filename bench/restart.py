@@ -138,14 +138,14 @@ def measure(rounds):
                     times[name].append(measure_once(*how, directory))
                 except GaveUp:
                     gave_up += 1
-    medians = {name: statistics.median(values) for name, values in times.items()}
+    medians = {name: statistics.median(values) if values else None for name, values in times.items()}
     return {
         "what": "two ranks, from SIGKILL of one to the next optimizer step",
         "seconds": {name: [round(value, 3) for value in values] for name, values in times.items()},
-        "median_seconds": {name: round(value, 3) for name, value in medians.items()},
+        "median_seconds": {name: value and round(value, 3) for name, value in medians.items()},
         "rounds_without_a_step_in_time": {name: values.count(PATIENCE_S) for name, values in times.items()},
         "rounds_in_which_torchrun_gave_up": gave_up,
-        "ratio": round(medians["torchrun"] / medians["lockstep"], 2),
+        "ratio": medians["torchrun"] and round(medians["torchrun"] / medians["lockstep"], 2),
     }
 
 

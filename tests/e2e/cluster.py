@@ -5,16 +5,16 @@ import signal
 import time
 
 import processes
-from processes import LOCKSTEP, wait_until
+from processes import LOCKSTEP, PATIENCE_S, wait_until
 from safetensors_file import checkpoints
 
 TOKEN = "a secret of the tests, long enough"
 PORT = 29400
-GONE_S = 15  # in which every process must be gone
+GONE_S = 60  # in which every process must be gone
 
 
 class Cluster:
-    def __init__(self, job, network, num_hosts=2, ranks=2):
+    def __init__(self, job, network, num_hosts=2, ranks=1):
         self.job = job
         self.network = network
         self.hosts = network.hosts[:num_hosts]
@@ -24,7 +24,7 @@ class Cluster:
 
     def start(self, host, *overrides, nodes=None, ranks=None, options=(), rest=None, conf="", token=TOKEN):
         """A launcher on `host`; `rest`: in place of the run file and its overrides."""
-        timing = "last_call_timeout=1,keep_alive_interval=0.4" + (conf and "," + conf)
+        timing = "last_call_timeout=1,keep_alive_interval=1" + (conf and "," + conf)
         command = [LOCKSTEP, "launch", "-n", ranks or self.ranks, "--nnodes", nodes or len(self.hosts)]
         command += ["--rdzv-endpoint", f"{self.hosts[0].address}:{PORT}", "--rdzv-conf", timing]
         command += [*options, *(rest or [self.job.file, *overrides])]
@@ -37,7 +37,7 @@ class Cluster:
         for host in self.hosts:
             self.start(host, *overrides, **how)
 
-    def finish(self, host, timeout=40):
+    def finish(self, host, timeout=processes.PATIENCE_S):
         return processes.finish(self.launchers[host.name], timeout)
 
     def train(self, *overrides, **how):
@@ -57,7 +57,7 @@ class Cluster:
         return any(step > beyond for path in found for step in checkpoints(path.parent))
 
     def wait_for_checkpoint(self, beyond=0):
-        wait_until(lambda: self.has_checkpoint(beyond), 30, f"a checkpoint beyond step {beyond}")
+        wait_until(lambda: self.has_checkpoint(beyond), PATIENCE_S, f"a checkpoint beyond step {beyond}")
 
     def ranks_on(self, host):
         """{rank: pid} of the trainers there."""

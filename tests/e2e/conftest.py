@@ -14,6 +14,8 @@ import pytest
 import yaml
 
 import processes
+from cluster import Cluster
+from network import Network
 from processes import LOCKSTEP, SOURCE, TRAINER
 
 MNIST = SOURCE / ".data" / "mnist"
@@ -60,7 +62,7 @@ class Job:
         command = self.command(*overrides, ranks=ranks, options=options)
         return processes.start(command, self.directory, env, **streams)
 
-    def run(self, *overrides, ranks=None, options=(), env=None, timeout=60):
+    def run(self, *overrides, ranks=None, options=(), env=None, timeout=processes.PATIENCE_S):
         started = self.start(*overrides, ranks=ranks, options=options, env=env)
         return processes.finish(started, timeout)
 
@@ -77,7 +79,7 @@ class Job:
     def query(self, *arguments):
         """What `lockstep runs ARGUMENTS` prints about the runs here."""
         command = [LOCKSTEP, "runs", *arguments, "--dir", self.runs]
-        ended = processes.run(command, self.directory, timeout=20)
+        ended = processes.run(command, self.directory)
         assert ended.code == 0, ended.err
         return ended.out
 
@@ -99,12 +101,31 @@ def job(tmp_path):
     return Job(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def network(request):
+    """As many hosts as the file says with NUM_HOSTS, or two."""
+    network = Network(getattr(request.module, "NUM_HOSTS", 2))
+    yield network
+    network.close()
+
+
+@pytest.fixture
+def cluster(job, network, request):
+    """Two of the hosts, or as many as the parameter says, with RANKS_PER_HOST of the file, or one."""
+    ranks = getattr(request.module, "RANKS_PER_HOST", 1)
+    cluster = Cluster(job, network, getattr(request, "param", 2), ranks)
+    yield cluster
+    cluster.stop()
+    for host in network.hosts:
+        host.mounts.clear()
+
+
 @pytest.fixture(autouse=True)
 def nothing_keeps_running(tmp_path):
     yield
     left = processes.find(tmp_path)
     if left and all(" track " in line for line in left.values()):  # agents end a moment after the run
-        latest = time.monotonic() + 15
+        latest = time.monotonic() + processes.PATIENCE_S
         while left and time.monotonic() < latest:
             left = processes.find(tmp_path)
             time.sleep(0.02)
@@ -149,5 +170,5 @@ class PeerHost:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=processes.PATIENCE_S)
         self.process.stdout.close()

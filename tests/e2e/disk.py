@@ -17,14 +17,14 @@ class Disk:
     def mount(self, *options):
         flags = ",".join((*(["remount"] if self.mounted else []), *options))
         command = ["mount", "-t", "tmpfs", "-o", flags, "tmpfs", str(self.path)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=processes.PATIENCE_S)
         assert done.returncode == 0, f"this test needs to be root, to mount: {done.stderr}"
         self.mounted = True
 
     def unmount(self):
         if self.mounted:
-            processes.wait_until(lambda: not processes.find(self.path), 15, "nothing uses the disk")
-            subprocess.run(["umount", str(self.path)], check=True, timeout=10)
+            processes.wait_until(lambda: not processes.find(self.path), processes.PATIENCE_S, "nothing uses the disk")
+            subprocess.run(["umount", str(self.path)], check=True, timeout=processes.PATIENCE_S)
 
     def fill(self, name="filler"):
         """Writes until nothing more fits. Again where somebody else has made room meanwhile."""

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <poll.h>
 
+#include <csignal>
 #include <cstdio>
 #include <string>
 
@@ -31,6 +32,8 @@ void sleep_in_loader() {
 }
 
 void run(const std::string& mode, const std::string& backend) {
+  // Where each rank finds out by itself, none is stopped before it has said so.
+  if (mode != "sleep") std::signal(SIGTERM, SIG_IGN);
   const auto ranks = read_rank_env();
   ProgressPage page(std::stoi(environment("LOCKSTEP_PROGRESS_FD").value()));
   page.begin(ranks.rank);

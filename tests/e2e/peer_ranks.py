@@ -12,7 +12,7 @@ import time
 import traceback
 from pathlib import Path
 
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 sys.path.insert(0, str(GOLDEN))
 

@@ -1,6 +1,7 @@
 """Starting programs, waiting for them with a deadline, and finding what still runs."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -12,6 +13,9 @@ BIN = Path(os.environ["LOCKSTEP_BIN"])
 SOURCE = Path(os.environ["LOCKSTEP_SOURCE"])
 LOCKSTEP = str(BIN / "lockstep")
 TRAINER = str(BIN / "lockstep-trainer")
+
+# After so long something hangs. It measures nothing: a slow machine with much else to do is far from it.
+PATIENCE_S = 120
 
 # What an outer launcher may have set; a test says itself what a program is told.
 _FOREIGN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
@@ -44,20 +48,20 @@ def start(command, cwd, env=None, **streams):
     )
 
 
-def finish(process, timeout):
+def finish(process, timeout=PATIENCE_S):
     """What `process` said and how it ended. One that does not end in time is a failure."""
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=PATIENCE_S)
         raise AssertionError(
             f"{process.args} still ran after {timeout} s\nstdout: {out}\nstderr: {err}"
         ) from None
     return Ended(process.returncode, out, err)
 
 
-def run(command, cwd, env=None, timeout=60):
+def run(command, cwd, env=None, timeout=PATIENCE_S):
     return finish(start(command, cwd, env), timeout)
 
 
@@ -102,6 +106,12 @@ def wait_until(condition, timeout, what):
 
 
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """Below the ports that the kernel gives to whoever asks for any: nobody else gets it before it is used."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

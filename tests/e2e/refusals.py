@@ -2,7 +2,6 @@
 
 import pytest
 
-TIMEOUT_S = 30
 ALONE_AND_LAUNCHED = pytest.mark.parametrize("ranks", [None, 2], ids=["alone", "launched"])
 ERROR = "lockstep-trainer: error: "
 
@@ -44,7 +43,7 @@ def files_below(directory):
 def refuse(job, overrides, texts, ranks, code=78):
     """Runs and expects one error with `texts`, and not one new file."""
     before = files_below(job.directory)
-    ended = job.run(*overrides, ranks=ranks, timeout=TIMEOUT_S)
+    ended = job.run(*overrides, ranks=ranks)
     assert_refused(job, ended, code, texts, ranks)
     assert files_below(job.directory) == before
     return ended

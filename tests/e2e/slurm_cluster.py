@@ -95,11 +95,11 @@ class SlurmCluster:
         self._daemon("munged", "--foreground", "--force", f"--key-file={key}",
                      f"--socket={here}/munge.socket", f"--pid-file={here}/munged.pid",
                      f"--log-file={here}/munged.log", f"--seed-file={here}/munged.seed")  # fmt: skip
-        processes.wait_until((here / "munge.socket").exists, 10, "munged listens")
+        processes.wait_until((here / "munge.socket").exists, processes.PATIENCE_S, "munged listens")
         self._daemon("slurmctld", "-D", "-f", here / "slurm.conf")
         for node in NODES:
             self._daemon("slurmd", "-D", "-N", node, "-f", here / "slurm.conf")
-        processes.wait_until(self._is_idle, 30, f"both nodes are idle; logs in {here}")
+        processes.wait_until(self._is_idle, processes.PATIENCE_S, f"both nodes are idle; logs in {here}")
 
     def _daemon(self, name, *arguments):
         """`name` in a mount namespace of its own, in which /etc/hosts is ours."""
@@ -138,7 +138,7 @@ class SlurmCluster:
     def start(self, command, cwd, **changes):
         return processes.start(command, cwd, self.environment(**changes))
 
-    def run(self, command, cwd, timeout=60, **changes):
+    def run(self, command, cwd, timeout=processes.PATIENCE_S, **changes):
         return processes.finish(self.start(command, cwd, **changes), timeout)
 
     def _descendants(self):

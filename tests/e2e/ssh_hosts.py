@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 import processes
-from processes import SOURCE
+from processes import PATIENCE_S, SOURCE
 
 HOSTS = ["127.0.0.2", "127.0.0.3"]
 SSHD = [Path("/usr/sbin/sshd"), SOURCE / ".data" / "openssh-server" / "usr" / "sbin" / "sshd"]
@@ -55,7 +55,7 @@ exec "$@"
 
 def make_key(path):
     command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
-    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=20)
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
     return path.with_suffix(".pub").read_text()
 
 
@@ -104,7 +104,7 @@ class SshHosts:
                 stderr=log,
                 start_new_session=True,
             )
-        processes.wait_until(self._answers, 10, f"sshd answers: {self.log()}")
+        processes.wait_until(self._answers, PATIENCE_S, f"sshd answers: {self.log()}")
 
     def _answers(self):
         assert self.server.poll() is None, f"sshd ended: {self.log()}"
@@ -121,7 +121,7 @@ class SshHosts:
     def start(self, command, cwd, **changes):
         return processes.start(self.command(command), cwd, processes.environment(**changes))
 
-    def run(self, command, cwd, timeout=60, **changes):
+    def run(self, command, cwd, timeout=PATIENCE_S, **changes):
         return processes.finish(self.start(command, cwd, **changes), timeout)
 
     def sessions(self):
@@ -132,7 +132,7 @@ class SshHosts:
     def stop(self):
         if self.server:
             self.server.send_signal(signal.SIGTERM)
-            self.server.wait(timeout=10)
+            self.server.wait(timeout=PATIENCE_S)
         for pid in processes.find(self.directory):
             os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.directory, ignore_errors=True)

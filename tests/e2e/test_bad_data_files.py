@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from conftest import MNIST
-from refusals import ALONE_AND_LAUNCHED, TIMEOUT_S, error_lines, refuse
+from refusals import ALONE_AND_LAUNCHED, error_lines, refuse
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_data_files(job, small_data, damage, texts, ranks):
 def test_a_label_that_the_model_does_not_know(job, small_data, ranks):
     """Seen only when the sample is: the run has begun, and ends as failed."""
     change("labels-idx1", lambda raw: raw[:-1] + b"\x0a")(small_data)
-    ended = job.run(ranks=ranks, timeout=TIMEOUT_S)
+    ended = job.run(ranks=ranks)
     assert ended.code == 78, ended.err
     told = [line for line in error_lines(ended, ranks) if "label" in line and "10" in line]
     assert len(told) == 1, ended.err

@@ -8,7 +8,7 @@ import pytest
 
 import processes
 from processes import LOCKSTEP, TRAINER
-from refusals import ALONE_AND_LAUNCHED, TIMEOUT_S, error_lines, files_below, refuse
+from refusals import ALONE_AND_LAUNCHED, error_lines, files_below, refuse
 
 OVERRIDES = {
     "misspelled key": (
@@ -67,7 +67,7 @@ def test_overrides(job, overrides, texts, ranks):
 
 @ALONE_AND_LAUNCHED
 def test_an_override_without_equals_sign(job, ranks):
-    ended = job.run("train.epochs", ranks=ranks, timeout=TIMEOUT_S)
+    ended = job.run("train.epochs", ranks=ranks)
     assert ended.code == 78
     (line,) = ended.err.splitlines()
     assert "'train.epochs'" in line and "key.subkey=value" in line
@@ -108,7 +108,7 @@ FILES = {
 @pytest.mark.parametrize("content, texts", FILES.values(), ids=FILES.keys())
 def test_run_file(job, content, texts, ranks):
     job.file.write_text(content)
-    ended = job.run(f"run.dir={job.runs}", ranks=ranks, timeout=TIMEOUT_S)
+    ended = job.run(f"run.dir={job.runs}", ranks=ranks)
     assert ended.code == 78, ended.err
     first = ended.err.splitlines()[0]
     assert "error: " in first
@@ -120,7 +120,7 @@ def test_run_file(job, content, texts, ranks):
 @pytest.mark.parametrize("program", [[TRAINER], [LOCKSTEP, "launch", "-n", "2"]])
 def test_missing_run_file(job, program):
     before = files_below(job.directory)
-    ended = processes.run([*program, "nowhere.yaml"], job.directory, timeout=TIMEOUT_S)
+    ended = processes.run([*program, "nowhere.yaml"], job.directory)
     assert ended.code == 78
     (line,) = ended.err.splitlines()
     assert "error: nowhere.yaml: " in line and "No such file" in line
@@ -171,7 +171,7 @@ def test_occupied_port(job):
         taken.listen()
         port = taken.getsockname()[1]
         before = files_below(job.directory)
-        ended = job.run(ranks=2, options=["--master-port", port], timeout=TIMEOUT_S)
+        ended = job.run(ranks=2, options=["--master-port", port])
     assert ended.code == 75
     (line,) = ended.err.splitlines()
     assert f"port {port}" in line and "in use" in line and "--master-port" in line
@@ -186,7 +186,7 @@ def test_occupied_port_without_launcher(job):
         port = taken.getsockname()[1]
         ranks = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
         env = processes.environment(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, **ranks)
-        ended = job.run(env=env, timeout=TIMEOUT_S)
+        ended = job.run(env=env)
     assert ended.code == 75
     (line,) = error_lines(ended, None)
     assert str(port) in line

@@ -22,7 +22,7 @@ import compiled_models
 import compiled_peer
 import processes
 from conftest import MNIST, Job, base_config
-from processes import BIN, SOURCE
+from processes import BIN, PATIENCE_S, SOURCE
 from refusals import refuse
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 from test_disk import disk  # noqa: F401, a fixture
@@ -352,11 +352,11 @@ def test_neither_python_nor_cuda_is_in_the_process(job, packages):
     started = job.start("train.max_steps=1000000", "tracking.sinks=[]",
                         env=processes.environment(TMPDIR=temporary))
     try:
-        processes.wait_until(lambda: list(job.runs.glob("*/run.json")), 30, "the run begins")
+        processes.wait_until(lambda: list(job.runs.glob("*/run.json")), PATIENCE_S, "the run begins")
         text = Path(f"/proc/{started.pid}/maps").read_text()
     finally:
         started.terminate()
-        processes.finish(started, 30)
+        processes.finish(started)
     names = {line.split()[5].rsplit("/", 1)[-1] for line in text.splitlines() if len(line.split()) > 5}
     others = [name for name in names if "python" in name or name.startswith(("libtorch", "libc10"))]
     assert "graph.so" in text
@@ -613,7 +613,7 @@ def test_the_seed_holds_for_make_model_alone(capsys, tmp_path):
 
 def compile_mlp(directory, **variables):
     command = [COMPILE, f"{MODELS}:mlp", "--loss", "cross_entropy", "--batch", "digits"]
-    return processes.run(command, directory, processes.environment(**variables), timeout=100)
+    return processes.run(command, directory, processes.environment(**variables))
 
 
 def test_without_a_compiler(tmp_path):
@@ -688,7 +688,7 @@ prfchw ptwrite rdpid serialize sgx sse3 tsxldtrk uintr waitpkg wbnoinvd widekl x
 
 def macros_of(processor):
     command = ["g++", f"-march={processor}", "-dM", "-E", "-x", "c++", "/dev/null"]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     names = [line.split()[1] for line in lines if line.endswith("__ 1")]
     return {name.strip("_").lower() for name in names if name.isupper()}
 
@@ -706,7 +706,7 @@ def test_every_instruction_set_that_the_compiler_uses_is_noted():
 
 
 def test_the_help_names_every_option():
-    text = subprocess.run([COMPILE, "--help"], capture_output=True, text=True, check=True, timeout=60, env=os.environ).stdout
+    text = subprocess.run([COMPILE, "--help"], capture_output=True, text=True, check=True, timeout=PATIENCE_S, env=os.environ).stdout
     for option in ("--loss", "--batch", "--set", "--ranks", "--out", "--dynamic-batch", "--segments", "--precision", "--device",
                    "--threads", "--seed"):
         assert option in text

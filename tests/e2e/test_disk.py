@@ -3,7 +3,7 @@
 import pytest
 
 from disk import Disk
-from refusals import ALONE_AND_LAUNCHED, TIMEOUT_S, error_lines
+from refusals import ALONE_AND_LAUNCHED, error_lines
 from safetensors_file import checkpoints
 
 
@@ -18,7 +18,7 @@ def disk(job, nothing_keeps_running):
 def test_disk_that_is_full_at_the_start(job, disk, ranks):
     disk.mount("size=64k")
     (disk.path / "filler").write_bytes(bytes(64 << 10))
-    ended = job.run(f"run.dir={disk.path}/runs", ranks=ranks, timeout=TIMEOUT_S)
+    ended = job.run(f"run.dir={disk.path}/runs", ranks=ranks)
     assert ended.code == 75
     first = ended.err.splitlines()[0]
     assert "No space left on device" in first and str(disk.path) in first
@@ -30,7 +30,7 @@ def test_disk_that_fills_up_during_training(job, disk, ranks):
     disk.mount("size=4m")
     every_step = ["checkpoint.every=1 step", "checkpoint.keep_last=1000", "train.epochs=100"]
     overrides = [f"run.dir={disk.path}/runs", "model.hidden=[64]", *every_step]
-    ended = job.run(*overrides, ranks=ranks, timeout=TIMEOUT_S)
+    ended = job.run(*overrides, ranks=ranks)
     assert ended.code == 75, ended.err
     told = error_lines(ended, ranks)
     assert any("No space left on device" in line and "checkpoints" in line for line in told)
@@ -55,7 +55,7 @@ def test_disk_that_fills_up_during_training(job, disk, ranks):
 def test_read_only_run_directory(job, disk, ranks):
     disk.mount("size=1m")
     disk.mount("ro")
-    ended = job.run(f"run.dir={disk.path}/runs", ranks=ranks, timeout=TIMEOUT_S)
+    ended = job.run(f"run.dir={disk.path}/runs", ranks=ranks)
     assert ended.code == 75
     first = ended.err.splitlines()[0]
     assert "Read-only file system" in first and str(disk.path) in first
@@ -64,6 +64,6 @@ def test_read_only_run_directory(job, disk, ranks):
 
 @ALONE_AND_LAUNCHED
 def test_run_directory_that_is_a_file(job, ranks):
-    ended = job.run(f"run.dir={job.file}", ranks=ranks, timeout=TIMEOUT_S)
+    ended = job.run(f"run.dir={job.file}", ranks=ranks)
     assert ended.code == 75
     assert str(job.file) in ended.err.splitlines()[0]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import processes
-from processes import LOCKSTEP, SOURCE
+from processes import LOCKSTEP, PATIENCE_S, SOURCE, wait_until
 from test_disk import Disk
-from test_tracking import agents_of, jsonl_records, logged, of_csv, of_jsonl, of_tensorboard, wait_until
+from test_tracking import agents_of, jsonl_records, logged, of_csv, of_jsonl, of_tensorboard
 
 for part in ("mlflow", "wandb"):
     sys.path.insert(0, str(SOURCE / "tests" / "tracking" / part))
@@ -68,7 +68,7 @@ def only_run(job):
 
 def train(job, environment=None):
     """What was said, and how many seconds after its last record the training's programs ended."""
-    ended = processes.finish(job.start(ranks=2, env=environment), 60)
+    ended = processes.finish(job.start(ranks=2, env=environment))
     now = time.time()
     assert ended.code == 0, ended.err
     run_dir = only_run(job)
@@ -77,8 +77,8 @@ def train(job, environment=None):
 
 
 def sync(job, run_dir, environment=None):
-    wait_until("the agent's end", lambda: not agents_of(run_dir))
-    ended = processes.run([LOCKSTEP, "sync", run_dir], job.directory, environment, timeout=60)
+    wait_until(lambda: not agents_of(run_dir), PATIENCE_S, "the agent's end")
+    ended = processes.run([LOCKSTEP, "sync", run_dir], job.directory, environment)
     assert ended.code == 0, ended.err
     return ended
 
@@ -144,7 +144,7 @@ def test_servers_that_fail(job, mlflow, fault):
             assert all(f"{sink} is" in ended.out for sink in ("mlflow", "wandb", "webhook")), ended.out
             assert f"lockstep sync {run_dir}" in ended.out
         expected = logged(job, run_dir.name)
-        wait_until("the agent's end", lambda: not agents_of(run_dir))
+        wait_until(lambda: not agents_of(run_dir), PATIENCE_S, "the agent's end")
         assert of_jsonl(run_dir, run_dir.name) == expected  # a sink beside them has everything
 
         servers.heal()
@@ -219,10 +219,10 @@ def test_an_agent_whose_sinks_fail_needs_next_to_no_processor(job, mlflow):
         job.config["checkpoint"] = {"every": "1000000 epochs"}
         job.write()
         started = job.start(ranks=2, env=servers.environment())
-        (agent,) = wait_until("the agent", lambda: next((agents_of(run) for run in job.runs.glob("*") if agents_of(run)), None))
+        (agent,) = wait_until(lambda: next(filter(None, map(agents_of, job.runs.glob("*"))), None), PATIENCE_S, "the agent")
         run_dir = only_run(job)
-        wait_until("a failure", lambda: "mlflow" in (run_dir / "sinks/agent-00000.json").read_text()
-                   if (run_dir / "sinks/agent-00000.json").exists() else None)
+        status = run_dir / "sinks/agent-00000.json"
+        wait_until(lambda: status.exists() and "mlflow" in status.read_text(), PATIENCE_S, "a failure")
         assert os.getpriority(os.PRIO_PROCESS, agent) > os.getpriority(os.PRIO_PROCESS, started.pid)
         assert os.sched_getscheduler(agent) == os.SCHED_BATCH
 
@@ -230,8 +230,8 @@ def test_an_agent_whose_sinks_fail_needs_next_to_no_processor(job, mlflow):
             return max((row["step"] for row in job.export(run_dir.name)), default=0)
 
         begin, before, first = time.monotonic(), cpu_seconds(agent), steps()
-        wait_until("training goes on", lambda: time.monotonic() - begin > 5 and steps() > first)
+        wait_until(lambda: time.monotonic() - begin > 5 and steps() > first, PATIENCE_S, "training goes on")
         share = (cpu_seconds(agent) - before) / (time.monotonic() - begin)
         started.terminate()
-        assert processes.finish(started, 60).code == 143
+        assert processes.finish(started).code == 143
         assert share < 0.02, f"{share:.2%} of a processor"

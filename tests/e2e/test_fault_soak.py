@@ -127,7 +127,7 @@ class Supervised:
         self.errors[host.name] = file
         with open(file, "w") as err:
             self.cluster.streams = {"stderr": err}
-            self.cluster.start(host, *OVERRIDES, options=OPTIONS)
+            self.cluster.start(host, *OVERRIDES, options=OPTIONS, conf="keep_alive_interval=0.4")
 
     def said(self):
         """By all launchers so far."""
@@ -170,7 +170,7 @@ def listening(host):
 
 def run_with_faults(job, network, rng, kinds):
     """Returns what happened, and how many of `kinds` did before the run was over."""
-    cluster = Cluster(job, network, ranks=1)
+    cluster = Cluster(job, network)
     cluster.disk = Disk(job.directory / "disk")
     cluster.disk.mount("size=64m")
     job.runs = cluster.disk.path / "runs"

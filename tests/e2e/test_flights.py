@@ -49,7 +49,7 @@ def test_the_file_has_20_row_groups():
 
 
 def inspected(job):
-    ended = run([TRAINER, "--inspect-data", job.file], job.directory, timeout=60)
+    ended = run([TRAINER, "--inspect-data", job.file], job.directory)
     assert ended.code == 0, ended.err
     return ended.out
 

@@ -58,7 +58,7 @@ def test_a_rank_asleep_in_its_data_loader(tmp_path):
     assert "it is at step 3 of 5, waiting for data" in text
     assert "rank 0: step 3 of 5, backward: in all_reduce 'gradients' of Float [1000]" in text
     assert "poll" in text, "the stack says where it sleeps"
-    ended = processes.finish(started, 30)
+    ended = processes.finish(started)
     assert ended.code == 75
     text += ended.err
     assert "error: rank 1 (" in text and "give up after 8 s" in text
@@ -76,7 +76,7 @@ def test_a_dataset_that_hangs_on_one_rank(job):
     assert "it is at step 26 of 50, waiting for data" in text
     assert "lockstep::Loader::next()" in text
     started.send_signal(signal.SIGTERM)
-    assert processes.finish(started, 40).code == 143
+    assert processes.finish(started).code == 143
 
 
 def test_a_slow_rank_is_named_in_the_metrics(job):
@@ -84,15 +84,16 @@ def test_a_slow_rank_is_named_in_the_metrics(job):
     run = job.train("train.log_every=25 steps", "data.workers=0", ranks=2)
     last = {row["metric"]: row["value"] for row in job.export(run.name)}
     assert last["time/slowest_rank"] == 1
-    assert last["time/data_wait/max"] >= 0.03 > last["time/data_wait/min"]
+    assert last["time/data_wait/max"] >= 0.1 > 2 * last["time/data_wait/min"]
 
 
 def test_a_rank_that_skips_a_collective(tmp_path):
     """Ranks of one host see at once that they do different things."""
     started = launch(tmp_path, "skip")
     text = named(started, started.stderr, r"failed first(.*\n){2}")
-    ended = processes.finish(started, 20)
+    ended = processes.finish(started)
     assert ended.code == 75
+    text += ended.err
     assert "ranks do not do the same" in text
     assert "rank 0 calls all_reduce of 1000 float32 (sum), rank 1 calls barrier" in text
     assert re.search(r"\[rank 0\] .*\(step 5 of 5, backward\)", text), "each rank says where it was"
@@ -106,13 +107,15 @@ def test_a_rank_that_skips_a_collective_over_a_network(tmp_path):
     assert "they are in different operations" in text
     assert "rank 0: step 5 of 5, backward: in all_reduce 'gradients' of Float [1000]" in text
     assert "rank 1: step 5 of 5, logging: in barrier 'end of training'" in text
-    assert processes.finish(started, 40).code == 75
+    assert processes.finish(started).code == 75
 
 
 def test_a_rank_with_a_tensor_of_another_shape(tmp_path):
     started = launch(tmp_path, "shape")
     text = named(started, started.stderr, r"failed first(.*\n){2}")
-    assert processes.finish(started, 20).code == 75
+    ended = processes.finish(started)
+    assert ended.code == 75
+    text += ended.err
     assert "rank 0 calls all_reduce of 1000 float32 (sum), rank 1 calls all_reduce of 5000 float32" in text
     assert len(re.findall(r"\[rank [01]\] .*\(step 3 of 5, backward\)", text)) == 2
 
@@ -129,14 +132,14 @@ def test_a_stopped_trainer(job):
     os.kill(rank, signal.SIGCONT)
     read_until(started, started.stderr, "the ranks go on", 20)
     started.send_signal(signal.SIGTERM)
-    assert processes.finish(started, 30).code == 143
+    assert processes.finish(started).code == 143
     assert checkpoints(next(job.runs.iterdir()))
 
 
 def test_a_step_that_takes_too_long_ends_the_job(job):
     started = start_stepping(job, "distributed.step_timeout=6 s", "distributed.hang_warning=1 s", ranks=2)
     os.kill(ranks_of(job.directory)[0], signal.SIGSTOP)
-    ended = processes.finish(started, 60)
+    ended = processes.finish(started)
     assert ended.code == 75, ended.err
     assert "rank 0 (" in ended.err and "is stopped" in ended.err
     assert "waited" in ended.err

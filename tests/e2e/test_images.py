@@ -156,7 +156,7 @@ def test_a_file_that_vanishes_or_may_not_be_read_is_named(images, tmp_path):
 
 
 def inspect(images, *words):
-    return run([TRAINER, "--inspect-data", *words], images.directory, timeout=60)
+    return run([TRAINER, "--inspect-data", *words], images.directory)
 
 
 def test_inspect_data(images, tmp_path):

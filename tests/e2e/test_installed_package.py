@@ -49,7 +49,7 @@ def test_model_plugin_trains_on_two_ranks(job, plugin):
 
 def test_installed_trainer_trains_with_the_plugin(job, plugin, prefix):
     use_plugin(job, plugin)
-    ended = processes.run([prefix / "bin" / "lockstep-trainer", job.file], job.directory, timeout=60)
+    ended = processes.run([prefix / "bin" / "lockstep-trainer", job.file], job.directory)
     assert ended.code == 0, ended.err
 
 
@@ -73,7 +73,7 @@ def test_sink_plugin_is_fed_by_the_agent(job, prefix, tmp_path_factory):
 
 
 def test_plugin_is_in_the_schema(plugin, tmp_path):
-    ended = processes.run([TRAINER, "--schema", plugin], tmp_path, timeout=60)
+    ended = processes.run([TRAINER, "--schema", plugin], tmp_path)
     assert ended.code == 0 and "softmax_regression" in ended.out
 
 
@@ -106,6 +106,6 @@ def test_embedding_program_trains_alone_and_launched(prefix, tmp_path, tmp_path_
     program = build_example("embedding", prefix, tmp_path_factory.mktemp("embedding")) / "two_moons"
     config = SOURCE / "examples" / "embedding" / "run.yaml"
     for start in ([program], [LOCKSTEP, "launch", "-n", "2", "--program", program]):
-        ended = processes.run([*start, config, f"run.dir={tmp_path}/runs"], tmp_path, timeout=60)
+        ended = processes.run([*start, config, f"run.dir={tmp_path}/runs"], tmp_path)
         assert ended.code == 0, ended.err
         assert "accuracy 1.000" in ended.out or "accuracy 0.9" in ended.out

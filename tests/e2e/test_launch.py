@@ -3,24 +3,24 @@
 import os
 import signal
 import sys
-import time
 
 import pytest
 
 import processes
-from processes import TRAINER, find, ranks_of, wait_until
+from processes import PATIENCE_S, TRAINER, find, ranks_of, wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 
 # Hours of training, with a checkpoint every few steps.
 ENDLESS = ["train.epochs=100000", "checkpoint.every=20 steps", "train.log_every=1 step"]
-STOP_S = 10  # in which every process must be gone
+STOP_S = 10  # in which every process must be gone after a kill -9; it takes about one
+GRACE_S = 30  # --stop-grace
 
 
 def start_endless(job, *overrides, ranks=2, options=()):
     """A launch whose ranks are training: their first checkpoint is written."""
     process = job.start(*ENDLESS, *overrides, ranks=ranks, options=options)
     try:
-        wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), 30, "a first checkpoint")
+        wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
         assert process.poll() is None
         assert sorted(ranks_of(job.directory)) == list(range(ranks))
     except AssertionError:
@@ -51,10 +51,8 @@ def assert_resumable(job, ranks=2):
 def test_a_killed_rank_stops_the_others(job, victim):
     launcher = start_endless(job, ranks=3)
     os.kill(ranks_of(job.directory)[victim], signal.SIGKILL)
-    begin = time.monotonic()
     wait_until(lambda: not find(job.directory), STOP_S, "every process is gone")
-    ended = processes.finish(launcher, STOP_S)
-    assert time.monotonic() - begin < STOP_S
+    ended = processes.finish(launcher)
     assert ended.code == 75
     assert f"lockstep: rank {victim} (of 3) failed first: killed by SIGKILL" in ended.err
     entry = job.list()[0]
@@ -67,7 +65,7 @@ def test_a_killed_rank_stops_the_others(job, victim):
 def test_a_killed_launcher_takes_its_ranks_along(job):
     launcher = start_endless(job)
     os.kill(launcher.pid, signal.SIGKILL)
-    assert processes.finish(launcher, STOP_S).code == -signal.SIGKILL
+    assert processes.finish(launcher).code == -signal.SIGKILL
     wait_until(lambda: not find(job.directory), STOP_S, "every process is gone")
     # The tracking agent is the last to go, and the only one that saw it.
     assert [entry["state"] for entry in job.list()] == ["killed"]
@@ -78,7 +76,7 @@ def test_a_killed_launcher_takes_its_ranks_along(job):
 def test_a_signal_to_the_launcher_stops_all(job, number):
     launcher = start_endless(job)
     os.kill(launcher.pid, number)
-    ended = processes.finish(launcher, STOP_S)
+    ended = processes.finish(launcher, GRACE_S)
     assert ended.code == 128 + number
     assert f"stopped by {number.name}" in ended.err
     assert not find(job.directory)
@@ -90,7 +88,7 @@ def test_control_c_reaches_the_whole_foreground(job):
     """A terminal signals every process of the launcher's group."""
     launcher = start_endless(job)
     os.killpg(launcher.pid, signal.SIGINT)
-    ended = processes.finish(launcher, STOP_S)
+    ended = processes.finish(launcher, GRACE_S)
     assert ended.code == 128 + signal.SIGINT
     assert "stopped by SIGINT" in ended.err
     assert not find(job.directory)
@@ -102,7 +100,7 @@ def test_a_stopped_rank_is_killed_after_the_grace(job):
     stuck = ranks_of(job.directory)[1]
     os.kill(stuck, signal.SIGSTOP)
     os.kill(launcher.pid, signal.SIGTERM)
-    ended = processes.finish(launcher, STOP_S)
+    ended = processes.finish(launcher)
     assert ended.code == 128 + signal.SIGTERM
     assert not find(job.directory)
 
@@ -176,7 +174,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--sta
 def test_torchrun_trains_to_the_same_bits(job):
     ours = job.train("train.max_steps=10", ranks=2)
     command = [*TORCHRUN, "--nproc-per-node", 2, TRAINER, job.file, "train.max_steps=10"]
-    ended = processes.run(command, job.directory, timeout=60)
+    ended = processes.run(command, job.directory)
     assert ended.code == 0, ended.err
     assert ended.out.count("done:") == 1
     (theirs,) = set(job.runs.iterdir()) - {ours}
@@ -186,7 +184,7 @@ def test_torchrun_trains_to_the_same_bits(job):
 
 def test_torchrun_tells_our_error(job):
     command = [*TORCHRUN, "--nproc-per-node", 2, TRAINER, job.file, "model.name=mpl"]
-    ended = processes.run(command, job.directory, timeout=60)
+    ended = processes.run(command, job.directory)
     assert ended.code != 0
     summary = ended.err[ended.err.index("Root Cause") :]
     assert "unknown model 'mpl'; did you mean 'mlp'?" in summary
@@ -198,9 +196,9 @@ def test_torchrun_restarts_and_the_run_continues(job):
     limits = ["train.max_steps=400", "train.epochs=1000", "checkpoint.every=20 steps"]
     command = [*TORCHRUN, "--max-restarts", 1, "--nproc-per-node", 2, TRAINER, job.file, *limits]
     torchrun = processes.start(command, job.directory)
-    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), 60, "a first checkpoint")
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
     os.kill(ranks_of(job.directory)[1], signal.SIGKILL)
-    ended = processes.finish(torchrun, 90)
+    ended = processes.finish(torchrun)
     assert ended.code == 0, ended.err
     run_dir = only_run(job)
     assert checkpoints(run_dir)[-1] == 400

@@ -8,26 +8,13 @@ import sys
 import pytest
 
 import processes
-from cluster import PORT, TOKEN, Cluster
-from network import Network
-from processes import LOCKSTEP, wait_until
+from cluster import PORT, TOKEN
+from processes import LOCKSTEP, PATIENCE_S, wait_until
 from safetensors_file import assert_same_bits, last_weights
 
 
-@pytest.fixture(scope="module")
-def network():
-    network = Network(3)
-    yield network
-    network.close()
-
-
-@pytest.fixture
-def cluster(job, network, request):
-    cluster = Cluster(job, network, getattr(request, "param", 2))
-    yield cluster
-    cluster.stop()
-
-
+NUM_HOSTS = 3
+RANKS_PER_HOST = 2
 SAY_WHO = ["--program", "sh", "--", "-c", "echo $RANK/$WORLD_SIZE $GROUP_RANK $LOCAL_RANK $(hostname)"]
 
 
@@ -53,9 +40,6 @@ def test_ipv6(cluster):
 def debian(cluster):
     """Names as Debian writes them: each host takes its own for loopback."""
     cluster.network.write_hosts_files(cluster.job.directory)
-    yield
-    for host in cluster.network.hosts:
-        host.mounts.clear()
 
 
 SAY_MASTER = ["--program", "sh", "--", "-c", "echo $MASTER_ADDR"]
@@ -195,10 +179,15 @@ def test_a_program_that_is_missing_on_one_host_is_told_everywhere(cluster):
     assert "cannot start" in second.err
 
 
+def num_asleep(cluster):
+    here = {pid for host in cluster.hosts for pid in host.pids()}
+    return len(here & set(processes.find("sleep 1000")))
+
+
 def test_sigterm_to_one_host_ends_all(cluster):
     for victim in cluster.hosts:
         cluster.start_all(rest=["--program", "sleep", "--", 1000])
-        wait_until(lambda: len(processes.find("sleep 1000")) == 4, 20, "all ranks run")
+        wait_until(lambda: num_asleep(cluster) == 4, PATIENCE_S, "all ranks run")
         cluster.kill_launcher(victim, signal.SIGTERM)
         for host in cluster.hosts:
             ended = cluster.finish(host)
@@ -279,7 +268,7 @@ def test_another_run_file_or_build(job, cluster, change):
         command = [other / "lockstep", job.file]
     command[1:1] = ["launch", "-n", 2, "--nnodes", 2, "--rdzv-endpoint", f"{alpha.address}:{PORT}"]
     env = processes.environment(LOCKSTEP_RDZV_TOKEN=TOKEN)
-    ended = processes.finish(beta.start([*command, "train.max_steps=2"], job.directory, env), 20)
+    ended = processes.finish(beta.start([*command, "train.max_steps=2"], job.directory, env))
     assert ended.code == 78
     assert f"the {change}{' of lockstep-trainer' if change == 'build' else ''} is not the same on" in ended.err
     cluster.start(beta, "train.max_steps=2")
@@ -337,10 +326,10 @@ def test_strangers_at_the_port(cluster, kind, count):
     try:
         assert stranger.stdout.readline() == "here\n"
         cluster.start(beta, ranks=1, rest=SAY_WHO)
-        assert [cluster.finish(host, 8).code for host in (beta, alpha)] == [0, 0]
+        assert [cluster.finish(host).code for host in (beta, alpha)] == [0, 0]
     finally:
         stranger.kill()
-        stranger.communicate(timeout=5)
+        stranger.communicate(timeout=PATIENCE_S)
 
 
 def test_something_else_listens_at_the_endpoint(cluster):
@@ -355,7 +344,7 @@ def test_something_else_listens_at_the_endpoint(cluster):
         ended = cluster.finish(beta)
     finally:
         other.kill()
-        other.communicate(timeout=5)
+        other.communicate(timeout=PATIENCE_S)
     assert ended.code == 78
     assert "is no rendezvous of Lockstep's" in ended.err
 
@@ -365,7 +354,7 @@ def test_the_secret_is_nowhere(job, cluster):
     script = "env; cat /proc/$PPID/cmdline; touch here$RANK; exec sleep 1000"
     cluster.start_all(ranks=1, rest=["--program", "sh", "--", "-c", script])
     here = [job.directory / f"here{rank}" for rank in (0, 1)]
-    wait_until(lambda: all(path.exists() for path in here), 20, "both ranks run")
+    wait_until(lambda: all(path.exists() for path in here), PATIENCE_S, "both ranks run")
     assert not processes.find(TOKEN)
     cluster.kill_launcher(cluster.hosts[0], signal.SIGTERM)
     for host in cluster.hosts:

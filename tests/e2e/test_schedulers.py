@@ -14,7 +14,7 @@ import yaml
 
 import processes
 from network import Network
-from processes import BIN, LOCKSTEP, SOURCE, TRAINER, find, wait_until
+from processes import BIN, LOCKSTEP, PATIENCE_S, SOURCE, TRAINER, find, wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 from slurm_cluster import SlurmCluster
 
@@ -84,15 +84,15 @@ def test_srun_starts_a_launcher_on_each_node(slurm, job):
 def test_the_token_of_a_job_is_its_owners_alone_and_on_no_command_line(slurm, job):
     command = ["srun", "-N2", "--ntasks-per-node=1", LOCKSTEP, "launch", "-n", 1, job.file, *ENDLESS]
     srun = slurm.start(command, job.directory)
-    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), 40, "a first checkpoint")
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
     (file,) = job.runs.glob(".lockstep-slurm-*.token")
     token, mode = file.read_text().strip(), file.stat().st_mode & 0o777
     in_sight = find(token)
     ranks = [processes.variables_of(pid) for pid in processes.ranks_of(job.file).values()]
     number = file.name.split("-")[2]
     assert slurm.run(["scancel", "--signal=TERM", number], job.directory).code == 0
-    processes.finish(srun, 20)
-    wait_until(lambda: not find(job.file), 20, "every process is gone")
+    processes.finish(srun)
+    wait_until(lambda: not find(job.file), PATIENCE_S, "every process is gone")
     assert (len(token), mode) == (64, 0o600)
     assert not in_sight
     assert len(ranks) == 2 and not any(token in variables.values() for variables in ranks)
@@ -132,12 +132,12 @@ def test_a_launch_in_a_batch_script_itself_is_of_one_node(slurm, job):
 def test_scancel_ends_all_of_it(slurm, job, launched):
     tasks = ["-n2", LOCKSTEP, "launch", "-n", 2] if launched else ["-n4", TRAINER]
     srun = slurm.start(["srun", "-N2", *tasks, job.file, *ENDLESS], job.directory)
-    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), 40, "a first checkpoint")
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
     number = only_run(job).name.split("-")[2]
     assert slurm.run(["scancel", "--signal=TERM", number], job.directory).code == 0
-    ended = processes.finish(srun, 20)
+    ended = processes.finish(srun)
     assert ended.code != 0
-    wait_until(lambda: not find(job.file), 20, "every process is gone")
+    wait_until(lambda: not find(job.file), PATIENCE_S, "every process is gone")
     (entry,) = job.list()
     assert entry["state"] == "preempted"
 
@@ -148,7 +148,7 @@ def test_a_requeued_job_goes_on_with_its_run(slurm, job):
     command += [EXAMPLES / "slurm" / "train.sbatch", job.file, *limits]
     path = f"{BIN}:{slurm.environment()['PATH']}"
     number = slurm.run(command, job.directory, PATH=path).out.strip()
-    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), 40, "a first checkpoint")
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
     assert slurm.run(["scontrol", "requeue", number], job.directory).code == 0
 
     def is_running():
@@ -158,14 +158,14 @@ def test_a_requeued_job_goes_on_with_its_run(slurm, job):
         shown = slurm.run(["scontrol", "show", "job", number], job.directory).out
         return "JobState=RUNNING" in shown and "Restarts=1" in shown
 
-    wait_until(is_running, 60, "the job began again")
-    wait_until(lambda: job.list() and job.list()[0]["state"] == "finished", 60, "the run's end")
+    wait_until(is_running, PATIENCE_S, "the job began again")
+    wait_until(lambda: job.list() and job.list()[0]["state"] == "finished", PATIENCE_S, "the run's end")
     run_dir = assert_one_run(job, world_size=4)
     assert checkpoints(run_dir)[-1] == 400
     steps = [step for step, _ in job.series(run_dir.name, "train/loss")]
     assert steps == sorted(set(steps))
     assert (run_dir / "logs" / "node_1" / "attempt_1").is_dir()
-    wait_until(lambda: not find(job.file), 20, "every process is gone")
+    wait_until(lambda: not find(job.file), PATIENCE_S, "every process is gone")
 
 
 # ---- mpirun
@@ -187,7 +187,7 @@ def mpirun(kind, job, command, ranks=2):
 
 @pytest.mark.parametrize("kind", MPIRUNS)
 def test_mpirun_trains_without_a_word_about_addresses(kind, job):
-    ended = processes.finish(mpirun(kind, job, [TRAINER, job.file, STEPS]), 60)
+    ended = processes.finish(mpirun(kind, job, [TRAINER, job.file, STEPS]))
     assert ended.code == 0, ended.err
     run_dir = assert_one_run(job, world_size=2)
     assert ended.out.count("done:") == 1
@@ -199,7 +199,7 @@ def test_mpirun_of_a_script_around_the_trainer(kind, job):
     script = job.directory / "train.sh"
     script.write_text(f'#!/bin/sh\n"{TRAINER}" "$@"\ncode=$?\nexit $code\n')
     script.chmod(0o755)
-    ended = processes.finish(mpirun(kind, job, [script, job.file, STEPS]), 60)
+    ended = processes.finish(mpirun(kind, job, [script, job.file, STEPS]))
     assert ended.code == 0, ended.err
     assert_one_run(job, world_size=2)
 
@@ -208,7 +208,7 @@ def test_mpirun_of_a_script_around_the_trainer(kind, job):
 def test_mpirun_twice_at_once_are_two_runs(kind, job):
     started = [mpirun(kind, job, [TRAINER, job.file, STEPS]) for _ in range(2)]
     for process in started:
-        ended = processes.finish(process, 60)
+        ended = processes.finish(process)
         assert ended.code == 0, ended.err
     assert [entry["world_size"] for entry in job.list()] == [2, 2]
 
@@ -237,7 +237,7 @@ def test_mpirun_on_two_hosts(kind, job, hosts):
         how += ["-genv", "MASTER_ADDR", "alpha", "-genv", "MASTER_PORT", 29500]
     command = [MPIRUNS[kind][0], *how, "-n", 2, TRAINER, job.file, STEPS]
     started = alpha.start(command, job.directory, processes.environment(**MPI_ENVIRONMENT))
-    ended = processes.finish(started, 60)
+    ended = processes.finish(started)
     assert ended.code == 0, ended.err
     run_dir = assert_one_run(job, world_size=2)
     assert_trained_as_launched(job, run_dir, ranks=2)
@@ -257,7 +257,7 @@ def test_torchrun_on_two_nodes(job):
         for node in range(2)
     ]
     for node in nodes:
-        ended = processes.finish(node, 90)
+        ended = processes.finish(node)
         assert ended.code == 0, ended.err
     assert sorted(entry["rank"] for entry in job.list()) == [0, 1]
     assert_trained_as_launched(job, only_run(job), ranks=2)
@@ -333,7 +333,7 @@ def test_pods_with_the_manifests_environment_train_together(manifest, job):
     port = processes.free_port()
     pods = start_pods(manifest, job, MASTER_ADDR="localhost", MASTER_PORT=port)
     for pod in pods:
-        ended = processes.finish(pod, 60)
+        ended = processes.finish(pod)
         assert ended.code == 0, ended.err
     run_dir = assert_one_run(job, world_size=4)
     assert run_dir.name == "mnist-6f1f8a52"
@@ -345,4 +345,4 @@ def test_pods_with_a_wrong_run_file_fail_the_job(manifest, job):
     job.write()
     port = processes.free_port()
     pods = start_pods(manifest, job, MASTER_ADDR="localhost", MASTER_PORT=port)
-    assert [processes.finish(pod, 60).code for pod in pods] == [78, 78]
+    assert [processes.finish(pod).code for pod in pods] == [78, 78]

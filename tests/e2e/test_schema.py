@@ -43,7 +43,7 @@ tracking:    {ranks: main, group: null, sinks: [console]}
 
 @pytest.fixture(scope="module")
 def schema(tmp_path_factory):
-    ended = run([LOCKSTEP, "schema"], tmp_path_factory.mktemp("schema"), timeout=20)
+    ended = run([LOCKSTEP, "schema"], tmp_path_factory.mktemp("schema"))
     assert ended.code == 0, ended.err
     return json.loads(ended.out)
 
@@ -137,7 +137,7 @@ def test_every_recipe_trains(job, recipe):
     if "warmup_steps" in config.get("schedule", {}):
         overrides += ["schedule.warmup_steps=1"]
     command = [LOCKSTEP, "launch", "-n", 2, recipe, *overrides]
-    ended = run(command, SOURCE, timeout=60)
+    ended = run(command, SOURCE)
     assert ended.code == 0, ended.err
     (entry,) = job.list()
     assert entry["state"] == "finished"
@@ -150,7 +150,7 @@ def test_the_other_recipes_are_trained_by_their_own_tests(recipe, file):
 
 
 def test_the_reference_page_is_what_help_prints(tmp_path):
-    ended = run([TRAINER, "--help"], tmp_path, timeout=20)
+    ended = run([TRAINER, "--help"], tmp_path)
     keys = ended.out[ended.out.index("Keys of a run file:") :]
     page = (SOURCE / "docs" / "run_file.md").read_text()
     assert keys in page, "docs/run_file.md is behind: replace its block with what lockstep-trainer --help prints"

@@ -2,33 +2,25 @@
 
 import pytest
 
-from cluster import Cluster
-from network import Network
 
-
-@pytest.fixture(scope="module")
-def network(tmp_path_factory):
-    network = Network(2)
-    network.disk = tmp_path_factory.mktemp("disk")
-    yield network
-    network.close()
+RANKS_PER_HOST = 2
 
 
 @pytest.fixture
-def cluster(job, network):
+def disk_of_beta(job, cluster):
     """Where alpha has the runs, beta has another directory."""
-    job.runs.mkdir(exist_ok=True)
-    network.hosts[1].mounts = {job.runs: network.disk}
-    cluster = Cluster(job, network)
-    yield cluster
-    cluster.stop()
+    job.runs.mkdir()
+    disk = job.directory / "disk of beta"
+    disk.mkdir()
+    cluster.hosts[1].mounts[job.runs] = disk
+    return disk
 
 
-def test_logs_of_all_ranks_come_together(job, network, cluster):
+def test_logs_of_all_ranks_come_together(job, disk_of_beta, cluster):
     run = cluster.train("train.epochs=2", "train.log_every=1 step", "tracking.ranks=all", "tracking.sinks=[csv]")
     names = sorted(path.name for path in (run / "events").iterdir())
     assert names == ["node-00000.lsev", "node-00001.lsev", *(f"rank-0000{rank}.lsev" for rank in range(4))]
-    (apart,) = network.disk.iterdir()
+    (apart,) = disk_of_beta.iterdir()
     assert apart.name == run.name
     for name in ("rank-00002.lsev", "rank-00003.lsev", "node-00001.lsev"):
         assert (run / "events" / name).read_bytes() == (apart / "events" / name).read_bytes()
@@ -45,7 +37,7 @@ def test_logs_of_all_ranks_come_together(job, network, cluster):
     assert not list(run.glob(".seen-by-*"))
 
 
-def test_system_metrics_of_all_nodes_come_with_the_one_entry(cluster):
+def test_system_metrics_of_all_nodes_come_with_the_one_entry(disk_of_beta, cluster):
     run = cluster.train("tracking.system_nodes=all", "tracking.sinks=[jsonl]")
     (file,) = (run / "sinks" / "jsonl").rglob("*.jsonl")
     text = file.read_text()

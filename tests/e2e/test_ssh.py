@@ -7,13 +7,13 @@ import signal
 import pytest
 
 import processes
-from processes import LOCKSTEP, find, ranks_of, wait_until
+from processes import LOCKSTEP, PATIENCE_S, find, ranks_of, wait_until
 from safetensors_file import assert_same_bits, last_weights
 from ssh_hosts import HOSTS, SshHosts, make_key
 
 STEPS = "train.max_steps=6"
 ENDLESS = ["train.epochs=100000", "checkpoint.every=20 steps"]
-GONE_S = 20
+GONE_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def launch(hosts, job, *overrides, file=None, options=(), **changes):
 def start_endless(hosts, job, file=None):
     process = hosts.start(launch_command(job, *ENDLESS, file=file), job.directory)
     try:
-        wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), 40, "a first checkpoint")
+        wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
         assert process.poll() is None
         assert sorted(ranks_of(job.directory)) == [0, 1, 2, 3]
     except AssertionError:

@@ -8,7 +8,7 @@ import sys
 import time
 
 from conftest import MNIST
-from processes import LOCKSTEP, SOURCE, TRAINER, environment, finish, ranks_of, run, wait_until
+from processes import LOCKSTEP, PATIENCE_S, SOURCE, TRAINER, environment, finish, ranks_of, run, wait_until
 
 ROUNDS = 3
 STEPS = ["train.max_steps=20", "model={name: mlp, hidden: [64]}", "data.eval.limit=301"]
@@ -52,7 +52,7 @@ print(time.perf_counter() - begin, usage.ru_maxrss * 1024, os.waitstatus_to_exit
 
 def measure(command, cwd):
     """(seconds, peak resident bytes)"""
-    ended = run([sys.executable, "-I", "-S", "-c", MEASURE, *command], cwd, timeout=20)
+    ended = run([sys.executable, "-I", "-S", "-c", MEASURE, *command], cwd)
     *said, measured = ended.out.splitlines()
     elapsed, memory, code = measured.split()
     assert code == "0"
@@ -76,11 +76,11 @@ def libraries_of(pid):
 
 def test_a_rank_on_the_cpu_maps_no_cuda_library(job):
     process = job.start("train.epochs=100000", "distributed.device=cpu", ranks=2)
-    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), 30, "a first checkpoint")
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
     pids = ranks_of(job.directory)
     libraries = {rank: libraries_of(pid) for rank, pid in pids.items()}
     process.terminate()
-    finish(process, 10)
+    finish(process)
     assert set(libraries) == {0, 1}
     for names in libraries.values():
         assert any(name.startswith("libtorch_cpu") for name in names)
@@ -91,10 +91,10 @@ def test_a_rank_on_the_cpu_maps_no_cuda_library(job):
 
 def test_the_launcher_maps_no_libtorch(job):
     process = job.start("train.epochs=100000", ranks=1)
-    wait_until(lambda: ranks_of(job.directory), 30, "the rank runs")
+    wait_until(lambda: ranks_of(job.directory), PATIENCE_S, "the rank runs")
     names = libraries_of(process.pid)
     process.terminate()
-    finish(process, 10)
+    finish(process)
     assert names and not [name for name in names if re.search("torch|c10|python", name)]
 
 
@@ -107,6 +107,6 @@ def test_train_is_the_trainer_itself(job):
         stdout=subprocess.DEVNULL,
     )
     program = f"/proc/{process.pid}/exe"
-    wait_until(lambda: os.readlink(program) == os.path.realpath(TRAINER), 20, "the trainer runs")
+    wait_until(lambda: os.readlink(program) == os.path.realpath(TRAINER), PATIENCE_S, "the trainer runs")
     process.kill()
-    process.wait(timeout=10)
+    process.wait(timeout=PATIENCE_S)

@@ -80,7 +80,7 @@ def test_a_file_that_is_cut_while_it_is_read_ends_the_run_with_its_name(shards, 
     shards.write()
     started = start_stepping(shards, ranks=ranks)
     os.truncate(folder / "image.npy", 5000)
-    ended = finish(started, 60)
+    ended = finish(started)
     assert ended.code == 75, ended.err
     assert "image.npy: was cut to 5000 bytes while it was being read" in ended.err
     assert shards.list()[0]["state"] == "failed"

@@ -11,22 +11,11 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import processes
-from processes import LOCKSTEP
-
-
-def wait_until(what, condition, timeout=30):
-    """Polls until `condition()` is true and returns what it returned."""
-    latest = time.monotonic() + timeout
-    while time.monotonic() < latest:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"{what} did not happen within {timeout} s")
+from processes import LOCKSTEP, PATIENCE_S, wait_until
 
 
 def sync(job, *arguments, code=0):
-    ended = processes.run([LOCKSTEP, "sync", *arguments, "--dir", job.runs], job.directory, timeout=60)
+    ended = processes.run([LOCKSTEP, "sync", *arguments, "--dir", job.runs], job.directory)
     assert ended.code == code, ended.err
     return ended
 
@@ -183,16 +172,15 @@ def test_agent_that_dies_or_stops_costs_nothing(job, how):
     job.config["train"]["epochs"] = 40
     job.write()
     started = job.start(ranks=2)
-    [agent] = wait_until("the agent's start", lambda: job.runs.exists() and any(job.runs.iterdir()) and
-                         agents_of(next(job.runs.iterdir())))
+    [agent] = wait_until(lambda: next(filter(None, map(agents_of, job.runs.glob("*"))), None), PATIENCE_S, "the agent")
     run_dir = next(job.runs.iterdir())
-    wait_until("a delivery", lambda: (run_dir / "sinks/jsonl" / run_dir.name / "position.json").exists())
+    wait_until(lambda: (run_dir / "sinks/jsonl" / run_dir.name / "position.json").exists(), PATIENCE_S, "a delivery")
     os.kill(agent, how)
-    ended = processes.finish(started, 60)
+    ended = processes.finish(started)
     assert ended.code == 0, ended.err
     if how == signal.SIGSTOP:
         os.kill(agent, signal.SIGKILL)
-        wait_until("the agent's end", lambda: not agents_of(run_dir))
+        wait_until(lambda: not agents_of(run_dir), PATIENCE_S, "the agent's end")
         sync(job, run_dir.name)
     expected = logged(job, run_dir.name)
     assert of_jsonl(run_dir, run_dir.name) == expected
@@ -204,12 +192,12 @@ def test_killed_rank_is_told_to_every_sink(job):
     job.config["train"]["epochs"] = 1000
     job.write()
     started = job.start(ranks=2)
-    run_dir = wait_until("the run", lambda: next(iter(job.runs.glob("*/events/rank-00001.lsev")), None)).parent.parent
-    victim = wait_until("rank 1", lambda: next((row["pid"] for run in job.list() for row in
-                        json.loads(job.query("show", run["id"], "--json"))["ranks"] if row["rank"] == 1), None))
-    wait_until("a delivery", lambda: (run_dir / f"sinks/jsonl/{run_dir.name}-rank-1/position.json").exists())
+    log = wait_until(lambda: next(job.runs.glob("*/events/rank-00001.lsev"), None), PATIENCE_S, "the run")
+    run_dir = log.parent.parent
+    victim = wait_until(lambda: processes.ranks_of(job.directory).get(1), PATIENCE_S, "rank 1")
+    wait_until(lambda: (run_dir / f"sinks/jsonl/{run_dir.name}-rank-1/position.json").exists(), PATIENCE_S, "a delivery")
     os.kill(victim, signal.SIGKILL)
-    ended = processes.finish(started, 60)
+    ended = processes.finish(started)
     assert ended.code != 0
     for rank in (0, 1):
         end = [record for record in jsonl_records(run_dir, f"{run_dir.name}-rank-{rank}") if record["type"] == "end"]
@@ -224,10 +212,11 @@ def test_trainer_killed_without_a_launcher_is_seen_by_its_agent(job):
     job.config["train"]["epochs"] = 1000
     job.write()
     started = job.start()
-    run_dir = wait_until("the run", lambda: next(iter(job.runs.glob("*/sinks/jsonl/*/position.json")), None)).parents[3]
+    position = wait_until(lambda: next(job.runs.glob("*/sinks/jsonl/*/position.json"), None), PATIENCE_S, "a delivery")
+    run_dir = position.parents[3]
     started.kill()
-    processes.finish(started, 20)
-    wait_until("the agent's end", lambda: not agents_of(run_dir))
+    processes.finish(started)
+    wait_until(lambda: not agents_of(run_dir), PATIENCE_S, "the agent's end")
     [run] = job.list()
     assert run["state"] == "killed"
     end = [record for record in jsonl_records(run_dir, run["id"]) if record["type"] == "end"]
@@ -253,7 +242,7 @@ def test_a_second_job_with_the_same_run_id_is_refused_and_does_no_harm(job):
     job.config["train"]["epochs"] = 100_000
     job.write()
     first = job.start(ranks=2, options=["--run-id", "mine"])
-    wait_until("the first job", lambda: (job.runs / "mine/events/rank-00000.lsev").exists() and job.series("mine", "train/loss"))
+    wait_until(lambda: (job.runs / "mine/events/rank-00000.lsev").exists() and job.series("mine", "train/loss"), PATIENCE_S, "the first job")
     before = {name: (job.runs / "mine" / name).read_bytes() for name in ("run.json", "config.yaml")}
     for second in (job.run("optimizer.lr=0.5", ranks=2, options=["--run-id", "mine"]), job.run("optimizer.lr=0.5", options=["--resume", "mine"])):
         assert second.code in (75, 78)
@@ -261,7 +250,7 @@ def test_a_second_job_with_the_same_run_id_is_refused_and_does_no_harm(job):
     assert {name: (job.runs / "mine" / name).read_bytes() for name in before} == before
     assert [run["state"] for run in job.list()] == ["running"]
     first.terminate()
-    assert processes.finish(first, 60).code == 143
+    assert processes.finish(first).code == 143
     assert [(run["id"], run["state"]) for run in job.list()] == [("mine", "preempted")]
 
 
@@ -280,11 +269,9 @@ def test_checkpoint_is_published_as_an_artifact_after_the_barrier(job):
     uses = [record for record in jsonl_records(run_dir, run_dir.name) if record["type"] == "artifact"]
     assert [(use["name"], use["version"]) for use in uses] == [("e2e-model", 1), ("e2e-model", 2)]
     got = job.directory / "got"
-    ended = processes.run([LOCKSTEP, "artifacts", "get", "e2e-model:best", "-o", got, "--dir", job.runs], job.directory,
-                          timeout=20)
+    ended = processes.run([LOCKSTEP, "artifacts", "get", "e2e-model:best", "-o", got, "--dir", job.runs], job.directory)
     assert ended.code == 0, ended.err
-    shown = processes.run([LOCKSTEP, "artifacts", "show", "e2e-model:best", "--json", "--dir", job.runs], job.directory,
-                          timeout=20)
+    shown = processes.run([LOCKSTEP, "artifacts", "show", "e2e-model:best", "--json", "--dir", job.runs], job.directory)
     artifact = json.loads(shown.out)
     assert artifact["made_by"] == run_dir.name
     step = artifact["metadata"]["step"]

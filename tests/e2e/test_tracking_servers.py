@@ -111,7 +111,7 @@ def test_servers_have_what_the_event_logs_have(job, mlflow, wandb, policy):
     group = run_dir.name if job_type else None
     for again in (False, True):
         if again:
-            ended = processes.run([LOCKSTEP, "sync", run_dir], job.directory, environment, timeout=60)
+            ended = processes.run([LOCKSTEP, "sync", run_dir], job.directory, environment)
             assert ended.code == 0, ended.err
         check_mlflow(mlflow, experiment, runs, group is not None, "e2e-model")
         check_wandb(wandb, runs, group, job_type, "e2e-model")

@@ -230,7 +230,7 @@ void LogTail::look_for_rewinds() {
 bool LogTail::is_taken_back(const Record& record) const {
   const auto step = std::visit(StepOf{}, record);
   return step && std::ranges::any_of(rewinds_, [&](const Rewind& rewind) {
-           return offset_<rewind.offset&& * step> rewind.step;
+           return offset_ < rewind.offset && rewind.step < *step;
          });
 }
 

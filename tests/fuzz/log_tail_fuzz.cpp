@@ -1,0 +1,243 @@
+// The tail of an event log while the log grows: torn at any byte, with and without the zeros that a
+// writer reserves, with a frame whose length is still missing, cut back as a writer does after a
+// kill, and from segment to segment. The input is the order of events. Whatever it is, the tail
+// tells each record once, as one that comes when all is written. With bytes of the input in place
+// of the log's own it may stop or refuse, and nothing worse.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/durable_file.h"
+#include "core/error.h"
+#include "core/file_descriptor.h"
+#include "tests/temporary_directory.h"
+#include "tests/tracking/segmented_log.h"
+#include "tracking/event_frame.h"
+
+namespace {
+
+using namespace lockstep;
+
+constexpr int kMostEvents = 150;
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+// The order of events: zeros when it is over.
+class Script {
+ public:
+  explicit Script(std::string_view bytes) : bytes_(bytes) {}
+  bool is_over() const { return at_ >= bytes_.size(); }
+  size_t take() { return is_over() ? 0 : static_cast<uint8_t>(bytes_[at_++]); }
+  std::string_view take_bytes(size_t size) {
+    const auto found = bytes_.substr(std::min(at_, bytes_.size()), size);
+    at_ += size;
+    return found;
+  }
+
+ private:
+  std::string_view bytes_;
+  size_t at_ = 0;
+};
+
+// A log of two processes as the writer leaves it, each segment's bytes and where its frames end.
+struct Sample {
+  explicit Sample(bool has_rewind) {
+    const TemporaryDirectory directory;
+    const auto path = directory / "log";
+    std::vector<std::string> ignored;
+    {
+      EventLogWriter log(path, kSmall);
+      write_process(log, 1, 1, 20, ignored);
+    }
+    {
+      EventLogWriter log(path, kSmall);
+      if (has_rewind) log.rewind(12);
+      write_process(log, 2, has_rewind ? 13 : 21, 40, ignored);
+    }
+    told = all_of(path);
+    for (uint32_t i = 0; i <= last_segment(path); ++i) {
+      segments.push_back(read_file(segment_path(path, i)));
+      FrameCursor cursor(segments.back());
+      frame_ends.push_back({kEventLogHeaderBytes});
+      while (cursor.next()) frame_ends.back().push_back(cursor.offset());
+      segments.back().resize(cursor.offset());
+      const auto beginning = decode_beginning(segments.back());
+      first_own_bytes.push_back(beginning ? beginning->bytes : kEventLogHeaderBytes);
+    }
+    require(segments.size() > 2);
+  }
+
+  std::vector<std::string> segments, told;
+  std::vector<std::vector<size_t>> frame_ends;
+  std::vector<size_t> first_own_bytes;
+};
+
+// How much of a sample is in the files so far.
+class GrowingLog {
+ public:
+  GrowingLog(const Sample& sample, std::filesystem::path path)
+      : sample_(sample), path_(std::move(path)) {
+    for (uint32_t i = 0; i < sample.segments.size(); ++i) ::unlink(segment_path(path_, i).c_str());
+  }
+
+  bool is_whole() const {
+    return number_ + 1 == sample_.segments.size() && visible_ == content().size();
+  }
+  void grow(size_t bytes, size_t zeros, bool length_last) {
+    if (visible_ == content().size()) begin_next();
+    visible_ = std::min(visible_ + bytes, content().size());
+    auto shown = content().substr(0, visible_);
+    if (length_last)
+      std::fill_n(shown.begin() + static_cast<long>(frame_begin()), length_bytes(), 0);
+    show(shown + std::string(zeros, '\0'));
+  }
+  // A kill left these bytes of a frame, in place of the ones that are to come.
+  void tear(std::string_view bytes) {
+    visible_ = frame_begin();
+    show(content().substr(0, visible_) + std::string(bytes));
+  }
+  // The next process cuts them off.
+  void resume() {
+    visible_ = frame_begin();
+    show(content().substr(0, visible_));
+  }
+  void damage(size_t at, std::string_view bytes) const {
+    const auto file = open_file();
+    require(::pwrite(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(at)) >= 0);
+  }
+
+ private:
+  const std::string& content() const { return sample_.segments[number_]; }
+  // Of the frame that is not whole yet.
+  size_t frame_begin() const {
+    size_t begin = 0;
+    for (const auto end : sample_.frame_ends[number_])
+      if (end <= visible_) begin = end;
+    return begin;
+  }
+  size_t length_bytes() const { return std::min(visible_ - frame_begin(), sizeof(uint32_t)); }
+
+  void begin_next() {
+    if (is_whole()) return;
+    show(content());  // it has its exact length before another one is begun
+    ++number_;
+    visible_ = 0;
+  }
+  // A segment's magic comes last of its beginning.
+  void show(std::string bytes) const {
+    if (visible_ < sample_.first_own_bytes[number_])
+      std::fill_n(bytes.begin(), std::min(bytes.size(), kEventLogHeaderBytes), 0);
+    damage(0, bytes);
+    require(::ftruncate(open_file().get(), static_cast<off_t>(bytes.size())) == 0);
+  }
+  FileDescriptor open_file() const {
+    FileDescriptor file(
+        ::open(segment_path(path_, number_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    require(file.is_open());
+    return file;
+  }
+
+  const Sample& sample_;
+  std::filesystem::path path_;
+  uint32_t number_ = 0;
+  size_t visible_ = 0;
+};
+
+// A tail, and what it told: lines up to `num_settled_` never come again.
+class Follower {
+ public:
+  explicit Follower(std::filesystem::path path) : path_(std::move(path)), tail_(path_) {}
+
+  void read(size_t most) {
+    for (size_t i = 0; i < most; ++i) {
+      const auto before = tail_.offset();
+      const auto record = tail_.next();
+      require(tail_.offset() >= before);
+      if (!record) return;
+      std::visit(Told{told_, tail_.keys()}, *record);
+    }
+  }
+  void keep() {
+    tail_.keep();
+    num_settled_ = told_.size();
+  }
+  void go_back() {
+    tail_.go_back();
+    told_.resize(num_settled_);
+  }
+  void begin_again() {
+    tail_ = LogTail(path_, tail_.offset());
+    num_settled_ = told_.size();
+  }
+  const std::vector<std::string>& told() const { return told_; }
+
+ private:
+  std::filesystem::path path_;
+  LogTail tail_;
+  std::vector<std::string> told_;
+  size_t num_settled_ = 0;
+};
+
+void follow(GrowingLog& log, Follower& follower, Script& script, bool may_damage) {
+  for (int i = 0; i < kMostEvents && !script.is_over(); ++i) {
+    const auto what = script.take();
+    if (what % 10 <= 2)
+      log.grow(1 + script.take(), what & 64 ? script.take() : 0, (what & 128) != 0);
+    else if (what % 10 == 3)
+      log.tear(script.take_bytes(script.take() % 32));
+    else if (what % 10 == 4)
+      log.resume();
+    else if (what % 10 == 5)
+      follower.keep();
+    else if (what % 10 == 6)
+      follower.go_back();
+    else if (what % 10 == 7)
+      follower.begin_again();
+    else if (what % 10 == 8 && may_damage)
+      log.damage(script.take() * 8, script.take_bytes(script.take() % 64));
+    else
+      follower.read(script.take() % 16);
+  }
+}
+
+// Each of `wanted` is in `told`, in that order.
+bool has_all(const std::vector<std::string>& told, const std::vector<std::string>& wanted) {
+  auto at = told.begin();
+  for (const auto& line : wanted) {
+    at = std::find(at, told.end(), line);
+    if (at == told.end()) return false;
+    ++at;
+  }
+  return true;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const TemporaryDirectory directory;
+  static const Sample straight(false), rewound(true);
+  Script script({reinterpret_cast<const char*>(data), size});
+  const auto mode = script.take();
+  const bool has_rewind = (mode & 1) != 0, may_damage = (mode & 2) != 0;
+  const auto& sample = has_rewind ? rewound : straight;
+  GrowingLog log(sample, directory / "log");
+  try {
+    Follower follower(directory / "log");
+    follow(log, follower, script, may_damage);
+    while (!log.is_whole()) log.grow(1000, 0, false);
+    follower.read(sample.told.size() + 10);
+    // What a later rewind takes back may have been told before it was written.
+    if (!may_damage)
+      require(has_rewind ? has_all(follower.told(), sample.told) : follower.told() == sample.told);
+  } catch (const Error&) {
+    require(may_damage);  // another kind of file
+  }
+  return 0;
+}

@@ -85,10 +85,10 @@ TEST_CASE("progress page: a question for stacks wakes the one who waits for it")
   const auto seen = page.requested();
   CHECK_FALSE(page.wait_for_request(seen, 1ms));
   std::jthread answerer([&] {
-    if (page.wait_for_request(seen, 10s)) page.answer_stacks(page.requested(), "main\n");
+    if (page.wait_for_request(seen, 60s)) page.answer_stacks(page.requested(), "main\n");
   });
   const auto request = page.request_stacks();
-  CHECK(page.wait_for_stacks(request, 10s));
+  CHECK(page.wait_for_stacks(request, 60s));
   CHECK(page.stacks() == "main\n");
 }
 

@@ -195,8 +195,7 @@ def test_a_newcomer_is_taken_in_at_the_next_restart(job, cluster):
     reached = checkpoints(cluster.run_dir())[-1]
     wait_until(lambda: cluster.ranks_on(beta), PATIENCE_S, "beta takes part")
     cluster.wait_for_checkpoint(reached)
-    asked = processes.run([processes.LOCKSTEP, "runs", "stop", cluster.run_dir().name, "--dir", job.runs], job.directory)
-    assert asked.code == 0, asked.err
+    job.query("stop", cluster.run_dir().name)
     first, second = cluster.finish(alpha), cluster.finish(beta)
     assert (first.code, second.code) == (0, 0), said.read_text() + second.err
     assert job.list()[0]["world_size"] == 2

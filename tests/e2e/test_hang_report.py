@@ -6,8 +6,6 @@ import selectors
 import signal
 import time
 
-import pytest
-
 import processes
 from odd_rank import use_odd_rank
 from processes import BIN, LOCKSTEP, ranks_of

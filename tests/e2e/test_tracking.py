@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import signal
-import time
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -169,13 +168,14 @@ def test_run_without_an_agent_is_completed_by_sync(job):
 def test_agent_that_dies_or_stops_costs_nothing(job, how):
     """A killed agent is started again; a stopped one is left behind after finish_timeout. Nothing is lost or twice."""
     use_file_sinks(job, finish_timeout="2 s")
-    job.config["train"]["epochs"] = 40
+    job.config["train"]["epochs"] = 100_000
     job.write()
     started = job.start(ranks=2)
     [agent] = wait_until(lambda: next(filter(None, map(agents_of, job.runs.glob("*"))), None), PATIENCE_S, "the agent")
     run_dir = next(job.runs.iterdir())
     wait_until(lambda: (run_dir / "sinks/jsonl" / run_dir.name / "position.json").exists(), PATIENCE_S, "a delivery")
     os.kill(agent, how)
+    job.query("stop", run_dir.name)
     ended = processes.finish(started)
     assert ended.code == 0, ended.err
     if how == signal.SIGSTOP:

@@ -46,7 +46,7 @@ class Job {
   // The next order of a node.
   template <class T>
   T next(size_t node) {
-    const auto latest = PollSet::Clock::now() + 20s;
+    const auto latest = PollSet::Clock::now() + 60s;
     while (PollSet::Clock::now() < latest) {
       if (auto order = members_[node]->next()) {
         if (auto* wanted = std::get_if<T>(&*order)) return std::move(*wanted);
@@ -67,7 +67,7 @@ class Job {
   }
   // Until the coordinator says something that has `text` in it.
   void await_note(const std::string& text) {
-    const auto latest = PollSet::Clock::now() + 20s;
+    const auto latest = PollSet::Clock::now() + 60s;
     while (PollSet::Clock::now() < latest) {
       for (const auto& note : coordinator_->take_notes())
         if (note.find(text) != std::string::npos) return;

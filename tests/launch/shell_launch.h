@@ -65,7 +65,7 @@ class Fifo {
   }
 
   // The next bytes that were written, or "" when there were none within the limit.
-  std::string read(int limit_ms = 20'000) const {
+  std::string read(int limit_ms = 60'000) const {
     pollfd request = {.fd = fd_.get(), .events = POLLIN, .revents = 0};
     char buffer[256];
     if (::poll(&request, 1, limit_ms) <= 0) return "";
@@ -74,7 +74,7 @@ class Fifo {
   }
 
   // Whether all processes that had opened it are gone within the limit. Requires that one had.
-  bool is_deserted(int limit_ms = 10'000) const {
+  bool is_deserted(int limit_ms = 60'000) const {
     pollfd request = {.fd = fd_.get(), .events = 0, .revents = 0};
     return ::poll(&request, 1, limit_ms) == 1 && (request.revents & POLLHUP) != 0;
   }

@@ -23,12 +23,12 @@ TEST_CASE("stacks: a thread that waits is shown where it waits") {
     const StackReporter reporter(page);
     for (int i = 0; i < 3; ++i) {
       const auto request = page.request_stacks();
-      REQUIRE(page.wait_for_stacks(request, 10s));
+      REQUIRE(page.wait_for_stacks(request, 60s));
     }
     CHECK_THAT(page.stacks(), Contains("training thread\n"));
     // The name may come later than the first question.
     for (int i = 0; i < 100 && page.stacks().find("lockstep-data") == std::string::npos; ++i)
-      page.wait_for_stacks(page.request_stacks(), 10s);
+      page.wait_for_stacks(page.request_stacks(), 60s);
     CHECK_THAT(page.stacks(), Contains("lockstep-data\n") && Contains("wait"));
   }
   const auto request = page.request_stacks();  // nobody answers any more, and nobody dies of it

@@ -41,7 +41,7 @@ class SinkError(Exception):
 class Process:
     """lockstep_sink_calls. `limit`: how many seconds an answer may take; `most_bytes`: that a file may have."""
 
-    def __init__(self, limit=30, most_bytes=None):
+    def __init__(self, limit=120, most_bytes=None):
         self.limit = limit
         command = [os.environ["LOCKSTEP_SINK_CALLS"]]
         if most_bytes is not None:
@@ -54,7 +54,7 @@ class Process:
     def __exit__(self, *_):
         self.process.stdin.close()
         try:
-            assert self.process.wait(timeout=20) == 0
+            assert self.process.wait(timeout=120) == 0
         finally:
             self.process.kill()
             self.process.wait()

@@ -7,9 +7,9 @@
 #include <catch2/catch.hpp>
 #include <future>
 
+#include "tests/temporary_directory.h"
 #include "tests/tracking/agent/recorder_sink.h"
 #include "tests/tracking/sample_log.h"
-#include "tests/temporary_directory.h"
 #include "tracking/agent/agent_status.h"
 #include "tracking/agent/sync.h"
 #include "tracking/event_log_reader.h"
@@ -95,7 +95,7 @@ TEST_CASE("agent: waits for the process that started it, and for the logs to be 
   log_loss(*log, 3, 8);
   log->end({.state = RunState::Finished});
   log->close();
-  REQUIRE(agent.wait_for(10s) == std::future_status::ready);
+  REQUIRE(agent.wait_for(60s) == std::future_status::ready);
   CHECK(agent.get().complete);
   const auto delivered = Recorder::shared().entry("job-rank-0").delivered;
   CHECK(std::ranges::count(delivered, "2 train/loss 7.000000") == 1);
@@ -158,7 +158,7 @@ TEST_CASE("sync: sends a run again and again without doubles, and a sink that is
   SyncOptions options{.run_dir = run,
                       .config = recorder_config(),
                       .environment = [](const std::string&) { return std::nullopt; },
-                      .timeout = 10s,
+                      .timeout = 60s,
                       .on_progress = {}};
   for (int i = 0; i < 3; ++i) {
     const auto sinks = sync_run(options);

@@ -197,7 +197,7 @@ def test_the_server_shows_the_run(tmp_path):
             with urllib.request.urlopen(f"{url}/data/{path}?{urllib.parse.urlencode(query)}", timeout=30) as answer:
                 return json.loads(answer.read())
 
-        deadline = time.monotonic() + 60  # it begins to read when it serves already
+        deadline = time.monotonic() + 180  # it begins to read when it serves already
         while ENTRY not in ask("runs"):
             assert time.monotonic() < deadline
         assert [(step, value) for _, step, value in ask("plugin/scalars/scalars", run=ENTRY, tag="lr")][0] == (1, pytest.approx(1e-3))

@@ -70,7 +70,7 @@ def test_everything_is_there_once_in_the_end(process, server, proxy, tmp_path, p
                  ("finish", {"end": {"state": "finished", "exit": 0, "reason": ""}})]
     failures += until_it_works(again)
     assert failures == 2
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50  # and did not wait until the proxy, after 60, lets go
 
     assert len(runs_of(server, tmp_path.name)) == 2
     run = run_tagged(server, tmp_path.name, run_id=f"{JOB}-rank-0")
@@ -125,7 +125,8 @@ def test_a_server_that_hangs_is_left_in_time(process, proxy, tmp_path):
     with pytest.raises(SinkError) as caught:
         entry_of(process, proxy.url, tmp_path, repeats=5).open()
     assert (caught.value.kind, caught.value.text) == ("environment", f"MLflow at {proxy.url} does not answer: no answer in time")
-    assert 0.9 < time.monotonic() - began < 4
+    assert time.monotonic() - began > 0.9
+    assert [fault for *_, fault in proxy.log] == [HANG]  # the time is up: none of the repeats
 
 
 @pytest.mark.parametrize("status", [302, 404])

@@ -1,7 +1,6 @@
 """What the mlflow sink stores, read back from MLflow's own server."""
 import json
 import math
-import zlib
 
 import pytest
 

@@ -85,7 +85,7 @@ class WandbServer:
                 (name,) = self.runs
             return self.runs.setdefault(name, Run())
 
-    def wait_for(self, condition, timeout=30):
+    def wait_for(self, condition, timeout=120):
         with self.changed:
             assert self.changed.wait_for(condition, timeout), "it did not happen in time"
 

@@ -14,7 +14,7 @@ CONFIG = {"model": {"name": "mlp", "hidden": [256, 64]}, "seed": 7}
 class Sink:
     """With the environment of a user who has W&B's package, its server and a key. `calls`: of another one, to share."""
 
-    def __init__(self, run_dir, url=None, timeout=60, calls=None, **environment):
+    def __init__(self, run_dir, url=None, timeout=120, calls=None, **environment):
         self.run_dir, self.state = Path(run_dir), None
         variables = {"PATH": f"{CORE_DIR}:/usr/bin:/bin", "HOME": str(self.run_dir.parent), "WANDB_API_KEY": KEY}
         if url:

@@ -8,7 +8,9 @@ import pytest
 
 import processes
 from cluster import Cluster
+from disk import Disk
 from network import Network
+from refusals import error_lines
 from safetensors_file import assert_usable, checkpoints, read_raw
 
 ALL = "checkpoint.writers=all"
@@ -154,6 +156,32 @@ def test_fine_tuning_from_shares(job, whole):
     ended = whole.run(f"train.init_from={index}", ranks=2)
     assert ended.code == 78
     assert "train.init_from" in ended.err.splitlines()[0] and share.name in ended.err.splitlines()[0]
+
+
+@pytest.fixture
+def disk(job, nothing_keeps_running):
+    disk = Disk(job.directory / "disk")
+    yield disk
+    disk.unmount()
+
+
+def test_a_disk_that_fills_up(job, disk):
+    """The rank that finds it full says so; what was there stays, and the run goes on from it."""
+    disk.mount("size=4m")
+    settings = [f"run.dir={disk.path}/runs", "model.hidden=[64]", ALL, "train.epochs=100"]
+    settings += ["checkpoint.every=1 step", "checkpoint.keep_last=1000"]
+    ended = job.run(*settings, ranks=2, timeout=120)
+    assert ended.code == 75, ended.err
+    told = error_lines(ended, 2)
+    assert any("No space left on device" in line and "checkpoints" in line for line in told)
+    (run_dir,) = (disk.path / "runs").iterdir()
+    saved = checkpoints(run_dir)
+    disk.mount("size=64m")
+    job.runs = disk.path / "runs"
+    ended = resume(job, run_dir, *settings, f"train.max_steps={saved[-1] + 2}", ranks=2)
+    assert "cannot be used" not in ended.out
+    assert [path.name for path in sorted((run_dir / "checkpoints").iterdir(), key=lambda path: int(path.name))] == [
+        str(step) for step in [*saved, saved[-1] + 1, saved[-1] + 2]]
 
 
 @pytest.fixture

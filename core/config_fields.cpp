@@ -38,7 +38,7 @@ void ConfigReader::finish() const {
   }
 }
 
-void ConfigDescriber::add(const char* name, Json schema, const char* help, bool required) {
+void ConfigDescriber::add(const char* name, const Json& schema, const char* help, bool required) {
   Json described = {{"description", help}};
   described.update(schema);
   json["properties"][name] = std::move(described);

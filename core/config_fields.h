@@ -118,7 +118,7 @@ class ConfigDescriber {
       if (!all.required) schema["default"] = ConfigValue<T>::dump(member);
       all.add_to_schema(schema);
     }
-    add(name, std::move(schema), help, all.required);
+    add(name, schema, help, all.required);
   }
 
   template <class T>
@@ -132,7 +132,7 @@ class ConfigDescriber {
   Json json = {{"type", "object"}, {"properties", Json::object()}, {"additionalProperties", false}};
 
  private:
-  void add(const char* name, Json schema, const char* help, bool required);
+  void add(const char* name, const Json& schema, const char* help, bool required);
 };
 
 // Reads `map` into `config`, strictly. Throws Config.

@@ -11,6 +11,7 @@
 #include <functional>
 #include <sstream>
 #include <unordered_set>
+#include <utility>
 
 #include "core/error.h"
 #include "core/printable.h"
@@ -184,7 +185,7 @@ ConfigNode& member_of(ConfigNode& map, const std::string& key, const std::string
   if (auto* member = map.find(key)) return *member;
   ConfigNode fresh;
   fresh.origin = origin;
-  return map.members.emplace_back(key, std::move(fresh)).second;
+  return map.members.emplace_back(key, std::move(fresh)).value;
 }
 
 }  // namespace
@@ -226,7 +227,7 @@ ConfigNode read_config_file(const std::filesystem::path& path) {
 }
 
 void apply_override(ConfigNode& root, const std::string& assignment) {
-  const auto origin = fmt::format("argument '{}'", printable(assignment));
+  auto origin = fmt::format("argument '{}'", printable(assignment));
   const auto equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0)
     throw config_error(fmt::format("{}: an override is written key.subkey=value", origin));

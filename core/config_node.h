@@ -7,24 +7,29 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace lockstep {
 
 struct ConfigNode {
   enum class Kind { Null, Scalar, List, Map };
+  struct Member;
 
   Kind kind = Kind::Null;
-  std::string scalar;                                       // Scalar: its text
-  bool quoted = false;                                      // Scalar: "1" is text, 1 is a number
-  std::vector<ConfigNode> items;                            // List
-  std::vector<std::pair<std::string, ConfigNode>> members;  // Map, in the order written
-  std::string origin;  // "configs/mnist.yaml:7" or "argument 'a.b=c'"
+  std::string scalar;             // Scalar: its text
+  bool quoted = false;            // Scalar: "1" is text, 1 is a number
+  std::vector<ConfigNode> items;  // List
+  std::vector<Member> members;    // Map, in the order written
+  std::string origin;             // "configs/mnist.yaml:7" or "argument 'a.b=c'"
 
   // The member called `key`, or nullptr. Requires a Map.
   const ConfigNode* find(const std::string& key) const;
   ConfigNode* find(const std::string& key);
+};
+
+struct ConfigNode::Member {
+  std::string key;
+  ConfigNode value;
 };
 
 // Throws Config: not readable, not YAML (with file:line), or not as strict as above.

@@ -40,7 +40,7 @@ std::string type_of(const Json& schema) {
     for (const auto& option : schema["anyOf"]) types.push_back(type_of(option));
     return fmt::format("{}", fmt::join(types, "|"));
   }
-  const auto type = schema.value("type", std::string("any"));
+  auto type = schema.value("type", std::string("any"));
   if (type == "array") return "list of " + type_of(schema["items"]);
   return type;
 }

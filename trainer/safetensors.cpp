@@ -122,21 +122,27 @@ std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& p
 }
 
 NamedTensors read_safetensors(const std::filesystem::path& path,
-                              const std::map<std::string, uint32_t>& checksums) {
+                              const std::optional<std::map<std::string, uint32_t>>& checksums) {
   const MappedFile file(path);
   const auto entries = parse_safetensors(file.bytes(), path.string());
-  if (!checksums.empty() && entries.size() != checksums.size())
+  if (checksums && entries.size() != checksums->size())
     throw environment_error(fmt::format("{}: holds {} tensors, {} were written", path.string(),
-                                        entries.size(), checksums.size()));
+                                        entries.size(), checksums->size()));
   NamedTensors tensors;
   for (const auto& entry : entries) {
-    if (!checksums.empty()) verify_checksum(entry, file.bytes(), checksums, path);
+    if (checksums) verify_checksum(entry, file.bytes(), *checksums, path);
     auto tensor = at::empty(entry.shape, scalar_type(entry.dtype));
     if (tensor.nbytes() > 0)
       std::memcpy(tensor.data_ptr(), file.bytes().data() + entry.begin, tensor.nbytes());
     tensors.emplace_back(entry.name, std::move(tensor));
   }
   return tensors;
+}
+
+size_t bytes_of(const NamedTensors& tensors) {
+  size_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
+  return bytes;
 }
 
 }  // namespace lockstep

@@ -120,7 +120,7 @@ TEST_CASE("round trip: texts as keys stay keys") {
     INFO(text);
     const auto root = parse_config(to_yaml(Json{{text, 1}}), "config.yaml");
     REQUIRE(root.members.size() == 1);
-    CHECK(root.members[0].first == text);
+    CHECK(root.members[0].key == text);
   }
 }
 

@@ -27,6 +27,7 @@ constexpr int kOldestFormat = 2;  // had no early_stop, evaluation_is_due and gr
 constexpr const char* kTemporary = ".tmp-";
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kEma = "ema.safetensors";
 constexpr const char* kRng = "rng.safetensors";
 constexpr const char* kManifest = "manifest.json";
 
@@ -56,6 +57,8 @@ void write_files(const fs::path& directory, const Checkpoint& checkpoint) {
       {kModel, write_safetensors(directory / kModel, checkpoint.model)},
       {kOptimizer, write_safetensors(directory / kOptimizer, checkpoint.optimizer)},
       {kRng, write_safetensors(directory / kRng, checkpoint.rng)}};
+  if (!checkpoint.ema.empty())
+    content["tensors"][kEma] = write_safetensors(directory / kEma, checkpoint.ema);
   const Json manifest = {{"crc32c", crc_of(content)}, {"content", content}};
   write_file_durably(directory / kManifest, manifest.dump(1) + "\n");
 }
@@ -131,6 +134,7 @@ Checkpoint read_checkpoint(const fs::path& checkpoints, int64_t step) {
   checkpoint.model = read(kModel);
   checkpoint.optimizer = read(kOptimizer);
   checkpoint.rng = read(kRng);
+  if (content.at("tensors").contains(kEma)) checkpoint.ema = read(kEma);
   return checkpoint;
 }
 

@@ -1,6 +1,7 @@
 // Checkpoints on disk: <run dir>/checkpoints/<step>/ with
 //   model.safetensors      parameters, then buffers, in the module's order
 //   optimizer.safetensors  the optimizer's state
+//   ema.safetensors        with train.ema: the average of model.safetensors, in the same form
 //   rng.safetensors        the CPU generator's state of each rank, "rank.0" ...
 //   manifest.json          the head and a CRC-32C per tensor, under a CRC-32C of its own
 // A directory appears under its final name only when all of it is on the disk: a kill at any point
@@ -19,6 +20,7 @@ namespace lockstep {
 struct Checkpoint {
   CheckpointHead head;
   NamedTensors model, optimizer, rng;
+  NamedTensors ema = {};  // empty: none
 };
 
 // Throws Environment (full disk, ...), leaving what was there. A checkpoint of the same step is

@@ -27,13 +27,15 @@ Saving::Saving(World& world, Tracker& tracker, SavingOptions options)
     background_ = std::make_unique<BackgroundWork>("checkpoint");
 }
 
-void Saving::prepare(const Model& model, const Optimizer& optimizer) {
+void Saving::prepare(const Model& model, const Optimizer& optimizer, const WeightAverage* average) {
   if (!background_) return;
   is_under_way_ = true;
-  background_->start([this, model = tensors_of(model), optimizer = optimizer.state()] {
-    if (bytes_of(model) + bytes_of(optimizer) >= kLarge) lower_own_priority();
+  background_->start([this, model = tensors_of(model), optimizer = optimizer.state(),
+                      ema = average ? average->tensors() : NamedTensors()] {
+    if (bytes_of(model) + bytes_of(optimizer) + bytes_of(ema) >= kLarge) lower_own_priority();
     model_.reserve(model);
     optimizer_.reserve(optimizer);
+    ema_.reserve(ema);
   });
 }
 
@@ -45,6 +47,7 @@ void Saving::save(const TrainingState& state, std::optional<CheckpointToPublish>
   if (in_background && background_) {
     checkpoint.model = model_.copy(checkpoint.model);
     checkpoint.optimizer = optimizer_.copy(checkpoint.optimizer);
+    checkpoint.ema = ema_.copy(checkpoint.ema);
     is_under_way_ = true;
     background_->start([this, checkpoint = std::move(checkpoint),
                         to_publish = std::move(to_publish)] { write(checkpoint, to_publish); });

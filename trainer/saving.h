@@ -29,7 +29,8 @@ class Saving {
   Saving(World& world, Tracker& tracker, SavingOptions options);
 
   // In the background: makes room for the copies. When the optimizer has all of its state.
-  void prepare(const Model& model, const Optimizer& optimizer);
+  void prepare(const Model& model, const Optimizer& optimizer,
+               const WeightAverage* average = nullptr);
 
   // Collective. In the background: returns when the state is copied; one checkpoint at a time, so
   // it first waits for the one before. Otherwise, and for the last one of the run, which nothing is
@@ -56,7 +57,7 @@ class Saving {
   World& world_;
   Tracker& tracker_;
   SavingOptions options_;
-  Snapshot model_, optimizer_;
+  Snapshot model_, optimizer_, ema_;
   std::optional<Published> published_;          // of the work that ended
   bool is_under_way_ = false;                   // since look() or wait() last saw it ended
   std::unique_ptr<BackgroundWork> background_;  // on the rank that writes; last: joined first

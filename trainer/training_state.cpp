@@ -20,8 +20,7 @@ at::Generator cpu_generator() { return at::detail::getDefaultCPUGenerator(); }
 
 at::Tensor rng_state() { return cpu_generator().get_state(); }
 
-void load_model(const Model& model, const NamedTensors& loaded) {
-  const auto tensors = tensors_of(model);
+void load_tensors(const NamedTensors& tensors, const NamedTensors& loaded) {
   for (const auto& [name, tensor] : tensors) {
     const auto same_name = [&](const auto& item) { return item.first == name; };
     const auto found = std::find_if(loaded.begin(), loaded.end(), same_name);
@@ -32,7 +31,7 @@ void load_model(const Model& model, const NamedTensors& loaded) {
       throw config_error(fmt::format("'{}' is {} in the checkpoint and {} in the model", name,
                                      nlohmann::json(found->second.sizes().vec()).dump(),
                                      nlohmann::json(tensor.sizes().vec()).dump()));
-    tensor.copy_(found->second);
+    at::Tensor(tensor).copy_(found->second);
   }
   if (loaded.size() != tensors.size())
     throw config_error(
@@ -90,6 +89,10 @@ Checkpoint capture_state(World& world, const TrainingState& state) {
   Checkpoint checkpoint{state.head, tensors_of(state.model), state.optimizer.state(), {}};
   checkpoint.head.world_size = world.world_size();
   checkpoint.head.gradient_order = state.parallel.gradient_order();
+  if (state.average) {
+    checkpoint.head.ema_updates = state.average->num_updates();
+    checkpoint.ema = state.average->tensors();
+  }
   for (int rank = 0; rank < world.world_size(); ++rank)
     checkpoint.rng.emplace_back(rng_name(rank), rng[rank]);
   return checkpoint;
@@ -103,13 +106,19 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
                                   [&] { return find_checkpoint(checkpoints, checkpoint); });
   auto rejected = answer["rejected"].get<std::vector<std::string>>();
   if (answer["head"].is_null()) return rejected;
-  load_model(state.model, broadcast_tensors(world, std::move(checkpoint.model), "model"));
+  load_tensors(tensors_of(state.model),
+               broadcast_tensors(world, std::move(checkpoint.model), "model"));
   state.optimizer.load_state(
       broadcast_tensors(world, std::move(checkpoint.optimizer), "optimizer"));
   checkpoint.rng = broadcast_tensors(world, std::move(checkpoint.rng), "random states");
   restore_rng(world, checkpoint);
   state.head = read_head(answer["head"]);
   state.parallel.restore_gradient_order(state.head.gradient_order);
+  if (state.average && state.head.ema_updates > 0) {
+    state.average->restore(state.head.ema_updates);
+    load_tensors(state.average->tensors(),
+                 broadcast_tensors(world, std::move(checkpoint.ema), "average of the weights"));
+  }
   return rejected;
 }
 

@@ -10,6 +10,7 @@
 #include "models/model.h"
 #include "trainer/checkpoint.h"
 #include "trainer/optimizer.h"
+#include "trainer/weight_average.h"
 
 namespace lockstep {
 
@@ -18,6 +19,7 @@ struct TrainingState {
   Optimizer& optimizer;
   DataParallel& parallel;
   CheckpointHead& head;
+  WeightAverage* average = nullptr;  // none: weights are not averaged
 };
 
 // Parameters, then buffers, in the module's order: the live ones.
@@ -31,7 +33,8 @@ Checkpoint capture_state(World& world, const TrainingState& state);
 // to see the files. Returns one line for each checkpoint that was passed over because it is
 // damaged. Throws Environment when there are checkpoints but none can be used, Config when the
 // checkpoint does not fit the model or the optimizer. With no checkpoint at all, `state` stays as
-// it is.
+// it is. A checkpoint without an average leaves state.average as it is; one that nobody asks for
+// is passed over.
 std::vector<std::string> restore_state(World& world, const TrainingState& state,
                                        const std::filesystem::path& checkpoints);
 

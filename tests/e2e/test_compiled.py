@@ -17,6 +17,7 @@ import yaml
 from lockstep import models
 from safetensors.torch import load, load_file
 from torch.nn import functional as F
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import compiled_models
 import compiled_peer
@@ -315,6 +316,36 @@ def test_it_is_tuned_from_other_weights(job, packages, tmp_path, ranks):
                       ranks=ranks)
     got, want = (dict(job.series(run.name, "eval/loss")).popitem()[1] for run in (tuned, eager))
     assert got == pytest.approx(want, rel=1e-5)
+
+
+def replayed_average(run_dir, decay):
+    """Python's AveragedModel over the weights that the run saved after each step."""
+    module = compiled_models.net()
+    average = AveragedModel(module, multi_avg_fn=get_ema_multi_avg_fn(decay), use_buffers=True)
+    for step in checkpoints(run_dir):
+        module.load_state_dict(load_file(run_dir / "checkpoints" / str(step) / "model.safetensors"))
+        average.update_parameters(module)
+    return average.module.state_dict()
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_averaged_weights(job, packages, ranks):
+    """With BatchNorm: what it has measured is averaged, how often it did is the model's own number."""
+    use(job, packages["net"], "net")
+    every_step = ["checkpoint={every: 1 step, keep_last: 9}", "train.ema.decay=0.8", "train.eval_every=3 steps"]
+    run_dir = job.train(*every_step, "train.max_steps=5", ranks=ranks)
+    assert checkpoints(run_dir) == [1, 2, 3, 4, 5]
+    averaged = load_file(last_weights(run_dir).parent / "ema.safetensors")
+    expected = replayed_average(run_dir, 0.8)
+    counters = {name: torch.tensor(5) for name in expected if name.endswith("num_batches_tracked")}
+    assert len(counters) == 2 and averaged.keys() == expected.keys()
+    assert [name for name, tensor in averaged.items() if not torch.equal(tensor, (expected | counters)[name])] == []
+    module = compiled_models.net().eval()
+    module.load_state_dict(averaged)
+    images, labels = idx.load_split(MNIST, "test", 301)
+    with torch.no_grad():
+        loss = F.cross_entropy(module(images), labels).item()
+    assert job.series(run_dir.name, "eval/loss")[-1] == (5, pytest.approx(loss, rel=1e-5))
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

@@ -122,4 +122,21 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
   return rejected;
 }
 
+RestoredWeights restore_weights(World& world, Model& model,
+                                const std::filesystem::path& checkpoints, bool averaged) {
+  const at::NoGradGuard no_grad;
+  Checkpoint checkpoint;
+  const auto answer = act_on_main(world, "weights of a checkpoint",
+                                  [&] { return find_checkpoint(checkpoints, checkpoint); });
+  if (answer["head"].is_null())
+    throw environment_error(fmt::format("{} holds no checkpoint any more", checkpoints.string()));
+  const auto head = read_head(answer["head"]);
+  RestoredWeights restored{.step = head.position.step,
+                           .averaged = averaged && head.ema_updates > 0,
+                           .rejected = answer["rejected"].get<std::vector<std::string>>()};
+  auto& weights = restored.averaged ? checkpoint.ema : checkpoint.model;
+  load_tensors(tensors_of(model), broadcast_tensors(world, std::move(weights), "weights"));
+  return restored;
+}
+
 }  // namespace lockstep

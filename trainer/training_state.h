@@ -38,4 +38,16 @@ Checkpoint capture_state(World& world, const TrainingState& state);
 std::vector<std::string> restore_state(World& world, const TrainingState& state,
                                        const std::filesystem::path& checkpoints);
 
+// Where the weights of a model came from.
+struct RestoredWeights {
+  int64_t step = 0;
+  bool averaged = false;
+  std::vector<std::string> rejected;  // as restore_state() returns them
+};
+
+// Collective: the weights alone, of the same checkpoint; with `averaged`, and where there are such,
+// the averaged ones. Throws as restore_state(), and Environment when there is no checkpoint.
+RestoredWeights restore_weights(World& world, Model& model,
+                                const std::filesystem::path& checkpoints, bool averaged);
+
 }  // namespace lockstep

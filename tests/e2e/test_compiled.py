@@ -536,6 +536,19 @@ def test_a_target_that_counts_for_nothing(job, packages):
     assert "'label' holds -100, which counts for nothing" in ended.err
 
 
+@pytest.mark.parametrize("label", [10, -1])
+def test_a_label_outside_of_the_classes(job, packages, label):
+    """In training and in evaluation."""
+    use(job, packages["mlp"], "mlp")
+    labels = numpy.zeros(48, numpy.int64)
+    labels[30] = label
+    data = save(job.directory / "data.npz", image=numpy.zeros((48, 1, 28, 28), numpy.float32), label=labels)
+    for settings in ([data, "data.shuffle=false"], [data.replace("train", "eval"), "train.max_steps=1"]):
+        ended = job.run(*settings)
+        assert ended.code == 78
+        assert ended.err.splitlines()[0].endswith(f"mlp.ls2: 'label' holds {label}, but the model has 10 classes: 0 to 9 are valid")
+
+
 def test_batches_that_do_not_fit(job, packages):
     use(job, packages["mlp"], "mlp")
     refuse(job, ["data.per_rank_batch_size=12"],

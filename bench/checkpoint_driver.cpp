@@ -75,8 +75,7 @@ class Training {
 nlohmann::json measure(Training& training, const SavingOptions& options, int steps, int rounds) {
   Saving saving(training.world, training.tracker, options);
   training.step();
-  const auto state = training.state();
-  saving.prepare(state.model, state.optimizer);
+  saving.prepare(training.state());
   nlohmann::json result = {{"bytes", training.bytes()}};
   for (int i = 0; i < steps; ++i) result["idle_step_ms"].push_back(training.step());
   for (int round = 0; round < rounds; ++round) {

@@ -1,6 +1,6 @@
-// Averages gradients without the buckets that c10d::Reducer copies them into and out of. It cannot
-// overlap with the backward pass, and on CPUs it need not: there the cores that would move the
-// gradients are those that compute them.
+// Averages gradients without the buckets that c10d::Reducer copies them into and out of. Behind a
+// backward pass of autograd: on CPUs the cores that would move gradients beside it are those that
+// compute them. Beside the segments of a compiled one (average_from()), which need no listener.
 //
 // Note [Where gradients live]: from 1 MiB on, in memory that all ranks have mapped. As soon as
 // autograd has made one it is moved there, while it is in the caches; then each rank reduces its

@@ -3,10 +3,10 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +14,7 @@
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "trainer/safetensors.h"
+#include "trainer/safetensors_index.h"
 
 namespace lockstep {
 namespace {
@@ -22,17 +23,29 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Checksums = std::map<std::string, uint32_t>;
 
-constexpr int kFormat = 3;
-constexpr int kOldestFormat = 2;  // had no early_stop, evaluation_is_due and gradient_order
-constexpr const char* kTemporary = ".tmp-";
-constexpr const char* kModel = "model.safetensors";
-constexpr const char* kOptimizer = "optimizer.safetensors";
-constexpr const char* kEma = "ema.safetensors";
-constexpr const char* kRng = "rng.safetensors";
+constexpr int kFormat = 4;
+constexpr int kOldestFormat = 2;  // had no shares, early_stop, evaluation_is_due, gradient_order
 constexpr const char* kManifest = "manifest.json";
 
 fs::path directory_of(const fs::path& checkpoints, int64_t step) {
   return checkpoints / std::to_string(step);
+}
+
+fs::path temporary_of(const fs::path& checkpoints, int64_t step, const std::string& attempt) {
+  return checkpoints / fmt::format("{}{}-{}", kTemporaryPrefix, step, attempt);
+}
+
+// The name of share `index`'s file.
+std::string file_name(const TensorFile& file, int index, int count) {
+  if (!file.is_shared || count == 1) return fmt::format("{}.safetensors", file.name);
+  return fmt::format("{}-{:05}-of-{:05}.safetensors", file.name, index + 1, count);
+}
+
+int num_files(const TensorFile& file, int count) { return file.is_shared ? count : 1; }
+
+// Whether a checkpoint has such tensors at all.
+bool is_in(const CheckpointHead& head, const TensorFile& file) {
+  return file.tensors != &Checkpoint::ema || head.ema_updates > 0;
 }
 
 uint32_t crc_of(const Json& json) {
@@ -40,32 +53,36 @@ uint32_t crc_of(const Json& json) {
   return crc32c(text.data(), text.size());
 }
 
-// Removes what an interrupted save left. Best effort: it is not in anybody's way.
-void remove_leftovers(const fs::path& checkpoints) {
+// Removes what interrupted saves left. Best effort: it is not in anybody's way.
+void remove_leftovers(const fs::path& checkpoints, const std::string& attempt) {
   std::error_code error;
   for (fs::directory_iterator it(checkpoints, error), end; !error && it != end;
        it.increment(error)) {
+    const auto name = it->path().filename().string();
     std::error_code ignored;
-    if (it->path().filename().string().starts_with(kTemporary)) fs::remove_all(it->path(), ignored);
+    if (name.starts_with(kTemporaryPrefix) && !name.ends_with(attempt))
+      fs::remove_all(it->path(), ignored);
   }
 }
 
-void write_files(const fs::path& directory, const Checkpoint& checkpoint) {
-  Json content = {{"format", kFormat}};
-  content.update(describe_head(checkpoint.head));
-  content["tensors"] = {
-      {kModel, write_safetensors(directory / kModel, checkpoint.model)},
-      {kOptimizer, write_safetensors(directory / kOptimizer, checkpoint.optimizer)},
-      {kRng, write_safetensors(directory / kRng, checkpoint.rng)}};
-  if (!checkpoint.ema.empty())
-    content["tensors"][kEma] = write_safetensors(directory / kEma, checkpoint.ema);
-  const Json manifest = {{"crc32c", crc_of(content)}, {"content", content}};
-  write_file_durably(directory / kManifest, manifest.dump(1) + "\n");
+// For other programs: which tensor is in which of the files. `files`: as write_share() returned
+// them, of all shares.
+void write_index(const fs::path& directory, const TensorFile& file, const Json& files, int count) {
+  std::map<std::string, std::string> file_of;
+  size_t bytes = 0;
+  for (int i = 0; i < count; ++i) {
+    const auto name = file_name(file, i, count);
+    const auto& written = files.at(name);
+    bytes += written.at("bytes").get<size_t>();
+    for (const auto& item : written.at("checksums").items()) file_of[item.key()] = name;
+  }
+  write_file_durably(directory / fmt::format("{}{}", file.name, kSafetensorsIndexEnding),
+                     make_safetensors_index(file_of, bytes));
 }
 
 // Gives the finished directory its name. An older one of the same step is exchanged for it in one
 // step.
-void publish(const fs::path& temporary, const fs::path& final_path) {
+void give_name(const fs::path& temporary, const fs::path& final_path) {
   sync_directory(temporary);
   std::error_code ignored;
   const auto flags = fs::exists(final_path, ignored) ? RENAME_EXCHANGE : RENAME_NOREPLACE;
@@ -92,15 +109,45 @@ Json read_manifest(const fs::path& path) {
 
 }  // namespace
 
-void write_checkpoint(const fs::path& checkpoints, const Checkpoint& checkpoint) {
-  make_directories(checkpoints);
-  remove_leftovers(checkpoints);
-  const auto step = checkpoint.head.position.step;
-  const auto temporary = checkpoints / fmt::format("{}{}-{}", kTemporary, step, ::getpid());
+Json write_share(const fs::path& checkpoints, const Checkpoint& share,
+                 const ShareOptions& options) {
+  const auto [index, count, attempt] = options;
+  const auto temporary = temporary_of(checkpoints, share.head.position.step, attempt);
   try {
     make_directories(temporary);
-    write_files(temporary, checkpoint);
-    publish(temporary, directory_of(checkpoints, step));
+    if (index == 0) remove_leftovers(checkpoints, attempt);
+    Json files = Json::object();
+    for (const auto& file : kTensorFiles) {
+      if (index >= num_files(file, count) || !is_in(share.head, file)) continue;
+      const auto& tensors = share.*file.tensors;
+      const auto name = file_name(file, index, count);
+      files[name] = {{"checksums", write_safetensors(temporary / name, tensors)},
+                     {"bytes", bytes_of(tensors)}};
+    }
+    return files;
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(temporary, ignored);
+    throw;
+  }
+}
+
+void commit_checkpoint(const fs::path& checkpoints, const CheckpointHead& head,
+                       const std::vector<Json>& written, const ShareOptions& options) {
+  const auto temporary = temporary_of(checkpoints, head.position.step, options.attempt);
+  try {
+    Json content = {{"format", kFormat}, {"shares", options.count}};
+    content.update(describe_head(head));
+    Json files = Json::object();
+    for (const auto& share : written) files.update(share);
+    for (const auto& item : files.items())
+      content["tensors"][item.key()] = item.value().at("checksums");
+    for (const auto& file : kTensorFiles)
+      if (const auto count = num_files(file, options.count); count > 1 && is_in(head, file))
+        write_index(temporary, file, files, count);
+    const Json manifest = {{"crc32c", crc_of(content)}, {"content", content}};
+    write_file_durably(temporary / kManifest, manifest.dump(1) + "\n");
+    give_name(temporary, directory_of(checkpoints, head.position.step));
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
@@ -126,15 +173,15 @@ std::vector<int64_t> list_checkpoints(const fs::path& checkpoints) {
 Checkpoint read_checkpoint(const fs::path& checkpoints, int64_t step) {
   const auto directory = directory_of(checkpoints, step);
   const auto content = read_manifest(directory / kManifest);
-  const auto read = [&](const char* file) {
-    return read_safetensors(directory / file, content.at("tensors").at(file).get<Checksums>());
-  };
-  Checkpoint checkpoint;
-  checkpoint.head = read_head(content);
-  checkpoint.model = read(kModel);
-  checkpoint.optimizer = read(kOptimizer);
-  checkpoint.rng = read(kRng);
-  if (content.at("tensors").contains(kEma)) checkpoint.ema = read(kEma);
+  const int count = content.value("shares", 1);
+  Checkpoint checkpoint{.head = read_head(content)};
+  for (const auto& file : kTensorFiles)
+    for (int i = 0; is_in(checkpoint.head, file) && i < num_files(file, count); ++i) {
+      const auto name = file_name(file, i, count);
+      auto tensors =
+          read_safetensors(directory / name, content.at("tensors").at(name).get<Checksums>());
+      std::ranges::move(tensors, std::back_inserter(checkpoint.*file.tensors));
+    }
   return checkpoint;
 }
 
@@ -162,7 +209,7 @@ void prune_checkpoints(const fs::path& checkpoints, int64_t newest, int64_t keep
     const auto step = steps[static_cast<size_t>(i)];
     // Renamed first, so that a kill in the middle leaves no half of a checkpoint under a step's
     // name.
-    const auto doomed = checkpoints / fmt::format("{}old-{}", kTemporary, step);
+    const auto doomed = checkpoints / fmt::format("{}old-{}", kTemporaryPrefix, step);
     std::error_code error;
     fs::rename(directory_of(checkpoints, step), doomed, error);
     if (!error) fs::remove_all(doomed, error);

@@ -1,5 +1,5 @@
-// Why a training ended before its last step, if it did, and the flags of the step vote that carry
-// it.
+// Why a training ended before its last step, if it did, and the flags of the step vote, most of
+// which carry it.
 #pragma once
 
 #include <csignal>
@@ -17,12 +17,15 @@ enum StepFlags : uint32_t {
   kPreemptUser = 4,   // SIGUSR1
   kPreemptInt = 8,    // SIGINT
   kPreemptTerm = 16,  // SIGTERM
+  kEndings = 31,      // those above: the run ends after this step
+  kSaving = 32,       // this rank is writing a checkpoint in the background
 };
 
 constexpr uint32_t flag_of_signal(int signal) {
   return signal == SIGUSR1 ? kPreemptUser : signal == SIGINT ? kPreemptInt : kPreemptTerm;
 }
 
+// Of kEndings.
 constexpr Ending ending_of(uint32_t flags) {
   if (flags >= kPreemptUser) return Ending::Preempted;
   if (flags >= kStopRequest) return Ending::Requested;

@@ -5,13 +5,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
+#include "core/durable_file.h"
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
 #include "trainer/safetensors.h"
+#include "trainer/safetensors_index.h"
 #include "trainer/training_state.h"
 
 namespace lockstep {
@@ -52,10 +56,28 @@ std::string misfit(const NamedTensors& model, const NamedTensors& loaded) {
   return {};
 }
 
+// The tensors of all files that an index names, each where it says.
+NamedTensors weights_of_index(const std::filesystem::path& path) {
+  const auto file_of = parse_safetensors_index(read_file(path), printable(path.string(), 400));
+  std::set<std::string> files;
+  for (const auto& [tensor, file] : file_of) files.insert(file);
+  NamedTensors tensors;
+  for (const auto& file : files)
+    for (auto& item : read_safetensors(path.parent_path() / file)) {
+      const auto expected = file_of.find(item.first);
+      if (expected == file_of.end() || expected->second != file)
+        throw environment_error(fmt::format("{} holds '{}', which {} does not place there", file,
+                                            printable(item.first, 200), path.string()));
+      tensors.push_back(std::move(item));
+    }
+  return tensors;
+}
+
 // A file that the user names is input, also when it is damaged or not to be had.
 NamedTensors weights_in(const std::filesystem::path& path) {
   try {
-    return read_safetensors(path);
+    return path.string().ends_with(kSafetensorsIndexEnding) ? weights_of_index(path)
+                                                            : read_safetensors(path);
   } catch (const Error& error) {
     throw config_error(fmt::format("train.init_from: {}", error.what()));
   }

@@ -175,6 +175,7 @@ std::string write_predictions(const PredictionOptions& options) {
   World world(world_options(options.ranks, config.distributed, options.progress));
   compare_notes(world, options.ranks, ConfigDumper::dump(config), data);
   world.progress().enter(Phase::Evaluating);
+  world.progress().set_limits(config.distributed.hang_warning.value, world.timeout());
   std::optional<RowsFile> file;
   act_on_main(world, "predictions file", [&] {
     file.emplace(options.out);

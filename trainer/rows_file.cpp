@@ -5,31 +5,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdio>
 
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "data/safetensors_header.h"
+#include "trainer/safetensors.h"
 
 namespace lockstep {
 namespace {
-
-const char* safetensors_type(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble: return "F64";
-    case at::kFloat: return "F32";
-    case at::kHalf: return "F16";
-    case at::kBFloat16: return "BF16";
-    case at::kLong: return "I64";
-    case at::kInt: return "I32";
-    case at::kShort: return "I16";
-    case at::kChar: return "I8";
-    case at::kByte: return "U8";
-    case at::kBool: return "BOOL";
-    default: throw config_error(fmt::format("safetensors has no type {}", c10::toString(type)));
-  }
-}
 
 std::filesystem::path directory_of_file(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
@@ -62,7 +46,7 @@ void RowsFile::begin(const std::string& name, at::ScalarType type,
                      const std::vector<int64_t>& shape) {
   size_t bytes = c10::elementSize(type);
   for (const auto size : shape) bytes *= static_cast<size_t>(size);
-  const auto header = make_safetensors_header({{name, safetensors_type(type), shape, 0, bytes}});
+  const auto header = make_safetensors_header({{name, dtype_name(type), shape, 0, bytes}});
   const auto error = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(header.size() + bytes));
   if (error != 0)
     throw environment_error(fmt::format("cannot reserve {} bytes for {}: {}", header.size() + bytes,

@@ -23,7 +23,7 @@ class RowsFile {
   RowsFile& operator=(const RowsFile&) = delete;
 
   // Once, first: the tensor's name, type and shape. Reserves all of the space. Throws Environment
-  // when there is too little, Config for a type that safetensors does not have.
+  // when there is too little.
   void begin(const std::string& name, at::ScalarType type, const std::vector<int64_t>& shape);
 
   // The next rows: a CPU tensor of begin()'s type. Throws Environment.

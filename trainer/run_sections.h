@@ -56,6 +56,7 @@ struct CheckpointSection {
   Period every{1, Period::Unit::Epochs};
   int64_t keep_last = 2;
   bool async = true;
+  std::string writers = "main";
   std::string resume = "auto";
 };
 
@@ -83,7 +84,9 @@ void fields(V& v, TrainSection& c) {
   v("max_steps", c.max_steps, "stop after this many optimizer steps, if that is earlier",
     at_least(1));
   v("init_from", c.init_from,
-    "a safetensors file with the weights that a new run begins with, e.g. for fine-tuning");
+    "a safetensors file, or the index of several, with the weights that a new run begins with, "
+    "e.g. "
+    "for fine-tuning");
   v("accumulate", c.accumulate, "batches per optimizer step", at_least(1));
   v("precision", c.precision, "of the forward and backward pass", one_of({"fp32"}));
   v("clip_grad_norm", c.clip_grad_norm, "scale gradients down to this norm when they are longer",
@@ -121,6 +124,10 @@ void fields(V& v, CheckpointSection& c) {
     "write while training goes on, from a copy of model and optimizer in the memory of the rank "
     "that "
     "writes; false: training waits for the disk");
+  v("writers", c.writers,
+    "main: rank 0 writes all of it; all: every rank that sees rank 0's directory writes its share "
+    "of model and optimizer, into files of its own",
+    one_of({"main", "all"}));
   v("resume", c.resume,
     "auto: a restart of a run continues from its last good checkpoint; never: it begins anew",
     one_of({"auto", "never"}));

@@ -29,13 +29,6 @@ constexpr std::array<std::pair<const char*, at::ScalarType>, 10> kTypes = {{{"F6
                                                                             {"U8", at::kByte},
                                                                             {"BOOL", at::kBool}}};
 
-const char* dtype_name(at::ScalarType type) {
-  for (const auto& [name, value] : kTypes)
-    if (value == type) return name;
-  throw Error(ErrorKind::Bug,
-              std::string("safetensors has no name for dtype ") + c10::toString(type));
-}
-
 at::ScalarType scalar_type(const std::string& dtype) {
   for (const auto& [name, value] : kTypes)
     if (dtype == name) return value;
@@ -103,6 +96,13 @@ void verify_checksum(const TensorEntry& entry, std::span<const uint8_t> file,
 
 }  // namespace
 
+const char* dtype_name(at::ScalarType type) {
+  for (const auto& [name, value] : kTypes)
+    if (value == type) return name;
+  throw Error(ErrorKind::Bug,
+              std::string("safetensors has no name for dtype ") + c10::toString(type));
+}
+
 std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& path,
                                                   const NamedTensors& tensors) {
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
@@ -122,21 +122,27 @@ std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& p
 }
 
 NamedTensors read_safetensors(const std::filesystem::path& path,
-                              const std::map<std::string, uint32_t>& checksums) {
+                              const std::optional<std::map<std::string, uint32_t>>& checksums) {
   const MappedFile file(path);
   const auto entries = parse_safetensors(file.bytes(), path.string());
-  if (!checksums.empty() && entries.size() != checksums.size())
+  if (checksums && entries.size() != checksums->size())
     throw environment_error(fmt::format("{}: holds {} tensors, {} were written", path.string(),
-                                        entries.size(), checksums.size()));
+                                        entries.size(), checksums->size()));
   NamedTensors tensors;
   for (const auto& entry : entries) {
-    if (!checksums.empty()) verify_checksum(entry, file.bytes(), checksums, path);
+    if (checksums) verify_checksum(entry, file.bytes(), *checksums, path);
     auto tensor = at::empty(entry.shape, scalar_type(entry.dtype));
     if (tensor.nbytes() > 0)
       std::memcpy(tensor.data_ptr(), file.bytes().data() + entry.begin, tensor.nbytes());
     tensors.emplace_back(entry.name, std::move(tensor));
   }
   return tensors;
+}
+
+size_t bytes_of(const NamedTensors& tensors) {
+  size_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
+  return bytes;
 }
 
 }  // namespace lockstep

@@ -67,7 +67,8 @@ int64_t count_steps(const RunConfig& config, int64_t steps_per_epoch) {
 SavingOptions saving_options(const TrainerParts& parts) {
   return {.checkpoints = checkpoints_path(parts.run_dir),
           .keep_last = parts.config.checkpoint.keep_last,
-          .in_background = parts.config.checkpoint.async};
+          .in_background = parts.config.checkpoint.async,
+          .all_write = parts.config.checkpoint.writers == "all"};
 }
 
 }  // namespace
@@ -133,6 +134,7 @@ EvaluationResult Trainer::run() {
 // What this rank brings to the vote of the step that begins.
 uint32_t Trainer::own_flags() {
   uint32_t flags = 0;
+  if (saving_.is_busy()) flags |= kSaving;
   if (const auto signal = parts_.interruption ? parts_.interruption->signal() : std::nullopt)
     flags |= flag_of_signal(*signal);
   const auto now = std::chrono::steady_clock::now();
@@ -223,7 +225,9 @@ void Trainer::train_step(Loader& loader) {
   ++position_.step;
   if (average_) average_->after_step(position_.step);
   clock_.enter(Phase::Voting);
-  votes_ = vote_.finish();
+  const auto flags = vote_.finish();
+  votes_ = flags & kEndings;
+  none_is_saving_ = !(flags & kSaving);
   clock_.end_step(position_.step, total_steps_);
 }
 
@@ -246,10 +250,11 @@ void Trainer::after_step(bool epoch_ended) {
   if (is_finished()) votes_ = 0;  // it ends anyway
   if (!has_stepped_) {
     use_timeout_of(Phase::Logging);
-    saving_.prepare(*model_, *optimizer_, average());  // which have all of their state now
+    CheckpointHead head;
+    saving_.prepare({*model_, *optimizer_, parallel_, head, average()});  // all of it is there now
   }
   has_stepped_ = true;
-  saving_.look();
+  saving_.look(none_is_saving_);
   if (log_due_.due(position_, epoch_ended) || is_finished() || votes_) log_training();
   evaluation_is_due_ = parts_.eval_set && eval_due_.due(position_, epoch_ended);
   if (!votes_ && (evaluation_is_due_ || (parts_.eval_set && is_finished()))) evaluate_now();
@@ -319,7 +324,7 @@ void Trainer::evaluate_now() {
                                 .bad_samples = allowed(bad_eval_),
                                 .should_stop = [this] {
                                   vote_.begin(own_flags());
-                                  return (votes_ = vote_.finish()) != 0;
+                                  return (votes_ = vote_.finish() & kEndings) != 0;
                                 }});
   if (result.empty()) return;
   evaluation_ = result;

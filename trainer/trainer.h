@@ -114,7 +114,8 @@ class Trainer {
   StepClock clock_;
   StepVote vote_;
   bool has_stepped_ = false;
-  uint32_t votes_ = 0;  // StepFlags of all ranks; not zero: the run ends after this step
+  uint32_t votes_ = 0;           // kEndings of all ranks; not zero: the run ends after this step
+  bool none_is_saving_ = false;  // when the last step began, on any rank
   std::chrono::steady_clock::time_point asked_at_;  // when a stop request was looked for
   EarlyStop early_stop_;
   std::vector<std::string> warnings_;  // of resume(), which comes before there is a tracker to tell

@@ -84,15 +84,23 @@ NamedTensors tensors_of(const Model& model) {
   return tensors;
 }
 
-Checkpoint capture_state(World& world, const TrainingState& state) {
-  const auto rng = all_gather(world, rng_state(), "random states");
-  Checkpoint checkpoint{state.head, tensors_of(state.model), state.optimizer.state(), {}};
-  checkpoint.head.world_size = world.world_size();
-  checkpoint.head.gradient_order = state.parallel.gradient_order();
+Checkpoint live_state(const TrainingState& state) {
+  Checkpoint checkpoint{
+      .head = state.head, .model = tensors_of(state.model), .optimizer = state.optimizer.state()};
+  for (const auto& item : state.model.named_buffers()) checkpoint.of_main.insert(item.key());
   if (state.average) {
     checkpoint.head.ema_updates = state.average->num_updates();
     checkpoint.ema = state.average->tensors();
   }
+  return checkpoint;
+}
+
+Checkpoint capture_state(World& world, const TrainingState& state) {
+  const auto rng = all_gather(world, rng_state(), "random states");
+  auto checkpoint = live_state(state);
+  checkpoint.head.world_size = world.world_size();
+  checkpoint.head.gradient_order = state.parallel.gradient_order();
+  if (checkpoint.head.ema_updates == 0) checkpoint.ema.clear();  // which it would not be
   for (int rank = 0; rank < world.world_size(); ++rank)
     checkpoint.rng.emplace_back(rng_name(rank), rng[rank]);
   return checkpoint;

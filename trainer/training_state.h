@@ -25,6 +25,9 @@ struct TrainingState {
 // Parameters, then buffers, in the module's order: the live ones.
 NamedTensors tensors_of(const Model& model);
 
+// What a checkpoint of `state` holds but for the random states. The tensors are the live ones.
+Checkpoint live_state(const TrainingState& state);
+
 // Collective: what a checkpoint of `state` holds. Model and optimizer are the live tensors. What
 // rank 0 has is complete.
 Checkpoint capture_state(World& world, const TrainingState& state);

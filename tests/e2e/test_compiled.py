@@ -348,6 +348,22 @@ def test_averaged_weights(job, packages, ranks):
     assert job.series(run_dir.name, "eval/loss")[-1] == (5, pytest.approx(loss, rel=1e-5))
 
 
+def test_predictions(job, packages):
+    """Those of the Python model with the run's weights, on any number of ranks; batches of any size."""
+    use(job, packages["net"], "net")
+    run_dir = job.train("train.max_steps=5")
+    module = compiled_models.net().eval()
+    module.load_state_dict(load_weights(run_dir))
+    with torch.no_grad():
+        expected = module(idx.load_split(MNIST, "test", 301)[0])
+    for ranks in (1, 2):
+        out = job.directory / f"predictions-{ranks}.safetensors"
+        ended = job.run(ranks=ranks, options=["--predict", out, "--resume", run_dir.name])
+        assert ended.code == 0 and ended.err == "", ended.err
+        assert torch.allclose(load_file(out)["predictions"], expected, rtol=1e-4, atol=1e-4)
+    assert out.read_bytes() == (job.directory / "predictions-1.safetensors").read_bytes()
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_every_way_of_averaging_gives_the_same_bits(job, packages, ranks):
     use(job, packages["net"], "net")

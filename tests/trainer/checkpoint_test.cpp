@@ -2,15 +2,19 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <functional>
 
 #include "core/crc32c.h"
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "data/safetensors_header.h"
 #include "tests/temporary_directory.h"
+#include "trainer/checkpoint_shares.h"
 #include "trainer/safetensors.h"
+#include "trainer/safetensors_index.h"
 
 using namespace lockstep;
 namespace fs = std::filesystem;
@@ -27,6 +31,22 @@ Checkpoint sample(int64_t step) {
                     {"a", at::scalar_tensor(step, at::kLong)}},
           .optimizer = {{"momentum_buffer.b", at::full({2, 3}, 0.25)}},
           .rng = {{"rank.0", at::full({16}, 7, at::kByte)}, {"rank.1", at::zeros({0}, at::kByte)}}};
+}
+
+// As `count` ranks do, the last one first.
+void write_checkpoint(const fs::path& checkpoints, const Checkpoint& checkpoint, int count = 1) {
+  ShareOptions options{.index = 0, .count = count, .attempt = "test"};
+  std::vector<nlohmann::ordered_json> written(static_cast<size_t>(count));
+  for (int i = count - 1; i >= 0; --i) {
+    options.index = i;
+    written[static_cast<size_t>(i)] =
+        write_share(checkpoints, take_share(checkpoint, i, count), options);
+  }
+  commit_checkpoint(checkpoints, checkpoint.head, written, options);
+}
+
+std::map<std::string, at::Tensor> by_name(const NamedTensors& tensors) {
+  return {tensors.begin(), tensors.end()};
 }
 
 void flip_byte(const fs::path& path, std::streamoff offset_from_end) {
@@ -87,7 +107,7 @@ TEST_CASE("checkpoint: older formats are read, others are refused with their num
   CHECK_NOTHROW(read_checkpoint(directory / "checkpoints", 40));
   write_with_format(99);
   CHECK_THROWS_WITH(read_checkpoint(directory / "checkpoints", 40),
-                    Catch::Contains("format 99; this one reads 2 to 3"));
+                    Catch::Contains("format 99; this one reads 2 to 4"));
 }
 
 TEST_CASE("checkpoint: one of the same step is replaced, leftovers of a kill are removed") {
@@ -123,6 +143,98 @@ TEST_CASE("checkpoint: the latest that verifies is used, and damage is named") {
   rejected.clear();
   CHECK_THROWS_WITH(read_last_good_checkpoint(checkpoints, rejected),
                     Catch::Contains("none of the 3 checkpoints"));
+}
+
+TEST_CASE("checkpoint: of several shares the same is read, and an index says what is where") {
+  for (const int count : {2, 3, 5}) {
+    const TemporaryDirectory directory;
+    write_checkpoint(directory / "c", sample(40), count);
+    const auto read = read_checkpoint(directory / "c", 40);
+    const auto written = sample(40);
+    CHECK(read.head == written.head);
+    for (const auto& file : kTensorFiles) {
+      const auto mine = by_name(read.*file.tensors), theirs = by_name(written.*file.tensors);
+      CHECK((read.*file.tensors).size() == (written.*file.tensors).size());
+      REQUIRE(mine.size() == theirs.size());
+      for (const auto& [name, tensor] : mine) CHECK(at::equal(tensor, theirs.at(name)));
+    }
+    const auto path = directory / "c/40/model.safetensors.index.json";
+    const auto index = parse_safetensors_index(read_file(path), "index");
+    CHECK(index.size() == written.model.size());
+    for (const auto& [name, file] : index)
+      CHECK(by_name(read_safetensors(directory / "c/40" / file)).contains(name));
+    CHECK(nlohmann::json::parse(read_file(path))["metadata"]["total_size"] ==
+          bytes_of(written.model));
+  }
+}
+
+TEST_CASE("checkpoint: a share that is missing, altered or another's is named") {
+  const TemporaryDirectory directory;
+  const auto damaged = [&](const std::function<void(const fs::path&)>& damage) {
+    write_checkpoint(directory / "c", sample(40), 2);
+    damage(directory / "c/40");
+    std::vector<std::string> rejected;
+    CHECK_THROWS_AS(read_last_good_checkpoint(directory / "c", rejected), Error);
+    return rejected.at(0);
+  };
+  const std::string name = "model-00002-of-00002.safetensors";
+  CHECK_THAT(damaged([&](const fs::path& step) { fs::remove(step / name); }),
+             Catch::Contains(name) && Catch::Contains("No such file"));
+  CHECK_THAT(damaged([&](const fs::path& step) { flip_byte(step / name, 3); }),
+             Catch::Contains(name) && Catch::Contains("is damaged"));
+  CHECK_THAT(damaged([&](const fs::path& step) {
+               fs::remove(step / name);
+               fs::copy(step / "model-00001-of-00002.safetensors", step / name);
+             }),
+             Catch::Contains(name) && Catch::Contains("is damaged"));
+}
+
+TEST_CASE("checkpoint: a share that cannot be written leaves nothing of the others") {
+  const TemporaryDirectory directory;
+  const auto checkpoint = sample(40);
+  write_checkpoint(directory / "c", sample(30));
+  write_share(directory / "c", take_share(checkpoint, 0, 2), {.count = 2, .attempt = "x"});
+  fs::create_directory(directory / "c/.tmp-40-x/model-00002-of-00002.safetensors");
+  CHECK_THROWS_AS(write_share(directory / "c", take_share(checkpoint, 1, 2),
+                              {.index = 1, .count = 2, .attempt = "x"}),
+                  Error);
+  CHECK(std::distance(fs::directory_iterator(directory / "c"), {}) == 1);
+  CHECK(read_checkpoint(directory / "c", 30).head.position.step == 30);
+}
+
+TEST_CASE("checkpoint: shares are of like size; what only the main rank has is in the first") {
+  Checkpoint checkpoint{.rng = {{"rank.0", at::zeros({16}, at::kByte)}}, .of_main = {"mean"}};
+  for (int i = 0; i < 10; ++i) {
+    const auto tensor = at::zeros({100 * (i % 3 + 1)});
+    checkpoint.model.emplace_back(std::to_string(i), tensor);
+    checkpoint.optimizer.emplace_back("of." + std::to_string(i), tensor);
+  }
+  checkpoint.model.emplace_back("mean", at::zeros({300}));
+  const auto all = bytes_of(checkpoint.model) + bytes_of(checkpoint.optimizer);
+  size_t num_tensors = 0;
+  for (const int index : {0, 1, 2}) {
+    const auto share = take_share(checkpoint, index, 3);
+    const auto bytes = bytes_of(share.model) + bytes_of(share.optimizer);
+    CHECK(bytes <= all / 3 + 400);
+    CHECK(bytes + 800 >= all / 3);
+    CHECK(by_name(share.model).contains("mean") == (index == 0));
+    CHECK(share.rng.size() == (index == 0 ? 1 : 0));
+    CHECK(std::ranges::is_sorted(share.model, {}, &NamedTensors::value_type::first));
+    num_tensors += share.model.size() + share.optimizer.size();
+  }
+  CHECK(num_tensors == 21);
+}
+
+TEST_CASE("safetensors index: what is none, or leaves the directory, is refused") {
+  const auto refuse = [](const std::string& text, const std::string& reason) {
+    CHECK_THROWS_WITH(parse_safetensors_index(text, "x"), Catch::Contains(reason));
+  };
+  refuse("", "no index of safetensors files");
+  refuse(R"({"weight_map": 3})", "no index of safetensors files");
+  refuse(R"({"weight_map": {"a": 3}})", "the file of tensor 'a' is no name of a file: 3");
+  refuse(R"({"weight_map": {"a": "../b"}})", "no name of a file");
+  refuse(R"({"weight_map": {"a": "/etc/b"}})", "no name of a file");
+  refuse(R"({"weight_map": {"a": ""}})", "no name of a file");
 }
 
 TEST_CASE("checkpoint: every truncation of every file is noticed") {

@@ -6,10 +6,13 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <future>
+#include <map>
 
 #include "core/error.h"
 #include "core/own_priority.h"
 #include "core/part.h"
+#include "distributed/collectives.h"
+#include "tests/distributed/run_ranks.h"
 #include "tests/temporary_directory.h"
 
 using namespace lockstep;
@@ -19,7 +22,7 @@ namespace {
 
 // What a training has, on one rank.
 struct Training {
-  Training() {
+  explicit Training(World& the_world) : world(the_world) {
     Part<Model> model_part(model_registry());
     model_part.read(
         parse_config("m: {name: mlp, inputs: 3, hidden: [], classes: 2}", "test").find("m")[0],
@@ -39,7 +42,7 @@ struct Training {
   }
   at::Tensor first() const { return model->parameters().front().detach(); }
 
-  World world{{.device = "cpu"}};
+  World& world;
   Tracker tracker;
   std::shared_ptr<Model> model;
   std::shared_ptr<Optimizer> optimizer;
@@ -47,20 +50,33 @@ struct Training {
   CheckpointHead head;
 };
 
+struct TrainingAlone {
+  World world{{.device = "cpu"}};
+};
+
+// One rank.
+struct LoneTraining : private TrainingAlone, Training {
+  LoneTraining() : Training(TrainingAlone::world) {}
+};
+
+std::map<std::string, at::Tensor> by_name(const NamedTensors& tensors) {
+  return {tensors.begin(), tensors.end()};
+}
+
 }  // namespace
 
 TEST_CASE("saving: what is written is the state of its step, while training goes on") {
   for (const bool in_background : {true, false}) {
     const TemporaryDirectory directory;
-    Training training;
+    LoneTraining training;
     Saving saving(training.world, training.tracker,
                   {.checkpoints = directory / "c", .keep_last = 2, .in_background = in_background});
-    saving.prepare(*training.model, *training.optimizer);
+    saving.prepare(training.at_step(0));
     for (int64_t step = 1; step <= 4; ++step) {
       training.first().fill_(static_cast<double>(step));
       saving.save(training.at_step(step), std::nullopt, false);
       training.first().fill_(-1);
-      saving.look();
+      saving.look(true);
     }
     saving.finish();
     CHECK(list_checkpoints(directory / "c") == std::vector<int64_t>{3, 4});
@@ -74,10 +90,51 @@ TEST_CASE("saving: what is written is the state of its step, while training goes
   }
 }
 
+TEST_CASE("saving: what ranks write together is the main rank's state, once none is busy") {
+  const TemporaryDirectory directory;
+  for (const bool in_background : {true, false}) {
+    const auto seen = run_ranks(3, [&](World& world) {
+      Training training(world);
+      const auto own = at::full({4}, static_cast<double>(world.rank()));
+      training.model->register_buffer("mean", own);
+      Saving saving(world, training.tracker,
+                    {.checkpoints = directory / "c",
+                     .keep_last = 2,
+                     .in_background = in_background,
+                     .all_write = true});
+      saving.prepare(training.at_step(0));
+      std::vector<std::vector<int64_t>> lists;
+      for (int64_t step = 1; step <= 3; ++step) {
+        training.first().fill_(static_cast<double>(step));
+        saving.save(training.at_step(step), std::nullopt, false);
+        training.first().fill_(-1);
+        saving.look(false);
+        barrier(world, "test");
+        lists.push_back(list_checkpoints(directory / "c"));
+      }
+      saving.finish();
+      return lists;
+    });
+    using Steps = std::vector<int64_t>;
+    if (in_background)  // the one under way is none yet
+      CHECK(seen[1] == std::vector<Steps>{{}, {1}, {1, 2}});
+    else
+      CHECK(seen[1].back() == Steps{2, 3});
+    CHECK(list_checkpoints(directory / "c") == Steps{2, 3});
+    CHECK(std::filesystem::exists(directory / "c/3/model-00003-of-00003.safetensors"));
+    const auto read = read_checkpoint(directory / "c", 3);
+    const auto model = by_name(read.model);
+    CHECK(at::equal(model.at("mean"), at::zeros({4})));
+    CHECK(at::equal(model.at("layers.0.weight"), at::full({2, 3}, 3.0)));
+    CHECK(read.rng.size() == 3);
+    CHECK(read.head.world_size == 3);
+  }
+}
+
 TEST_CASE("saving: a failed write in the background ends the training, once, with its reason") {
   const TemporaryDirectory directory;
   std::ofstream(directory / "file") << "no directory";
-  Training training;
+  LoneTraining training;
   Saving saving(training.world, training.tracker, {.checkpoints = directory / "file" / "c"});
   saving.save(training.at_step(1), std::nullopt, false);
   CHECK_THROWS_WITH(saving.finish(), Catch::Contains("Not a directory"));
@@ -88,7 +145,7 @@ TEST_CASE("saving: a failed write in the background ends the training, once, wit
 
 TEST_CASE("saving: a checkpoint under way is finished before its memory is gone") {
   const TemporaryDirectory directory;
-  Training training;
+  LoneTraining training;
   {
     Saving saving(training.world, training.tracker, {.checkpoints = directory / "c"});
     saving.save(training.at_step(7), std::nullopt, false);

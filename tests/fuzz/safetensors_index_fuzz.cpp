@@ -1,0 +1,31 @@
+// Any bytes are either an index whose files are plain names, which stays the same when written
+// again, or an Environment error.
+#include <cstdlib>
+
+#include "core/error.h"
+#include "tests/fuzz/seeds.h"
+#include "trainer/safetensors_index.h"
+
+namespace lockstep {
+
+std::vector<std::string> fuzz_seeds() {
+  return {make_safetensors_index({{"fc.weight", "model-00001-of-00002.safetensors"},
+                                  {"fc.bias", "model-00002-of-00002.safetensors"}},
+                                 48),
+          make_safetensors_index({}, 0), R"({"weight_map": {"a": "../b"}})"};
+}
+
+}  // namespace lockstep
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace lockstep;
+  try {
+    const auto files = parse_safetensors_index({data, data + size}, "input");
+    for (const auto& [tensor, file] : files)
+      if (file.empty() || file.front() == '.' || file.find('/') != std::string::npos) std::abort();
+    if (parse_safetensors_index(make_safetensors_index(files, 0), "again") != files) std::abort();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Environment) std::abort();
+  }
+  return 0;
+}

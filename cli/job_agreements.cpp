@@ -47,6 +47,7 @@ std::vector<Agreement> job_agreements(const LaunchArguments& arguments,
       {"--max-restarts", fmt::format("{}", arguments.max_restarts)},
       {"--run-id", arguments.run_id.value_or("")},
       {"--resume", arguments.resume.value_or("")},
+      {"--predict", arguments.predict.value_or("")},
       {"the run file", files.empty() ? "" : digest_of(files)},
       {"the list of overrides and arguments", others}};
   // Two builds of a trainer need not compute the same bits. A program of one's own may be a script.

@@ -60,6 +60,9 @@ void add_worker_options(cxxopts::Options& options) {
   add("run-id,run_id", "name of the new run (default: made from run.name and the time)", value(),
       "ID");
   add("resume", "go on with this run", value(), "ID");
+  add("predict",
+      "train nothing: write what the model predicts for the evaluation data to this file", value(),
+      "FILE");
   add("program", "start this instead of lockstep-trainer", value(), "PATH");
 }
 
@@ -346,6 +349,7 @@ LaunchArguments read_arguments(const LaunchValues& values) {
   arguments.run_id = values.given("run-id");
   arguments.resume = values.given("resume");
   arguments.program = values.given("program");
+  arguments.predict = values.given("predict");
   arguments.role = values.text("role");
   arguments.tee = read_tee(values, arguments.num_workers);
   arguments.stop_grace = values.duration("stop-grace");

@@ -20,6 +20,7 @@ struct LaunchArguments {
   int max_restarts = 0;
   std::chrono::milliseconds monitor_interval{};
   std::optional<std::string> log_dir, run_id, resume, program;
+  std::optional<std::string> predict;  // train nothing, predict into this file
   // The scheduler's step that this launch is ("slurm-1234-0"); empty where none says so.
   std::string job;
   bool job_restarted = false;

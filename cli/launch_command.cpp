@@ -65,6 +65,10 @@ RunPlace find_place(const LaunchArguments& arguments) {
     place.runs_dir = text_of(root, "dir", "runs");
     name = text_of(root, "name", name);
   }
+  if (arguments.predict) {  // its logs are no part of the run that it reads
+    place.run_id = new_run_id(name);
+    return place;
+  }
   std::optional<std::string> given = arguments.resume ? arguments.resume : arguments.run_id;
   if (!given && !arguments.job.empty())
     given = run_of_job(place.runs_dir, name,
@@ -123,6 +127,8 @@ LaunchOptions make_options(const LaunchArguments& arguments, const RunPlace& pla
   options.arguments = arguments.rest;
   if (arguments.resume)
     options.arguments.insert(options.arguments.end(), {"--resume", *arguments.resume});
+  if (arguments.predict)
+    options.arguments.insert(options.arguments.end(), {"--predict", *arguments.predict});
   options.num_workers = arguments.num_workers;
   options.master_addr = arguments.master_addr;
   options.master_port = arguments.master_port;
@@ -205,8 +211,9 @@ bool needs_job_token(const LaunchArguments& arguments) {
 
 int run_launch(const LaunchArguments& arguments) {
   const auto place = find_place(arguments);
-  if (arguments.resume) verify_resumed(place);
-  if (arguments.hostfile) return launch_on_hosts(arguments, place.run_id);
+  if (arguments.resume && !arguments.predict) verify_resumed(place);
+  if (arguments.hostfile)
+    return launch_on_hosts(arguments, arguments.resume.value_or(place.run_id));
   auto options = make_options(arguments, place);
   // With several nodes this one may join a job that is at work; its ranks ask then.
   if (options.rendezvous.max_nodes == 1 && is_written_on(place.dir(), 0))
@@ -229,7 +236,8 @@ int run_launch(const LaunchArguments& arguments) {
   const auto run_dir = place.runs_dir / report.run_id;
   std::error_code error;
   const bool is_run = !report.run_id.empty() && fs::exists(run_dir / "run.json", error);
-  const bool worthless = !is_run && is_worthless(report, arguments, options);
+  const bool has_predicted = arguments.predict && report.succeeded();
+  const bool worthless = !is_run && (has_predicted || is_worthless(report, arguments, options));
   if (created && !worthless) created->keep();
   print_report(report, created && !worthless);
   // Ranks that are gone write no log: another job has the run, and refused ours.

@@ -42,9 +42,10 @@ struct StepOutputs {
 
 // How a run is going to use a model; known before ranks meet.
 struct ModelUse {
-  std::string device;                           // "cpu" or "cuda"
-  std::function<std::string()> gpu = {};        // its architecture, e.g. "sm_90"
-  int64_t batch_size = 0, last_batch_size = 0;  // of a rank, and the last one of an epoch
+  std::string device;                     // "cpu" or "cuda"
+  std::function<std::string()> gpu = {};  // its architecture, e.g. "sm_90"
+  // Of a rank, and the last one of an epoch; 0: nothing is trained.
+  int64_t batch_size = 0, last_batch_size = 0;
   bool may_lack_samples = false;  // batches are smaller where samples cannot be loaded
   // The first of the training set and, where there is one, of the evaluation set; read when called;
   // fewer where samples may be lacking.

@@ -43,6 +43,11 @@ std::string file_name(const TensorFile& file, int index, int count) {
 
 int num_files(const TensorFile& file, int count) { return file.is_shared ? count : 1; }
 
+// Whether a checkpoint has such tensors at all.
+bool is_in(const CheckpointHead& head, const TensorFile& file) {
+  return file.tensors != &Checkpoint::ema || head.ema_updates > 0;
+}
+
 uint32_t crc_of(const Json& json) {
   const auto text = json.dump();
   return crc32c(text.data(), text.size());
@@ -113,7 +118,7 @@ Json write_share(const fs::path& checkpoints, const Checkpoint& share,
     if (index == 0) remove_leftovers(checkpoints, attempt);
     Json files = Json::object();
     for (const auto& file : kTensorFiles) {
-      if (index >= num_files(file, count)) continue;
+      if (index >= num_files(file, count) || !is_in(share.head, file)) continue;
       const auto& tensors = share.*file.tensors;
       const auto name = file_name(file, index, count);
       files[name] = {{"checksums", write_safetensors(temporary / name, tensors)},
@@ -138,7 +143,7 @@ void commit_checkpoint(const fs::path& checkpoints, const CheckpointHead& head,
     for (const auto& item : files.items())
       content["tensors"][item.key()] = item.value().at("checksums");
     for (const auto& file : kTensorFiles)
-      if (const auto count = num_files(file, options.count); count > 1)
+      if (const auto count = num_files(file, options.count); count > 1 && is_in(head, file))
         write_index(temporary, file, files, count);
     const Json manifest = {{"crc32c", crc_of(content)}, {"content", content}};
     write_file_durably(temporary / kManifest, manifest.dump(1) + "\n");
@@ -171,7 +176,7 @@ Checkpoint read_checkpoint(const fs::path& checkpoints, int64_t step) {
   const int count = content.value("shares", 1);
   Checkpoint checkpoint{.head = read_head(content)};
   for (const auto& file : kTensorFiles)
-    for (int i = 0; i < num_files(file, count); ++i) {
+    for (int i = 0; is_in(checkpoint.head, file) && i < num_files(file, count); ++i) {
       const auto name = file_name(file, i, count);
       auto tensors =
           read_safetensors(directory / name, content.at("tensors").at(name).get<Checksums>());

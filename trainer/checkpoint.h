@@ -1,6 +1,7 @@
 // Checkpoints on disk: <run dir>/checkpoints/<step>/ with
 //   model.safetensors      parameters, then buffers, in the module's order
 //   optimizer.safetensors  the optimizer's state
+//   ema.safetensors        with train.ema: the average of model.safetensors, in the same form
 //   rng.safetensors        the CPU generator's state of each rank, "rank.0" ...
 //   manifest.json          the head and a CRC-32C per tensor, under a CRC-32C of its own
 // Written by two ranks, model and optimizer are in two files each, as large models are elsewhere:
@@ -25,8 +26,9 @@ namespace lockstep {
 struct Checkpoint {
   CheckpointHead head;
   NamedTensors model, optimizer, rng;
-  // Of the model, what only the main rank has as it shall be kept: buffers. Everything else of
-  // model and optimizer is the same on all ranks.
+  NamedTensors ema;  // with head.ema_updates above 0: the averaged weights
+  // Of model and average, what only the main rank has as it shall be kept: buffers. Everything else
+  // of them and the optimizer is the same on all ranks.
   std::set<std::string> of_main;
 };
 
@@ -37,6 +39,7 @@ struct TensorFile {
   bool is_shared;  // ranks can write it together, a file each
 };
 inline constexpr std::array kTensorFiles = {TensorFile{"model", &Checkpoint::model, true},
+                                            TensorFile{"ema", &Checkpoint::ema, true},
                                             TensorFile{"optimizer", &Checkpoint::optimizer, true},
                                             TensorFile{"rng", &Checkpoint::rng, false}};
 

@@ -7,8 +7,8 @@ namespace lockstep {
 using HeadJson = nlohmann::ordered_json;
 
 HeadJson describe_head(const CheckpointHead& head) {
-  const auto& [position, world_size, early_stop, evaluation_is_due, evaluation, gradient_order] =
-      head;
+  const auto& [position, world_size, early_stop, evaluation_is_due, evaluation, gradient_order,
+               ema_updates] = head;
   HeadJson json = {{"step", position.step},
                    {"epoch", position.epoch},
                    {"samples", position.samples},
@@ -22,6 +22,7 @@ HeadJson describe_head(const CheckpointHead& head) {
   json["evaluation"] = HeadJson::object();
   for (const auto& [name, value] : evaluation) json["evaluation"][name] = value;
   json["gradient_order"] = gradient_order;
+  json["ema_updates"] = ema_updates;
   return json;
 }
 
@@ -41,6 +42,7 @@ CheckpointHead read_head(const HeadJson& json) {
     for (const auto& [name, value] : found->items())  // JSON has no NaN
       head.evaluation[name] = value.is_number() ? value.get<double>() : std::nan("");
   head.gradient_order = json.value("gradient_order", std::vector<std::string>{});
+  head.ema_updates = json.value("ema_updates", int64_t{0});
   return head;
 }
 

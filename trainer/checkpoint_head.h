@@ -21,6 +21,8 @@ struct CheckpointHead {
   std::map<std::string, double> evaluation;
   // DataParallel::gradient_order()
   std::vector<std::string> gradient_order;
+  // WeightAverage::num_updates(); 0 without train.ema
+  int64_t ema_updates = 0;
 
   bool operator==(const CheckpointHead&) const = default;
 };

@@ -3,26 +3,15 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "data/loader.h"
-#include "data/sampler.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
+#include "trainer/dealt_batches.h"
 #include "trainer/meter.h"
 
 namespace lockstep {
 namespace {
-
-std::vector<int64_t> indices_of_batches(const std::vector<int64_t>& batches, int64_t batch_size,
-                                        int64_t num_samples) {
-  std::vector<int64_t> indices;
-  for (const auto batch : batches)
-    for (auto i = batch * batch_size; i < std::min(num_samples, (batch + 1) * batch_size); ++i)
-      indices.push_back(i);
-  return indices;
-}
 
 constexpr int64_t kBatchesPerQuestion = 50;
 
@@ -48,18 +37,15 @@ std::optional<std::vector<Measured>> run_batches(World& world, Model& model, Loa
 std::map<std::string, double> evaluate(World& world, Model& model, const Dataset& dataset,
                                        const EvaluationOptions& options) {
   const at::InferenceMode inference;
-  const auto num_samples = dataset.size();
-  const auto num_batches = (num_samples + options.batch_size - 1) / options.batch_size;
-  // Only the dataset's last batch may be short, and it is the last of the rank that has it.
-  const auto mine = exact_split(num_batches, {world.rank(), world.world_size()});
-  Loader loader(dataset, indices_of_batches(mine, options.batch_size, num_samples),
+  const auto [num_batches, most_batches, mine, indices] =
+      deal_batches(dataset.size(), options.batch_size, {world.rank(), world.world_size()});
+  Loader loader(dataset, indices,
                 {.batch_size = options.batch_size,
                  .workers = options.workers,
                  .device = world.device(),
                  .name = "data.eval",
                  .bad_samples = options.bad_samples});
   model.eval();
-  const auto most_batches = (num_batches + world.world_size() - 1) / world.world_size();
   const auto finished = run_batches(world, model, loader, most_batches, options.should_stop);
   model.train();
   if (!finished) return {};
@@ -80,7 +66,7 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
   all_reduce(world, slots, ReduceOp::Sum, "evaluation");
 
   const auto* values = slots.const_data_ptr<double>();
-  const auto total = [&](int64_t column) {
+  const auto total = [&, num_batches = num_batches](int64_t column) {
     double sum = 0;
     for (int64_t i = 0; i < num_batches; ++i) sum += values[i * (width + 1) + column];
     return sum;

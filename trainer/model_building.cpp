@@ -55,4 +55,17 @@ std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& train
   return model;
 }
 
+std::shared_ptr<Model> build_model_to_predict(const RunConfig& config, const Dataset& eval_set) {
+  auto model = config.model.build();
+  ModelUse use{.device = wants_gpu(config.distributed.device) ? "cuda" : "cpu"};
+  use.gpu = gpu_architecture;
+  use.first_samples = [&] {
+    std::vector<Batch> samples;
+    add_first_sample(samples, eval_set, /*may_lack_samples=*/false);
+    return samples;
+  };
+  model->verify(use);
+  return model;
+}
+
 }  // namespace lockstep

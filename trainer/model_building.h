@@ -15,4 +15,7 @@ std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& train
                                    const Dataset* eval_set, const BatchPlan& plan,
                                    RankCounts ranks);
 
+// The same for a run that predicts for the samples of `eval_set` and trains nothing.
+std::shared_ptr<Model> build_model_to_predict(const RunConfig& config, const Dataset& eval_set);
+
 }  // namespace lockstep

@@ -12,6 +12,7 @@
 #include "data/split.h"
 #include "distributed/data_parallel.h"
 #include "trainer/early_stop.h"
+#include "trainer/weight_average.h"
 
 namespace lockstep {
 
@@ -39,6 +40,7 @@ struct TrainSection {
   Period eval_every{1, Period::Unit::Epochs};
   Period log_every{10, Period::Unit::Steps};
   EarlyStopConfig early_stop;
+  EmaConfig ema;
 };
 
 struct DistributedSection {
@@ -92,6 +94,7 @@ void fields(V& v, TrainSection& c) {
   v("eval_every", c.eval_every, "how often to evaluate; always also at the end");
   v("log_every", c.log_every, "how often to record training metrics");
   v("early_stop", c.early_stop, "end when the evaluation no longer gets better");
+  v("ema", c.ema, "an exponential moving average of the weights, which is what is evaluated");
 }
 
 template <class V>

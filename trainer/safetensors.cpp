@@ -29,13 +29,6 @@ constexpr std::array<std::pair<const char*, at::ScalarType>, 10> kTypes = {{{"F6
                                                                             {"U8", at::kByte},
                                                                             {"BOOL", at::kBool}}};
 
-const char* dtype_name(at::ScalarType type) {
-  for (const auto& [name, value] : kTypes)
-    if (value == type) return name;
-  throw Error(ErrorKind::Bug,
-              std::string("safetensors has no name for dtype ") + c10::toString(type));
-}
-
 at::ScalarType scalar_type(const std::string& dtype) {
   for (const auto& [name, value] : kTypes)
     if (dtype == name) return value;
@@ -102,6 +95,13 @@ void verify_checksum(const TensorEntry& entry, std::span<const uint8_t> file,
 }
 
 }  // namespace
+
+const char* dtype_name(at::ScalarType type) {
+  for (const auto& [name, value] : kTypes)
+    if (value == type) return name;
+  throw Error(ErrorKind::Bug,
+              std::string("safetensors has no name for dtype ") + c10::toString(type));
+}
 
 std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& path,
                                                   const NamedTensors& tensors) {

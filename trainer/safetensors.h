@@ -10,6 +10,9 @@
 
 namespace lockstep {
 
+// What safetensors calls a type, e.g. "F32". Throws Bug for one that it has no name for.
+const char* dtype_name(at::ScalarType type);
+
 // Writes `tensors` (any device) in the given order and syncs the file. `path` must not exist.
 // Returns the CRC-32C of each tensor's bytes. Throws Environment (full disk, ...), Bug for a dtype
 // that safetensors has no name for.

@@ -45,9 +45,11 @@ void Saving::prepare(const TrainingState& state) {
   const auto& [index, count, attempt] = writers_->share;
   is_under_way_ = true;
   background_->start([this, share = take_share(live_state(state), index, count)] {
-    if (bytes_of(share.model) + bytes_of(share.optimizer) >= kLarge) lower_own_priority();
+    const auto bytes = bytes_of(share.model) + bytes_of(share.optimizer) + bytes_of(share.ema);
+    if (bytes >= kLarge) lower_own_priority();
     model_.reserve(share.model);
     optimizer_.reserve(share.optimizer);
+    ema_.reserve(share.ema);
   });
 }
 
@@ -67,6 +69,7 @@ void Saving::save(const TrainingState& state, std::optional<CheckpointToPublish>
     } else {
       share.model = model_.copy(share.model);
       share.optimizer = optimizer_.copy(share.optimizer);
+      share.ema = ema_.copy(share.ema);
       is_under_way_ = true;
       background_->start([this, share = std::move(share)] { write_own(share); });
     }

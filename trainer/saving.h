@@ -71,7 +71,7 @@ class Saving {
   Tracker& tracker_;
   SavingOptions options_;
   std::optional<CheckpointWriters> writers_;
-  Snapshot model_, optimizer_;
+  Snapshot model_, optimizer_, ema_;
   Ending ending_;
   nlohmann::ordered_json written_;      // by this rank, of its share
   std::optional<Published> published_;  // of the work that ended

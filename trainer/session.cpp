@@ -5,7 +5,6 @@
 
 #include <ctime>
 
-#include "core/crc32c.h"
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "core/local_address.h"
@@ -20,31 +19,13 @@
 #include "tracking/stop_request.h"
 #include "trainer/checkpoint.h"
 #include "trainer/log_forwarding.h"
+#include "trainer/meeting.h"
 #include "trainer/model_building.h"
 
 namespace lockstep {
 namespace {
 
 constexpr const char* kRunIdKey = "lockstep/run_id";
-
-WorldOptions world_options(const RankEnv& ranks, const DistributedSection& config,
-                           ProgressPage* progress) {
-  TcpRendezvous rendezvous{.host = ranks.master_addr,
-                           .port = static_cast<uint16_t>(ranks.master_port),
-                           .serve = !ranks.agent_serves_store,
-                           .listen_fd = ranks.listen_fd,
-                           .prefix = ranks.store_prefix};
-  return {.rank = ranks.rank,
-          .local_rank = ranks.local_rank,
-          .node_rank = ranks.node_rank,
-          .world_size = ranks.world_size,
-          .local_world_size = ranks.local_world_size,
-          .rendezvous = rendezvous,
-          .device = config.device,
-          .backend = config.backend,
-          .timeout = config.timeout.value,
-          .progress = progress};
-}
 
 // Which run this job is: named by the user, by the launcher, by the scheduler's job, by an earlier
 // attempt of the same job, or new.
@@ -124,52 +105,6 @@ void tell_about_data(const Dataset& train_set, Tracker& tracker, const World& wo
     tracker.text(TextLevel::Warning, "data.train: " + line);
   if (const auto meaning = train_set.meaning(); !meaning.is_null())
     write_file_durably(run_dir / "data.json", meaning.dump(2) + "\n");
-}
-
-// What the order of training is made of: ranks that differ in it would take different steps.
-nlohmann::json describe_data(const Dataset& dataset) {
-  const auto shards = dataset.shards();
-  return {{"samples", dataset.size()},
-          {"shards", crc32c(shards.data(), shards.size() * sizeof(shards[0]))}};
-}
-
-void verify_same_data(const nlohmann::json& all, const char* name) {
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    const auto &first = all[0][name], &other = all[rank][name];
-    if (first["samples"] != other["samples"])
-      throw config_error(
-          fmt::format("{} has {} samples on rank 0, but {} on rank {}: every rank "
-                      "must see the same data",
-                      name, first["samples"].dump(), other["samples"].dump(), rank));
-    if (first["shards"] != other["shards"])
-      throw config_error(
-          fmt::format("{} has other shards on rank {} than on rank 0: every rank "
-                      "must see the same data",
-                      name, rank));
-  }
-}
-
-// Every rank must train the same thing. Returns the process ids of this node's ranks, for the
-// tracking agent to watch.
-std::vector<int64_t> compare_notes(World& world, const RankEnv& ranks, const Json& resolved,
-                                   const TrainAndEval& data) {
-  const auto text = resolved.dump();
-  nlohmann::json own = {{"run_file", crc32c(text.data(), text.size())},
-                        {"node", ranks.node_rank},
-                        {"pid", ::getpid()},
-                        {"data.train", describe_data(*data.train)}};
-  if (data.eval) own["data.eval"] = describe_data(*data.eval);
-  const auto all = all_gather_object(world, own, "run file");
-  std::vector<int64_t> local_pids;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank]["run_file"] != all[0]["run_file"])
-      throw config_error(fmt::format(
-          "rank {} was started with another run file or other overrides than rank 0", rank));
-    if (all[rank]["node"] == ranks.node_rank) local_pids.push_back(all[rank]["pid"].get<int64_t>());
-  }
-  verify_same_data(all, "data.train");
-  if (data.eval) verify_same_data(all, "data.eval");
-  return local_pids;
 }
 
 // A failure is recorded twice: in this process's log, and by the main rank as the job's end. A

@@ -91,11 +91,13 @@ Trainer::Trainer(const TrainerParts& parts)
       clock_(parts.world.progress()),
       vote_(parts.world),
       early_stop_(parts.config.train.early_stop),
-      saving_(parts.world, parts.tracker, saving_options(parts)) {}
+      saving_(parts.world, parts.tracker, saving_options(parts)) {
+  if (parts.config.train.ema.decay) average_.emplace(parts.config.train.ema, *model_);
+}
 
 int64_t Trainer::resume() {
   CheckpointHead head;
-  warnings_ = restore_state(parts_.world, {*model_, *optimizer_, parallel_, head},
+  warnings_ = restore_state(parts_.world, {*model_, *optimizer_, parallel_, head, average()},
                             checkpoints_path(parts_.run_dir));
   position_ = head.position;
   early_stop_.restore(head.early_stop);
@@ -221,6 +223,7 @@ void Trainer::train_step(Loader& loader) {
   clock_.enter(Phase::Optimizer);
   optimize();
   ++position_.step;
+  if (average_) average_->after_step(position_.step);
   clock_.enter(Phase::Voting);
   const auto flags = vote_.finish();
   votes_ = flags & kEndings;
@@ -248,7 +251,7 @@ void Trainer::after_step(bool epoch_ended) {
   if (!has_stepped_) {
     use_timeout_of(Phase::Logging);
     CheckpointHead head;
-    saving_.prepare({*model_, *optimizer_, parallel_, head});  // it has all of its state now
+    saving_.prepare({*model_, *optimizer_, parallel_, head, average()});  // all of it is there now
   }
   has_stepped_ = true;
   saving_.look(none_is_saving_);
@@ -313,6 +316,8 @@ void Trainer::evaluate_now() {
   const auto begin = std::chrono::steady_clock::now();
   use_timeout_of(Phase::Evaluating);
   parallel_.broadcast_buffers();
+  const AveragedWeights averaged(average());
+  if (average_) parallel_.broadcast_buffers();  // the averages of buffers too
   const auto result = evaluate(parts_.world, *model_, *parts_.eval_set,
                                {.batch_size = parts_.config.data.eval_batch_size,
                                 .workers = plan_.workers_per_rank,
@@ -342,7 +347,7 @@ void Trainer::save_now() {
                       .early_stop = early_stop_.state(),
                       .evaluation_is_due = evaluation_is_due_};
   if (evaluated_step_ == position_.step) head.evaluation = evaluation_;
-  saving_.save({*model_, *optimizer_, parallel_, head}, checkpoint_to_publish(),
+  saving_.save({*model_, *optimizer_, parallel_, head, average()}, checkpoint_to_publish(),
                votes_ || is_finished());
   saved_step_ = position_.step;
   use_timeout_of(Phase::Logging);

@@ -25,6 +25,7 @@
 #include "trainer/saving.h"
 #include "trainer/step_times.h"
 #include "trainer/trigger.h"
+#include "trainer/weight_average.h"
 
 namespace lockstep {
 
@@ -85,6 +86,7 @@ class Trainer {
   void save_now();
   std::optional<CheckpointToPublish> checkpoint_to_publish() const;
   uint32_t own_flags();
+  WeightAverage* average() { return average_ ? &*average_ : nullptr; }
   void use_timeout_of(Phase phase);
   bool is_finished() const;
   double epoch_fraction() const;
@@ -97,6 +99,7 @@ class Trainer {
   std::shared_ptr<Optimizer> optimizer_;
   std::shared_ptr<Schedule> schedule_;
   DataParallel parallel_;
+  std::optional<WeightAverage> average_;  // with train.ema
   DistributedSampler sampler_;
   Trigger log_due_, eval_due_, save_due_;
 

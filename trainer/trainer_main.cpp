@@ -17,6 +17,7 @@
 #include "tracking/on_ranks.h"
 #include "trainer/first_batch.h"
 #include "trainer/inspect_data.h"
+#include "trainer/prediction.h"
 #include "trainer/session.h"
 
 namespace lockstep {
@@ -24,6 +25,7 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: lockstep-trainer CONFIG [key.subkey=value ...] [--resume RUN_ID]\n"
+    "       lockstep-trainer --predict FILE CONFIG [key.subkey=value ...] [--resume RUN_ID]\n"
     "       lockstep-trainer --inspect-data [--sheet FILE.png] CONFIG [key.subkey=value ...]\n"
     "       lockstep-trainer --first-batch FILE CONFIG [key.subkey=value ...]\n"
     "       lockstep-trainer --help | --schema [PLUGIN ...] | --version\n"
@@ -33,6 +35,11 @@ constexpr const char* kUsage =
     "`lockstep launch`. Values after CONFIG override those of the file.\n"
     "\n"
     "  --resume RUN_ID   continue this run from its last checkpoint\n"
+    "  --predict FILE    train nothing: write what the model predicts for each sample of CONFIG's "
+    "evaluation\n"
+    "                    data to FILE, as safetensors, with the weights of --resume's last "
+    "checkpoint or of\n"
+    "                    train.init_from\n"
     "  --inspect-data    print what the data of CONFIG are and how fast they load; with --sheet, "
     "write a\n"
     "                    PNG of their first images\n"
@@ -49,8 +56,9 @@ constexpr const char* kUsage =
 struct Arguments {
   std::vector<std::string> positional;
   std::optional<std::string> resume_id;
-  std::string action = "train";  // train | inspect-data | first-batch | help | schema | version
-  std::string sheet, first_batch;
+  std::string action =
+      "train";  // train | predict | inspect-data | first-batch | help | schema | version
+  std::string sheet, first_batch, predictions;
 };
 
 Arguments parse_arguments(int argc, char** argv) {
@@ -69,6 +77,10 @@ Arguments parse_arguments(int argc, char** argv) {
     } else if (argument == "--sheet") {
       if (i + 1 == argc) throw config_error("--sheet needs a file");
       arguments.sheet = argv[++i];
+    } else if (argument == "--predict") {
+      if (i + 1 == argc) throw config_error("--predict needs a file");
+      arguments.action = "predict";
+      arguments.predictions = argv[++i];
     } else if (argument == "--first-batch") {
       if (i + 1 == argc) throw config_error("--first-batch needs a file");
       arguments.action = "first-batch";
@@ -76,8 +88,8 @@ Arguments parse_arguments(int argc, char** argv) {
     } else if (argument.starts_with("-")) {
       throw config_error(
           fmt::format("unknown option '{}'{}", argument,
-                      suggest(argument, {"--resume", "--inspect-data", "--sheet", "--first-batch",
-                                         "--schema", "--help", "--version"})));
+                      suggest(argument, {"--resume", "--predict", "--inspect-data", "--sheet",
+                                         "--first-batch", "--schema", "--help", "--version"})));
     } else {
       arguments.positional.push_back(argument);
     }
@@ -154,6 +166,23 @@ int train(const Arguments& arguments, int argc, char** argv, const RankEnv& rank
   return result.signal ? 128 + result.signal : 0;
 }
 
+int predict(const Arguments& arguments, const RankEnv& ranks) {
+  if (arguments.positional.empty())
+    throw config_error("no run file given: lockstep-trainer --predict FILE CONFIG");
+  const auto progress = open_progress_page();
+  progress->begin(ranks.rank);
+  const StackReporter stack_reporter(*progress);
+  const auto report = write_predictions(
+      {.config_path = arguments.positional.front(),
+       .overrides = {arguments.positional.begin() + 1, arguments.positional.end()},
+       .run_id = arguments.resume_id,
+       .out = arguments.predictions,
+       .ranks = ranks,
+       .progress = progress.get()});
+  if (is_main(ranks.rank)) std::cout << report << std::flush;
+  return 0;
+}
+
 int inspect(const Arguments& arguments, const RankEnv& ranks) {
   if (arguments.positional.empty())
     throw config_error("no run file given: lockstep-trainer --inspect-data CONFIG");
@@ -176,6 +205,7 @@ int write_batch(const Arguments& arguments, const RankEnv& ranks) {
 
 int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks) {
   if (arguments.action == "train") return train(arguments, argc, argv, ranks);
+  if (arguments.action == "predict") return predict(arguments, ranks);
   if (arguments.action == "inspect-data") return inspect(arguments, ranks);
   if (arguments.action == "first-batch") return write_batch(arguments, ranks);
   if (arguments.action == "version") {

@@ -20,8 +20,7 @@ at::Generator cpu_generator() { return at::detail::getDefaultCPUGenerator(); }
 
 at::Tensor rng_state() { return cpu_generator().get_state(); }
 
-void load_model(const Model& model, const NamedTensors& loaded) {
-  const auto tensors = tensors_of(model);
+void load_tensors(const NamedTensors& tensors, const NamedTensors& loaded) {
   for (const auto& [name, tensor] : tensors) {
     const auto same_name = [&](const auto& item) { return item.first == name; };
     const auto found = std::find_if(loaded.begin(), loaded.end(), same_name);
@@ -32,7 +31,7 @@ void load_model(const Model& model, const NamedTensors& loaded) {
       throw config_error(fmt::format("'{}' is {} in the checkpoint and {} in the model", name,
                                      nlohmann::json(found->second.sizes().vec()).dump(),
                                      nlohmann::json(tensor.sizes().vec()).dump()));
-    tensor.copy_(found->second);
+    at::Tensor(tensor).copy_(found->second);
   }
   if (loaded.size() != tensors.size())
     throw config_error(
@@ -89,6 +88,10 @@ Checkpoint live_state(const TrainingState& state) {
   Checkpoint checkpoint{
       .head = state.head, .model = tensors_of(state.model), .optimizer = state.optimizer.state()};
   for (const auto& item : state.model.named_buffers()) checkpoint.of_main.insert(item.key());
+  if (state.average) {
+    checkpoint.head.ema_updates = state.average->num_updates();
+    checkpoint.ema = state.average->tensors();
+  }
   return checkpoint;
 }
 
@@ -97,6 +100,7 @@ Checkpoint capture_state(World& world, const TrainingState& state) {
   auto checkpoint = live_state(state);
   checkpoint.head.world_size = world.world_size();
   checkpoint.head.gradient_order = state.parallel.gradient_order();
+  if (checkpoint.head.ema_updates == 0) checkpoint.ema.clear();  // which it would not be
   for (int rank = 0; rank < world.world_size(); ++rank)
     checkpoint.rng.emplace_back(rng_name(rank), rng[rank]);
   return checkpoint;
@@ -110,14 +114,37 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
                                   [&] { return find_checkpoint(checkpoints, checkpoint); });
   auto rejected = answer["rejected"].get<std::vector<std::string>>();
   if (answer["head"].is_null()) return rejected;
-  load_model(state.model, broadcast_tensors(world, std::move(checkpoint.model), "model"));
+  load_tensors(tensors_of(state.model),
+               broadcast_tensors(world, std::move(checkpoint.model), "model"));
   state.optimizer.load_state(
       broadcast_tensors(world, std::move(checkpoint.optimizer), "optimizer"));
   checkpoint.rng = broadcast_tensors(world, std::move(checkpoint.rng), "random states");
   restore_rng(world, checkpoint);
   state.head = read_head(answer["head"]);
   state.parallel.restore_gradient_order(state.head.gradient_order);
+  if (state.average && state.head.ema_updates > 0) {
+    state.average->restore(state.head.ema_updates);
+    load_tensors(state.average->tensors(),
+                 broadcast_tensors(world, std::move(checkpoint.ema), "average of the weights"));
+  }
   return rejected;
+}
+
+RestoredWeights restore_weights(World& world, Model& model,
+                                const std::filesystem::path& checkpoints, bool averaged) {
+  const at::NoGradGuard no_grad;
+  Checkpoint checkpoint;
+  const auto answer = act_on_main(world, "weights of a checkpoint",
+                                  [&] { return find_checkpoint(checkpoints, checkpoint); });
+  if (answer["head"].is_null())
+    throw environment_error(fmt::format("{} holds no checkpoint any more", checkpoints.string()));
+  const auto head = read_head(answer["head"]);
+  RestoredWeights restored{.step = head.position.step,
+                           .averaged = averaged && head.ema_updates > 0,
+                           .rejected = answer["rejected"].get<std::vector<std::string>>()};
+  auto& weights = restored.averaged ? checkpoint.ema : checkpoint.model;
+  load_tensors(tensors_of(model), broadcast_tensors(world, std::move(weights), "weights"));
+  return restored;
 }
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include "models/model.h"
 #include "trainer/checkpoint.h"
 #include "trainer/optimizer.h"
+#include "trainer/weight_average.h"
 
 namespace lockstep {
 
@@ -18,6 +19,7 @@ struct TrainingState {
   Optimizer& optimizer;
   DataParallel& parallel;
   CheckpointHead& head;
+  WeightAverage* average = nullptr;  // none: weights are not averaged
 };
 
 // Parameters, then buffers, in the module's order: the live ones.
@@ -34,8 +36,21 @@ Checkpoint capture_state(World& world, const TrainingState& state);
 // to see the files. Returns one line for each checkpoint that was passed over because it is
 // damaged. Throws Environment when there are checkpoints but none can be used, Config when the
 // checkpoint does not fit the model or the optimizer. With no checkpoint at all, `state` stays as
-// it is.
+// it is. A checkpoint without an average leaves state.average as it is; one that nobody asks for
+// is passed over.
 std::vector<std::string> restore_state(World& world, const TrainingState& state,
                                        const std::filesystem::path& checkpoints);
+
+// Where the weights of a model came from.
+struct RestoredWeights {
+  int64_t step = 0;
+  bool averaged = false;
+  std::vector<std::string> rejected;  // as restore_state() returns them
+};
+
+// Collective: the weights alone, of the same checkpoint; with `averaged`, and where there are such,
+// the averaged ones. Throws as restore_state(), and Environment when there is no checkpoint.
+RestoredWeights restore_weights(World& world, Model& model,
+                                const std::filesystem::path& checkpoints, bool averaged);
 
 }  // namespace lockstep

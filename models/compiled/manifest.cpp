@@ -36,6 +36,8 @@ class ManifestMap {
     return value.get<bool>();
   }
 
+  bool has(const char* key) const { return json_.contains(key); }
+
   int64_t number(const char* key, int64_t least = 0) const { return whole(at(key), key, least); }
 
   std::vector<int64_t> sizes(const char* key) const {
@@ -161,6 +163,10 @@ PackageManifest parse_package_manifest(std::string_view text, const std::string&
   manifest.predictions = map.flag("predictions");
   manifest.targets = map.text("targets");
   manifest.all_count = map.text("all_count");
+  if (map.has("class_field")) {
+    manifest.class_field = map.text("class_field");
+    manifest.num_classes = map.number("num_classes");
+  }
   manifest.segments = map.segments("segments");
   verify_segments(manifest, map);
   const auto& members = map.at("members");

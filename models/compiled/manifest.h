@@ -48,6 +48,10 @@ struct PackageManifest {
   bool predictions = false;
   std::string targets;    // what loss and sums are over; empty: samples, and no graph counts them
   std::string all_count;  // then the field whose targets must all count; empty: none
+  // The field that holds numbers of classes, and how many classes there are. Empty: none, or a
+  // package of before this was noted.
+  std::string class_field;
+  int64_t num_classes = 0;
   std::map<std::string, PackageMember> members;
 };
 

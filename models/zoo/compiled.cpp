@@ -137,7 +137,7 @@ class CompiledModel final : public Model {
     if (use.device == "cuda") verify_gpu(use.gpu());
     for (const auto& sample : use.first_samples())
       for (const auto& field : manifest_.fields) verify_field(field, sample.at(field.name));
-    if (manifest_.dynamic_batch) return;
+    if (manifest_.dynamic_batch || use.batch_size == 0) return;
     if (use.may_lack_samples)
       throw config_error(fmt::format(
           "{}: trains on batches of {} samples, but with data.max_bad_samples some may be smaller: "
@@ -230,6 +230,7 @@ class CompiledModel final : public Model {
       verify_field(field, tensor);
       fields.push_back(tensor.contiguous());
       if (field.name == manifest_.all_count) verify_all_count(fields.back());
+      if (field.name == manifest_.class_field) verify_classes(fields.back());
     }
     return fields;
   }
@@ -244,6 +245,21 @@ class CompiledModel final : public Model {
         "{}: '{}' holds {}, which counts for nothing, but its loss is a mean over samples that all "
         "count: compile the model with an example batch that holds one too",
         package_, printable(manifest_.all_count), kIgnoredTarget));
+  }
+
+  // Compiled code ends with a stack, and names neither field nor number.
+  void verify_classes(const at::Tensor& classes) const {
+    if (!classes.is_cpu() || classes.scalar_type() != at::kLong) return;
+    const auto* begin = classes.const_data_ptr<int64_t>();
+    const auto* end = begin + classes.numel();
+    const auto* wrong = std::find_if(begin, end, [&](int64_t label) {
+      return (label < 0 || label >= manifest_.num_classes) && label != kIgnoredTarget;
+    });
+    if (wrong == end) return;
+    throw config_error(
+        fmt::format("{}: '{}' holds {}, but the model has {} classes: 0 to {} are valid", package_,
+                    printable(manifest_.class_field), *wrong, manifest_.num_classes,
+                    manifest_.num_classes - 1));
   }
 
   void verify_field(const TensorSpec& field, const at::Tensor& tensor) const {

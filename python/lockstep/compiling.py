@@ -79,7 +79,7 @@ def compile_step(
     compare(Comparison(step, state, batch, members, TOLERANCE[precision]), train, train_parts, evaluation, report)
     members["weights.safetensors"] = pack_weights({**state.parameters, **state.buffers})
     manifest = describe_package(state, batch, train, evaluation, train_parts)
-    manifest |= describe_loss(chosen, train)
+    manifest |= describe_loss(chosen, train) | describe_classes(chosen, step, batch, evaluation)
     manifest |= {"name": name or type(module).__name__, "torch": torch.__version__.split("+")[0], "device": device,
                  "architecture": platform.machine(), "cpu_flags": cpu_flags(), "gpu": gpu_name(device), "threads": threads,
                  "precision": precision, "batch_size": size, "dynamic_batch": dynamic_batch}
@@ -172,6 +172,15 @@ def describe_package(state: State, batch: Batch, train: Graph, evaluation: Graph
         "predictions": evaluation.has_predictions,
         "segments": [{"takes": part.takes, "gradients": part.gradients, "keeps": part.keeps} for part in parts],
     }
+
+
+def describe_classes(loss: Loss, step: Step, batch: Batch, evaluation: Graph) -> dict[str, object]:
+    """So that a class outside of them is found before the compiled code meets it."""
+    if not loss.classes or not evaluation.has_predictions:
+        return {"class_field": "", "num_classes": 0}
+    with torch.no_grad():
+        predictions = copy.deepcopy(step).eval()(list(batch.values()))[-1]
+    return {"class_field": loss.classes, "num_classes": predictions.shape[-1]}
 
 
 def describe_loss(loss: Loss, train: Graph) -> dict[str, object]:

@@ -123,10 +123,11 @@ class Loss:
 
     name: of the targets, in plural; "": it is a mean over samples.
     all_count: the field whose targets must all count then, as they do in the example batch; "": none.
+    classes: the field whose numbers are places in the last dimension of the predictions, or do not count; "": none.
     """
 
-    def __init__(self, function: LossFunction, name: str = "", all_count: str = ""):
-        self.function, self.name, self.all_count = function, name, all_count
+    def __init__(self, function: LossFunction, name: str = "", all_count: str = "", classes: str = ""):
+        self.function, self.name, self.all_count, self.classes = function, name, all_count, classes
 
 
 def find_loss(loss: str | LossFunction, module: nn.Module, batch: Batch) -> Loss:
@@ -134,16 +135,17 @@ def find_loss(loss: str | LossFunction, module: nn.Module, batch: Batch) -> Loss
         return Loss(loss, "targets")  # if it gives any
     target = target_field(batch)
     if loss == "cross_entropy":
-        classes = batch[target_of(batch)]
-        counted = classes.dim() > 1 or has_ignored(classes)
-        return Loss(CrossEntropy(counted), *([target_name(classes)] if counted else ["", target or ""]))
+        field = target_of(batch)
+        counted = batch[field].dim() > 1 or has_ignored(batch[field])
+        named = target_name(batch[field]) if counted else ""
+        return Loss(CrossEntropy(counted), named, "" if counted else field, field)
     if loss == "mse":
         return Loss(mean_squared_error)
     left_out = LEFT_OUT.get(getattr(getattr(module, "loss_function", None), "__name__", ""))
     if target is None or batch[target].is_floating_point():
         return Loss(OwnLoss(None))
     if left_out is not None and batch[target].dim() > 1:
-        return Loss(OwnLoss(left_out), target_name(batch[target]))
+        return Loss(OwnLoss(left_out), target_name(batch[target]), classes=target)
     if has_ignored(batch[target]):
         raise CompileError(f"the field '{target}' of the example batch has targets of {IGNORED}, which count for nothing, and the "
                            "model does not say over which its loss is a mean: write a loss function of your own that also "

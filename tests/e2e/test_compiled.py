@@ -17,6 +17,7 @@ import yaml
 from lockstep import models
 from safetensors.torch import load, load_file
 from torch.nn import functional as F
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import compiled_models
 import compiled_peer
@@ -317,6 +318,52 @@ def test_it_is_tuned_from_other_weights(job, packages, tmp_path, ranks):
     assert got == pytest.approx(want, rel=1e-5)
 
 
+def replayed_average(run_dir, decay):
+    """Python's AveragedModel over the weights that the run saved after each step."""
+    module = compiled_models.net()
+    average = AveragedModel(module, multi_avg_fn=get_ema_multi_avg_fn(decay), use_buffers=True)
+    for step in checkpoints(run_dir):
+        module.load_state_dict(load_file(run_dir / "checkpoints" / str(step) / "model.safetensors"))
+        average.update_parameters(module)
+    return average.module.state_dict()
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_averaged_weights(job, packages, ranks):
+    """With BatchNorm: what it has measured is averaged, how often it did is the model's own number."""
+    use(job, packages["net"], "net")
+    every_step = ["checkpoint={every: 1 step, keep_last: 9}", "train.ema.decay=0.8", "train.eval_every=3 steps"]
+    run_dir = job.train(*every_step, "train.max_steps=5", ranks=ranks)
+    assert checkpoints(run_dir) == [1, 2, 3, 4, 5]
+    averaged = load_file(last_weights(run_dir).parent / "ema.safetensors")
+    expected = replayed_average(run_dir, 0.8)
+    counters = {name: torch.tensor(5) for name in expected if name.endswith("num_batches_tracked")}
+    assert len(counters) == 2 and averaged.keys() == expected.keys()
+    assert [name for name, tensor in averaged.items() if not torch.equal(tensor, (expected | counters)[name])] == []
+    module = compiled_models.net().eval()
+    module.load_state_dict(averaged)
+    images, labels = idx.load_split(MNIST, "test", 301)
+    with torch.no_grad():
+        loss = F.cross_entropy(module(images), labels).item()
+    assert job.series(run_dir.name, "eval/loss")[-1] == (5, pytest.approx(loss, rel=1e-5))
+
+
+def test_predictions(job, packages):
+    """Those of the Python model with the run's weights, on any number of ranks; batches of any size."""
+    use(job, packages["net"], "net")
+    run_dir = job.train("train.max_steps=5")
+    module = compiled_models.net().eval()
+    module.load_state_dict(load_weights(run_dir))
+    with torch.no_grad():
+        expected = module(idx.load_split(MNIST, "test", 301)[0])
+    for ranks in (1, 2):
+        out = job.directory / f"predictions-{ranks}.safetensors"
+        ended = job.run(ranks=ranks, options=["--predict", out, "--resume", run_dir.name])
+        assert ended.code == 0 and ended.err == "", ended.err
+        assert torch.allclose(load_file(out)["predictions"], expected, rtol=1e-4, atol=1e-4)
+    assert out.read_bytes() == (job.directory / "predictions-1.safetensors").read_bytes()
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_every_way_of_averaging_gives_the_same_bits(job, packages, ranks):
     use(job, packages["net"], "net")
@@ -503,6 +550,19 @@ def test_a_target_that_counts_for_nothing(job, packages):
     ended = job.run(data, "data.shuffle=false")
     assert ended.code == 78
     assert "'label' holds -100, which counts for nothing" in ended.err
+
+
+@pytest.mark.parametrize("label", [10, -1])
+def test_a_label_outside_of_the_classes(job, packages, label):
+    """In training and in evaluation."""
+    use(job, packages["mlp"], "mlp")
+    labels = numpy.zeros(48, numpy.int64)
+    labels[30] = label
+    data = save(job.directory / "data.npz", image=numpy.zeros((48, 1, 28, 28), numpy.float32), label=labels)
+    for settings in ([data, "data.shuffle=false"], [data.replace("train", "eval"), "train.max_steps=1"]):
+        ended = job.run(*settings)
+        assert ended.code == 78
+        assert ended.err.splitlines()[0].endswith(f"mlp.ls2: 'label' holds {label}, but the model has 10 classes: 0 to 9 are valid")
 
 
 def test_batches_that_do_not_fit(job, packages):

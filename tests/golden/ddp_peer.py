@@ -16,6 +16,7 @@ from lockstep import models
 from safetensors.torch import save_file
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import idx
@@ -53,6 +54,10 @@ def parse_arguments():
     parser.add_argument("--max-steps", type=int, help="stop after this many optimizer steps")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--drop-last", action="store_true")
+    parser.add_argument("--ema-decay", type=float, help="average the weights")
+    parser.add_argument("--ema-every", type=int, default=1, help="steps between two updates of it")
+    parser.add_argument("--ema-warmup", action="store_true", help="(1 + n) / (10 + n) at first")
+    parser.add_argument("--ema-out", help="safetensors file of the averaged weights")
     parser.add_argument("--out", required=True, help="safetensors file of the weights")
     return parser.parse_args()
 
@@ -121,7 +126,20 @@ def train_step(args, model, optimizer, group):
     optimizer.step()
 
 
-def train(args, model, rank, world):
+def make_average(args, module):
+    """Python's own, with its own arithmetic but for the decay of --ema-warmup."""
+    if args.ema_decay is None:
+        return None
+
+    def with_warmup(averages, current, num_averaged):
+        decay = min(args.ema_decay, (1 + num_averaged.item()) / (10 + num_averaged.item()))
+        get_ema_multi_avg_fn(decay)(averages, current, num_averaged)
+
+    average = with_warmup if args.ema_warmup else get_ema_multi_avg_fn(args.ema_decay)
+    return AveragedModel(module, multi_avg_fn=average, use_buffers=True)
+
+
+def train(args, model, averaged, rank, world):
     optimizer = make_optimizer(args, model.parameters())
     sampler, loader = make_loader(args, rank, world)
     step = 0
@@ -132,6 +150,8 @@ def train(args, model, rank, world):
                 return
             train_step(args, model, optimizer, group)
             step += 1
+            if averaged is not None and step % args.ema_every == 0:
+                averaged.update_parameters(model.module)
 
 
 def evaluate(args, model):
@@ -159,6 +179,10 @@ def build(args):
     return models.build(args.model, args.seed, hidden=hidden if args.model == "mlp" else hidden[0])
 
 
+def save(module, path):
+    save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()}, path)
+
+
 def main():
     args = parse_arguments()
     torch.set_num_threads(1)
@@ -172,12 +196,14 @@ def main():
         bucket_cap_mb=args.bucket_cap_mb,
         gradient_as_bucket_view=args.gradient_as_bucket_view,
     )
-    train(args, parallel, rank, world)
+    averaged = make_average(args, module)
+    train(args, parallel, averaged, rank, world)
     if rank == 0:
-        save_file(
-            {name: tensor.contiguous() for name, tensor in module.state_dict().items()}, args.out
-        )
-        print(json.dumps({} if args.model == "gpt" else evaluate(args, module)), flush=True)
+        save(module, args.out)
+        if averaged is not None:
+            save(averaged.module, args.ema_out)
+        evaluated = module if averaged is None else averaged.module
+        print(json.dumps({} if args.model == "gpt" else evaluate(args, evaluated)), flush=True)
     dist.barrier()
     dist.destroy_process_group()
 

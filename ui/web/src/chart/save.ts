@@ -28,10 +28,18 @@ function paper(title: string, width: number, height: number): CanvasRenderingCon
   ctx.fillStyle = cssColour("--ink");
   ctx.font = font(14, 600);
   ctx.textBaseline = "middle";
-  ctx.fillText(title, MARGIN * ratio(), 20 * ratio(), width - 2 * MARGIN * ratio());
+  ctx.fillText(fitted(ctx, title, width - 2 * MARGIN * ratio()), MARGIN * ratio(), 20 * ratio());
   ctx.font = font(11);
   ctx.fillStyle = cssColour("--ink-2");
   return ctx;
+}
+
+/** The text, or as much of its beginning as there is room for. */
+function fitted(ctx: CanvasRenderingContext2D, text: string, width: number): string {
+  if (ctx.measureText(text).width <= width) return text;
+  let length = text.length;
+  while (length > 0 && ctx.measureText(`${text.slice(0, length)}…`).width > width) length--;
+  return `${text.slice(0, length)}…`;
 }
 
 function savePicture(title: string, ctx: CanvasRenderingContext2D) {
@@ -54,7 +62,7 @@ export function savePng(title: string, canvas: HTMLCanvasElement, lines: readonl
     ctx.fillStyle = l.colour;
     ctx.fillRect(x, y - 1.5 * unit, 16 * unit, 3 * unit);
     ctx.fillStyle = cssColour("--ink-2");
-    ctx.fillText(l.label, x + 22 * unit, y, canvas.width / columns - 30 * unit);
+    ctx.fillText(fitted(ctx, l.label, canvas.width / columns - 30 * unit), x + 22 * unit, y);
   });
   savePicture(title, ctx);
 }
@@ -71,7 +79,7 @@ export function saveHeatPng(title: string, canvas: HTMLCanvasElement, rows: read
   ctx.textAlign = "right";
   ctx.fillText(ends[1], left + width, top + height + 14 * unit);
   const every = Math.ceil((12 * unit * rows.length) / height);
-  rows.forEach((row, i) => i % every === 0 && ctx.fillText(row, left - 8 * unit, top + ((i + 0.5) * height) / rows.length, left - MARGIN * unit));
+  rows.forEach((row, i) => i % every === 0 && ctx.fillText(fitted(ctx, row, left - MARGIN * unit), left - 8 * unit, top + ((i + 0.5) * height) / rows.length));
   savePicture(title, ctx);
 }
 
@@ -98,7 +106,7 @@ export function saveTablePng(title: string, head: readonly string[], rows: reado
     ctx.fillStyle = cell.ink ?? cssColour(i === 0 ? "--ink-2" : "--ink");
     const right = cell.number ?? rows[0]?.[column]?.number ?? false;
     ctx.textAlign = right ? "right" : "left";
-    ctx.fillText(cell.text, right ? x + width - pad : x + pad, y + row / 2, width - 2 * pad);
+    ctx.fillText(fitted(ctx, cell.text, width - 2 * pad + 1), right ? x + width - pad : x + pad, y + row / 2);
   }));
   savePicture(title, ctx);
 }

@@ -26,7 +26,8 @@ build: setup
 demo: build
 	$(call say,training an MLP on MNIST with two ranks)
 	@build/bin/lockstep launch -n 2 configs/mnist.yaml tracking.ranks=all
-	@if [ -t 1 ]; then printf '\033[1m==>\033[0m %s\n' 'the dashboard, until Ctrl C: open the link'; build/bin/lockstep ui; fi
+	@if [ -t 1 ]; then printf '\033[1m==>\033[0m %s\n' 'the dashboard, until Ctrl C: open the link (again: build/bin/lockstep ui)'; build/bin/lockstep ui; \
+	else printf '==> %s\n' 'the dashboard: build/bin/lockstep ui'; fi
 
 test: peers
 	$(call say,building Lockstep and its tests)

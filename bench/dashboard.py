@@ -2,7 +2,7 @@
 
     cmake --build build --target lockstep lockstep_log_driver
     .venv/bin/python bench/dashboard.py --browser --peers --out bench/results/dashboard.json
-    .venv/bin/python bench/dashboard.py --quick [--only million,ranks,list,charts]
+    .venv/bin/python bench/dashboard.py --quick [--only million,ranks,list,charts,live]
 
 --peers asks TensorBoard and MLflow for the same data in the same run. --browser opens the same runs in Chromium
 (tests/ui_browser/figures.mjs; `cmake/setup.sh --peers` brings it): the page's own times, up to the frame that shows the result.
@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.parse
 
@@ -67,6 +68,7 @@ def write(arguments, ops):
     process = subprocess.Popen([driver], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     for op in ops:
         process.stdin.write(json.dumps(op) + "\n")
+        process.stdin.flush()
     process.stdin.close()
     assert process.wait(3600) == 0
 
@@ -182,11 +184,9 @@ def run_list(arguments, place):
         server = Server(arguments.binary, runs)
         server.get("/api/runs")
         listed = 1000 * (time.perf_counter() - begin)
-        while json.loads(server.get("/api/runs", limit=1)[1])["matching"] < arguments.runs:
-            time.sleep(0.01)
+        measuring.wait_until("the whole table", lambda: json.loads(server.get("/api/runs", limit=1)[1])["matching"] == arguments.runs, 600)
         whole = 1000 * (time.perf_counter() - begin)
-        while json.loads(server.get("/api/server")[1])["indexing"]["done"] < arguments.runs:
-            time.sleep(0.02)
+        measuring.wait_until("every run", lambda: json.loads(server.get("/api/server")[1])["indexing"]["done"] == arguments.runs, 600)
         rows += [measuring.row(f"{arguments.runs:,} runs, {what}: start to the first list", "ms", [listed]),
                  measuring.row("the table is whole", "ms", [whole]),
                  measuring.row("every run's files were looked at", "ms", [1000 * (time.perf_counter() - begin)]),
@@ -222,7 +222,36 @@ def charts(arguments, place):
     return rows
 
 
-PARTS = {"million": million, "ranks": ranks, "list": run_list, "charts": charts}
+def live(arguments, place):
+    """A run that goes on: its steps are the milliseconds at which they were logged, so that the page can tell how old they are."""
+    if not arguments.browser:
+        return []
+    runs = place / "runs"
+    runs.mkdir(parents=True)
+    where, ended = str(runs / "live"), threading.Event()
+
+    def steps():
+        yield {"op": "run", "dir": where}
+        yield {"op": "open", "dir": where, "rank": 0}
+        while True:
+            yield {"op": "scalars", "log": 0, "step": int(1000 * time.time()), "time": time.time(), "values": {"train/loss": 1}}
+            if ended.wait(2.3):
+                return
+
+    writing = threading.Thread(target=write, args=(arguments, steps()))
+    writing.start()
+    try:
+        measuring.wait_until("the run", (runs / "live" / "events").exists, 60)
+        server = Server(arguments.binary, runs)
+        rows = in_browser(arguments, "live", server)
+        server.end()
+    finally:
+        ended.set()
+        writing.join(60)
+    return rows
+
+
+PARTS = {"million": million, "ranks": ranks, "list": run_list, "charts": charts, "live": live}
 
 
 def main():

@@ -8,6 +8,7 @@
 
 #include "core/config_fields.h"
 #include "core/durable_file.h"
+#include "tracking/git_state.h"
 #include "tracking/run_end.h"
 
 namespace lockstep {
@@ -33,13 +34,16 @@ void write_run(const fs::path& run_dir, const RunInfo& job, const Json& config) 
   const auto before = read_job(run_dir);
   auto created = before ? before->created : job.created;
   if (created == 0) created = static_cast<double>(std::time(nullptr));
-  const Json json = {{"id", job.job_id},
-                     {"name", job.name},
-                     {"group", ConfigValue<std::optional<std::string>>::dump(job.group)},
-                     {"world_size", job.world_size},
-                     {"created", created},
-                     {"host", job.host},
-                     {"command", job.command}};
+  Json json = {{"id", job.job_id},
+               {"name", job.name},
+               {"group", ConfigValue<std::optional<std::string>>::dump(job.group)},
+               {"world_size", job.world_size},
+               {"created", created},
+               {"host", job.host},
+               {"command", job.command}};
+  std::error_code ignored;
+  if (const auto git = read_git_state(fs::current_path(ignored)))
+    json["git"] = {{"commit", git->commit}, {"branch", git->branch}};
   write_file_durably(config_path(run_dir), to_yaml(config));
   write_file_durably(job_path(run_dir),
                      json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
+#include <span>
 
 namespace lockstep {
 namespace {
 
 constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+constexpr size_t kCellsAtOnce = 128;  // they, and what many curves have there, stay in the cache
 
 // Of one step, or of several steps of a column.
 struct BandCell {
@@ -32,14 +33,17 @@ std::vector<double> all_steps(const std::vector<BandCurve>& curves) {
   return steps;
 }
 
-// Calls visit(cell, point) for the last point of each step.
+// Calls visit(cell, point) for the last point of each of the steps, from `point` on, which becomes
+// the first point behind them.
 template <class Visit>
-void visit_steps(const std::vector<double>& steps, const Curve& curve, const Visit& visit) {
+void visit_steps(std::span<const double> steps, const Curve& curve, size_t& point,
+                 const Visit& visit) {
   size_t cell = 0;
-  for (size_t i = 0; i < curve.step.size(); ++i) {
-    if (i + 1 < curve.step.size() && curve.step[i + 1] == curve.step[i]) continue;
-    while (steps[cell] < curve.step[i]) ++cell;
-    visit(cell, i);
+  const auto num_points = curve.step.size();
+  for (; point < num_points && curve.step[point] <= steps.back(); ++point) {
+    if (point + 1 < num_points && curve.step[point + 1] == curve.step[point]) continue;
+    while (steps[cell] < curve.step[point]) ++cell;
+    visit(cell, point);
   }
 }
 
@@ -63,22 +67,36 @@ void add_value(BandCell& cell, double value, int curve) {
   ++cell.count;
 }
 
-std::vector<BandCell> cells_of(const std::vector<BandCurve>& curves, CurveAxis axis) {
-  const auto steps = all_steps(curves);
-  std::vector<BandCell> cells(steps.size());
+// Fills the cells of some steps; `points`: where the walk through each curve is.
+void fill_cells(std::span<BandCell> cells, std::span<const double> steps,
+                const std::vector<BandCurve>& curves, CurveAxis axis, std::vector<size_t>& points) {
+  auto again = points;
   for (size_t c = 0; c < curves.size(); ++c)
-    visit_steps(steps, curves[c].curve, [&](size_t cell, size_t point) {
+    visit_steps(steps, curves[c].curve, points[c], [&](size_t cell, size_t point) {
       add_value(cells[cell], curves[c].curve.value[point], static_cast<int>(c));
       cells[cell].x_sum += place_of(curves[c], axis, point);
       ++cells[cell].x_count;
     });
-  for (const auto& [curve, created] : curves)
-    visit_steps(steps, curve, [&](size_t cell, size_t point) {
-      const auto value = curve.value[point];
+  std::vector<double> means;
+  for (const auto& cell : cells) means.push_back(cell.sum / static_cast<double>(cell.count));
+  for (size_t c = 0; c < curves.size(); ++c)
+    visit_steps(steps, curves[c].curve, again[c], [&](size_t cell, size_t point) {
+      const auto value = curves[c].curve.value[point];
       if (std::isnan(value)) return;
-      const auto distance = value - cells[cell].sum / static_cast<double>(cells[cell].count);
+      const auto distance = value - means[cell];
       cells[cell].squares += distance * distance;
     });
+}
+
+std::vector<BandCell> cells_of(const std::vector<BandCurve>& curves, CurveAxis axis) {
+  const auto steps = all_steps(curves);
+  std::vector<BandCell> cells(steps.size());
+  std::vector<size_t> points(curves.size());
+  for (size_t begin = 0; begin < steps.size(); begin += kCellsAtOnce) {
+    const auto count = std::min(kCellsAtOnce, steps.size() - begin);
+    fill_cells(std::span(cells).subspan(begin, count), std::span(steps).subspan(begin, count),
+               curves, axis, points);
+  }
   for (size_t i = 0; i < cells.size(); ++i)
     cells[i].x =
         axis == CurveAxis::Step ? steps[i] : cells[i].x_sum / static_cast<double>(cells[i].x_count);

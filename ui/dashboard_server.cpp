@@ -14,6 +14,7 @@
 #include "ui/assets.h"
 #include "ui/bounded_server.h"
 #include "ui/column_spool.h"
+#include "ui/http_answer.h"
 #include "ui/http_guard.h"
 #include "ui/json_text.h"
 #include "ui/report.h"
@@ -89,54 +90,6 @@ HttpHead head_of(const httplib::Request& request) {
           .marker = request.get_header_value("X-Lockstep-Request")};
 }
 
-// Any name is safe in a header: what could end it or its quotes is left out.
-std::string attachment(const std::string& name) {
-  std::string plain;
-  for (const char c : name)
-    plain += c >= 0x20 && c < 0x7F && c != '"' && c != '\\' && c != '/' ? c : '_';
-  return fmt::format("attachment; filename=\"{}\"", plain);
-}
-
-void send_file(const InnerFile& file, httplib::Response& response, const std::string& type) {
-  response.set_content_provider(
-      file.bytes, type, [file = file.file](size_t offset, size_t length, httplib::DataSink& sink) {
-        std::vector<char> piece(std::min<size_t>(length, 256u << 10));
-        const auto count =
-            ::pread(file->get(), piece.data(), piece.size(), static_cast<off_t>(offset));
-        return count > 0 && sink.write(piece.data(), static_cast<size_t>(count));
-      });
-}
-
-void send(ApiAnswer answer, httplib::Response& response) {
-  response.status = answer.status;
-  response.set_header("Cache-Control", "no-store");
-  if (answer.status == 401) response.set_header("WWW-Authenticate", "Bearer");
-  if (!answer.download.empty())
-    response.set_header("Content-Disposition", attachment(answer.download));
-  if (answer.file.file)
-    send_file(answer.file, response, answer.type);
-  else
-    response.set_content(std::move(answer.body), answer.type);
-}
-
-void send_asset(const Asset& asset, const httplib::Request& request, httplib::Response& response) {
-  response.set_header("ETag", std::string(asset.tag));
-  response.set_header("Cache-Control", "no-cache");
-  response.set_header("Vary", "Accept-Encoding");
-  if (request.get_header_value("If-None-Match") == asset.tag) {
-    response.status = 304;
-    return;
-  }
-  const bool packed = request.get_header_value("Accept-Encoding").find("gzip") != std::string::npos;
-  if (packed) response.set_header("Content-Encoding", "gzip");
-  const auto body = packed ? asset.compressed : asset.body;
-  response.set_content_provider(body.size(), std::string(asset.type),
-                                [body](size_t offset, size_t length, httplib::DataSink& sink) {
-                                  return sink.write(body.data() + offset,
-                                                    std::min(length, body.size() - offset));
-                                });
-}
-
 uint64_t event_number(const httplib::Request& request) {
   const auto last = request.get_header_value("Last-Event-ID");
   const auto text = last.empty() ? request.get_param_value("since") : last;
@@ -175,7 +128,7 @@ void send_events(State& state, const httplib::Request& request, httplib::Respons
   if (++state.num_streams > kMostStreams) {
     --state.num_streams;
     return send(ApiError(503, "too_many_streams", "too many streams; poll /api/changes").answer(),
-                response);
+                request, response);
   }
   const auto since = event_number(request);
   auto stream =
@@ -216,18 +169,18 @@ ApiRequest api_request(const httplib::Request& request) {
 
 void handle(State& state, const httplib::Request& request, httplib::Response& response) {
   if (auto refused = state.guard->refusal(head_of(request)))
-    return send(refused->answer(), response);
+    return send(refused->answer(), request, response);
   const auto& path = request.path;
   if (path == "/login") return use_ticket(state, request, response);
   if (path == "/api/login" && request.method == "POST")
-    return send(log_in(state, request, response), response);
+    return send(log_in(state, request, response), request, response);
   if (path == "/api/events") return send_events(state, request, response);
   if (path == "/api/report.html")
-    return send(report_page(state.dashboard, api_request(request)), response);
+    return send(report_page(state.dashboard, api_request(request)), request, response);
   if (path.starts_with("/api/"))
-    return send(answer_api(state.dashboard, api_request(request)), response);
+    return send(answer_api(state.dashboard, api_request(request)), request, response);
   if (const auto* asset = find_asset(path)) return send_asset(*asset, request, response);
-  send(not_found("there is no such page").answer(), response);
+  send(not_found("there is no such page").answer(), request, response);
 }
 
 void configure(State& state) {

@@ -3,6 +3,7 @@
 //   values[m] f64
 // and a metric with a value in each of the n rows has no row numbers.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "ui/log_index.h"
@@ -21,21 +22,29 @@ void append_all(std::vector<std::byte>& bytes, const std::vector<T>& values) {
   if (!values.empty()) std::memcpy(bytes.data() + begin, values.data(), values.size() * sizeof(T));
 }
 
-template <class T>
-std::vector<T> read_all(const ColumnSpool& spool, uint64_t offset, size_t count) {
-  std::vector<T> values(count);
-  spool.read(offset, std::as_writable_bytes(std::span(values)));
-  return values;
+// Puts `count` values at `offset` behind those of `target`: all, or those of `rows`.
+template <class From>
+void append_read(const ColumnSpool& spool, uint64_t offset, size_t count,
+                 const std::vector<uint32_t>* rows, std::vector<double>& target) {
+  static_assert(sizeof(From) == sizeof(double));
+  const auto begin = target.size();
+  if (rows) {
+    std::vector<From> values(count);
+    spool.read(offset, std::as_writable_bytes(std::span(values)));
+    for (const auto row : *rows) target.push_back(static_cast<double>(values[row]));
+    return;
+  }
+  target.resize(begin + count);
+  const auto read = std::span(target).subspan(begin);
+  spool.read(offset, std::as_writable_bytes(read));
+  if constexpr (!std::is_same_v<From, double>)
+    for (auto& value : read) value = static_cast<double>(std::bit_cast<From>(value));
 }
 
 template <class From>
-void pick(const std::vector<From>& values, const std::vector<uint32_t>* rows,
+void pick(const std::vector<From>& values, const std::vector<uint32_t>& rows,
           std::vector<double>& target) {
-  if (!rows) {
-    target.insert(target.end(), values.begin(), values.end());
-    return;
-  }
-  for (const auto row : *rows) target.push_back(static_cast<double>(values[row]));
+  for (const auto row : rows) target.push_back(static_cast<double>(values[row]));
 }
 
 }  // namespace
@@ -81,24 +90,26 @@ void LogIndex::read_block(const Block& block, const ColumnPlace& column, CurvePa
   auto at = block.offset + column.offset;
   std::vector<uint32_t> rows;
   if (!column.dense) {
-    rows = read_all<uint32_t>(*spool_, at, column.count);
+    rows.resize(column.count);
+    spool_->read(at, std::as_writable_bytes(std::span(rows)));
     at += padded(column.count * sizeof(uint32_t));
   }
   const auto* chosen = column.dense ? nullptr : &rows;
-  pick(read_all<double>(*spool_, at, column.count), nullptr, curve.value);
-  if (parts.step) pick(read_all<int64_t>(*spool_, block.offset, num_rows), chosen, curve.step);
-  const auto times = block.offset + num_rows * kWord, epochs = times + num_rows * kWord;
-  if (parts.time) pick(read_all<double>(*spool_, times, num_rows), chosen, curve.time);
-  if (parts.epoch) pick(read_all<double>(*spool_, epochs, num_rows), chosen, curve.epoch);
+  append_read<double>(*spool_, at, column.count, nullptr, curve.value);
+  const auto steps = block.offset, times = steps + num_rows * kWord;
+  const auto epochs = times + num_rows * kWord;
+  if (parts.step) append_read<int64_t>(*spool_, steps, num_rows, chosen, curve.step);
+  if (parts.time) append_read<double>(*spool_, times, num_rows, chosen, curve.time);
+  if (parts.epoch) append_read<double>(*spool_, epochs, num_rows, chosen, curve.epoch);
 }
 
 void LogIndex::read_open(uint32_t key, CurveParts parts, Curve& curve) const {
   if (key >= open_.columns.size()) return;
   const auto& column = open_.columns[key];
-  pick(column.values, nullptr, curve.value);
-  if (parts.step) pick(open_.step, &column.rows, curve.step);
-  if (parts.time) pick(open_.time, &column.rows, curve.time);
-  if (parts.epoch) pick(open_.epoch, &column.rows, curve.epoch);
+  curve.value.insert(curve.value.end(), column.values.begin(), column.values.end());
+  if (parts.step) pick(open_.step, column.rows, curve.step);
+  if (parts.time) pick(open_.time, column.rows, curve.time);
+  if (parts.epoch) pick(open_.epoch, column.rows, curve.epoch);
 }
 
 Curve LogIndex::read(uint32_t metric, CurveParts parts) const {

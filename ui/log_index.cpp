@@ -13,8 +13,9 @@
 namespace lockstep {
 namespace {
 
-// Values of a block; more are kept in memory only until it is full.
-constexpr size_t kBlockValues = 16384;
+// Values of a block: few enough to be kept in memory of each log that grows, and many where a log
+// is long already, so that a curve is read in few pieces.
+constexpr size_t kBlockValues = 16384, kLongBlockValues = 8 * kBlockValues;
 constexpr size_t kMostPlaces = 1u << 20;
 
 uint64_t inode_of(const std::filesystem::path& path) {
@@ -88,9 +89,12 @@ void LogIndex::read_appended() {
       if (went_back) break;
       begin = tail_->offset();
     }
-    if (!went_back) return;
+    if (!went_back) break;
     begin_anew();
   }
+  if (open_.num_values < kBlockValues) return;
+  flush_block();
+  open_ = {};  // gives back the memory of a long block
 }
 
 void LogIndex::finish_state(bool alive) {
@@ -182,7 +186,7 @@ void LogIndex::take_row(const LoggedRow& row) {
     open_.columns[key].values.push_back(value);
   }
   open_.num_values += row.values.size() + 1;
-  if (open_.num_values >= kBlockValues) flush_block();
+  if (open_.num_values >= kLongBlockValues) flush_block();
 }
 
 void LogIndex::take_media(MediaTotals::Kind kind, const Moment& at, uint64_t begin) {

@@ -77,8 +77,16 @@ def test_curves_are_those_of_the_log(runs, writer, start):
     assert dashboard.refused("/api/series", run="one", metric="a", points="x")[0] == 400
 
 
-def test_live_killed_and_resumed_run_at_each_moment(runs, writer, start):
+def test_written_killed_resumed_and_rewound_run_at_each_moment(runs, writer, start):
     dashboard = start()
+
+    def shows(state, values):
+        row, = dashboard.get("/api/runs")["runs"]
+        got = curve(dashboard, "live", "train/loss")
+        assert (row["state"], row["problems"], got["total"], got["x"], got["y"]) == (
+            state, [], len(values), list(range(len(values))), values)
+
+    first, second = [[value(step, 0, scale) for step in range(400)] for scale in (1.0, 2.0)]
     begin = dashboard.get("/api/server")["seq"]
     log, = writer.run("live")
     writer.do("many", log=log, metrics=["train/loss"], **{"from": 0, "to": 300})
@@ -86,23 +94,26 @@ def test_live_killed_and_resumed_run_at_each_moment(runs, writer, start):
     row = dashboard.wait_for("its step", lambda: next(
         (row for row in dashboard.get("/api/changes", since=begin)["runs"] if row["step"] == 299), None))
     assert row["state"] == "running"
-    assert curve(dashboard, "live", "train/loss")["total"] == 300
+    shows("running", first[:300])
     writer.do("many", log=log, metrics=["train/loss"], **{"from": 300, "to": 310})
     dashboard.wait_for("new points", lambda: curve(dashboard, "live", "train/loss")["total"] == 310)
+    shows("running", first[:310])
     writer.kill()
     dashboard.wait_for("the end", lambda: dashboard.get("/api/runs")["runs"][0]["state"] == "lost")
-    assert dashboard.get("/api/runs")["runs"][0]["problems"] == []
+    shows("lost", first[:310])
     again = LogWriter(runs)
     log, = again.run("live")
     dashboard.wait_for("the resume", lambda: dashboard.get("/api/runs")["runs"][0]["state"] == "running")
+    shows("running", first[:310])
     again.do("rewind", log=log, step=199)
     dashboard.wait_for("the way back", lambda: curve(dashboard, "live", "train/loss")["total"] == 200)
+    shows("running", first[:200])
     again.do("many", log=log, metrics=["train/loss"], scale=2.0, **{"from": 200, "to": 400})
     dashboard.wait_for("the second try", lambda: curve(dashboard, "live", "train/loss")["total"] == 400)
-    got = curve(dashboard, "live", "train/loss")
-    assert got["y"] == [value(step, 0, 1.0 if step < 200 else 2.0) for step in range(400)]
+    shows("running", first[:200] + second[200:])
     again.do("end", log=log, state="failed", exit=78)
     dashboard.wait_for("the end", lambda: dashboard.get("/api/runs")["runs"][0]["state"] == "failed")
+    shows("failed", first[:200] + second[200:])
     assert dashboard.get("/api/runs")["runs"][0]["exit"] == 78
     again.close()
 

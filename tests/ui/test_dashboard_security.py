@@ -54,6 +54,22 @@ def test_the_page_and_its_copies(start):
     assert dashboard.request("GET", "/report.html").status == 404
 
 
+def test_answers_are_packed_by_gzip_for_those_who_take_it(writer, start):
+    writer.finished_run("one")
+    dashboard = start()
+    dashboard.wait_for_runs(1)
+    series = {"run": "one", "metric": "train/loss"}
+    plain = dashboard.request("GET", "/api/series", **series)
+    assert plain.headers.get("Content-Encoding") is None
+    # Never by Brotli, at whose best a page of charts takes seconds.
+    packed = dashboard.request("GET", "/api/series", headers={"Accept-Encoding": "gzip, deflate, br"}, **series)
+    assert packed.headers["Content-Encoding"] == "gzip" and len(packed.body) < len(plain.body)
+    assert gzip.decompress(packed.body) == plain.body and packed.headers["Content-Type"] == plain.headers["Content-Type"]
+    assert dashboard.request("GET", "/api/series", headers={"Accept-Encoding": "br"}, **series).body == plain.body
+    csv = dashboard.request("GET", "/api/series.csv", headers={"Accept-Encoding": "gzip"}, **series)
+    assert csv.headers.get("Content-Encoding") is None and csv.body.startswith(b"run,source,metric")
+
+
 def test_a_foreign_name_or_site_is_refused(writer, start):
     writer.finished_run("one")
     dashboard = start()

@@ -5,15 +5,24 @@ import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { scrollThrough, showView } from "./browser.mjs";
-import { begin, directory, end, exported, LOCKSTEP, open, record, run, runs, serve, show, train, waitFor } from "./world.mjs";
+import { begin, directory, end, exported, LOCKSTEP, open, record, resume, run, runs, serve, show, train, waitFor } from "./world.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const SCRIPT = '<img src=x onerror="window.pwned=1">';
 let address;
 const ids = {};
 
+const git = (...words) => run("git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", ...words).trim();
+const commits = {};
+
 before(async () => {
+  git("init", "--quiet", "--initial-branch", "main", ".");
+  git("commit", "--quiet", "--allow-empty", "--message", "Begin");
+  commits.first = git("rev-parse", "HEAD");
   ids.first = train("first");
+  git("switch", "--quiet", "--create", "wider");
+  git("commit", "--quiet", "--allow-empty", "--message", "Wider");
+  commits.second = git("rev-parse", "HEAD");
   ids.second = train("second", "optimizer.lr=0.02", "tracking.group=study");
   record("gallery");
   record("charts", "200", "500");
@@ -213,13 +222,17 @@ test("images, histograms, tables, and names that are HTML stay text", () => onPa
   await page.getByRole("link", { name: /gallery <img/ }).waitFor();
 }));
 
-test("comparing: curves, differences, results", () => onPage(`compare?runs=${ids.first},${ids.second}`, async (page) => {
+test("comparing: curves, differences of configuration and git state, results", () => onPage(`compare?runs=${ids.first},${ids.second}`, async (page) => {
   await page.getByRole("group", { name: /^Chart of train\/loss\. first.*second/ }).waitFor();
   await page.getByRole("button", { name: "Mean & range" }).click();
   await page.getByRole("group", { name: /^Chart of train\/loss\. mean of 4 curves/ }).waitFor();
   await page.getByRole("link", { name: /Differences/ }).click();
   await page.getByRole("rowheader", { name: "optimizer.lr" }).waitFor();
   await page.getByRole("cell", { name: "0.02", exact: true }).waitFor();
+  const cells = (key) => page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: key, exact: true }) }).getByRole("cell").allTextContents();
+  assert.deepEqual(await cells("git.commit"), [commits.first, commits.second]);
+  assert.deepEqual(await cells("git.branch"), ["main", "wider"]);
+  assert.deepEqual(await cells("host"), [], "what is the same is not shown");
   await page.getByRole("link", { name: "Results" }).click();
   await page.getByRole("rowheader", { name: "eval/accuracy" }).waitFor();
 }));
@@ -243,24 +256,65 @@ test("PNG and CSV of a chart hold its values", () => onPage(`run/${ids.first}`, 
   assert.equal(rows.length - 1, exported(ids.first).filter((row) => row.metric === "eval/loss").length);
 }));
 
+/** What a click on the button saves. */
+async function saved(page, name) {
+  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name, exact: true }).click()]);
+  return readFileSync(await file.path());
+}
+
+/** Saves a picture; its colours, as many as there are. */
+async function colours(page, name) {
+  const png = (await saved(page, name)).toString("base64");
+  return page.evaluate(async (data) => {
+    const image = new Image();
+    image.src = `data:image/png;base64,${data}`;
+    await image.decode();
+    const canvas = Object.assign(document.createElement("canvas"), { width: image.width, height: image.height });
+    const ctx = canvas.getContext("2d");
+    ctx.drawImage(image, 0, 0);
+    return new Set(new Uint32Array(ctx.getImageData(0, 0, image.width, image.height).data.buffer)).size;
+  }, png);
+}
+
+const lines = async (page, name) => (await saved(page, name)).toString().trim().split("\n");
+
 test("PNG and CSV of a map and of histograms", () => onPage("run/ranks-1/ranks", async (page) => {
   const more = page.getByRole("button", { name: "More about the map of rank/step_time_s" });
-  const saved = async (button) => {
-    const [file] = await Promise.all([page.waitForEvent("download"), button.click()]);
-    return readFileSync(await file.path());
-  };
   await more.click();
-  assert.equal((await saved(page.getByRole("button", { name: "Save as PNG" }))).subarray(1, 4).toString(), "PNG");
+  assert.ok((await colours(page, "Save as PNG")) > 20);
   await more.click();
-  const rows = (await saved(page.getByRole("button", { name: "Save as CSV" }))).toString().trim().split("\n");
+  const rows = await lines(page, "Save as CSV");
   assert.equal(rows.length, 1 + 16 * 300);
   const logged = exported("ranks-1").filter((row) => row.metric === "rank/step_time_s" && row.rank === 1);
   const own = rows.filter((row) => row.startsWith("rank-1,")).map((row) => Number(row.split(",")[3]));
   assert.deepEqual(own, logged.map((row) => row.value), "a column is a step: the map has what was logged");
   await showView(page, "run/gallery-1/media");
-  assert.equal((await saved(page.getByRole("button", { name: "Save weights/fc1 as PNG" }))).subarray(1, 4).toString(), "PNG");
-  const counts = (await saved(page.getByRole("button", { name: "Save weights/fc1 as CSV" }))).toString().trim().split("\n");
-  assert.equal(counts.length, 1 + 11 * 30);
+  assert.ok((await colours(page, "Save weights/fc1 as PNG")) > 20);
+  assert.equal((await lines(page, "Save weights/fc1 as CSV")).length, 1 + 11 * 30);
+}));
+
+test("PNG and CSV of tables, confusion matrices and precision-recall curves", () => onPage("run/gallery-1/media", async (page) => {
+  const script = '"<img src=x onerror=""window.pwned=1""><script>window.pwned=1</script>"';
+  await page.getByRole("region", { name: "Confusion matrix" }).waitFor();
+  assert.ok((await colours(page, "Save eval/confusion as PNG")) > 20);
+  const counts = await lines(page, "Save eval/confusion as CSV");
+  assert.deepEqual([counts.length, counts[0], counts[1], counts[16]], [17, "actual,predicted,count", "0,0,90", `${script},${script},93`]);
+  assert.ok((await colours(page, "Save eval/worst as PNG")) > 10);
+  assert.deepEqual(await lines(page, "Save eval/worst as CSV"), ["sample,text", `200,${script}`, "201,plain"]);
+  await drawn(page, "eval/precision_recall").waitFor();
+  const more = page.getByRole("button", { name: "More about eval/precision_recall" });
+  await more.click();
+  assert.ok((await colours(page, "Save as PNG")) > 20);
+  await more.click();
+  const curve = await lines(page, "Save as CSV");
+  assert.deepEqual([curve.length, curve[0], curve[51]], [103, "class,recall,precision", "cat,1,0.4"]);
+}));
+
+test("a confusion matrix is drawn from all of its rows", () => onPage("run/charts-1/media", async (page) => {
+  const matrix = page.getByRole("region", { name: "Confusion matrix" });
+  await matrix.getByText("109", { exact: true }).waitFor();
+  assert.equal(await matrix.getByRole("rowheader").count(), 20);
+  assert.equal((await lines(page, "Save eval/confusion as CSV")).length, 401);
 }));
 
 test("a live run grows before one's eyes, takes a tag and a note, ends, and is deleted", async () => {
@@ -269,10 +323,9 @@ test("a live run grows before one's eyes, takes a tag and a note, ends, and is d
     await page.getByText("running", { exact: true }).waitFor();
     await drawn(page, "train/loss").waitFor();
     const step = () => page.locator(".facts div").filter({ hasText: "Step" }).locator("dd").textContent().then((text) => Number(text.replaceAll(",", "")));
+    await page.getByTitle("Changes arrive as they happen").waitFor();
     const first = await step();
-    const begun = Date.now();
-    await waitFor(async () => (await step()) > first, "new steps", 5);
-    assert.ok(Date.now() - begun < 3000, "new values come within about two seconds");
+    await waitFor(async () => (await step()) > first, "new steps"); // how soon is measured by bench/dashboard.py
 
     await page.getByRole("button", { name: "Tag" }).click();
     await page.getByLabel("New tag").fill("seen");
@@ -286,7 +339,7 @@ test("a live run grows before one's eyes, takes a tag and a note, ends, and is d
 
     live.process.kill("SIGTERM");
     // A trainer that just dies is noticed by its agent, which writes until then.
-    await page.locator(".run-head .state:not(.running, .lost)").waitFor({ timeout: 40000 });
+    await page.locator(".run-head .state:not(.running, .lost)").waitFor();
 
     await page.getByRole("button", { name: "More", exact: true }).click();
     await page.getByRole("button", { name: "Delete" }).click();
@@ -298,13 +351,44 @@ test("a live run grows before one's eyes, takes a tag and a note, ends, and is d
   });
 });
 
+test("a run that is killed and goes on from its last checkpoint shows its state and its curve at each moment", async () => {
+  const words = ["train.epochs=100000", "tracking.ranks=main", "checkpoint.every=20 steps"];
+  const { id, process } = await begin("resumed", ...words);
+  const losses = () => exported(id).filter((row) => row.metric === "train/loss");
+  await onPage(`run/${id}`, async (page) => {
+    const state = (name) => page.locator(`.run-head .state.${name}`).waitFor();
+    const curveIsThatOfTheLog = async () => {
+      await page.getByRole("button", { name: "More about train/loss" }).click();
+      const rows = (await lines(page, "Save as CSV")).slice(1).map((row) => row.split(","));
+      const steps = rows.map((row) => Number(row[3]));
+      assert.ok(steps.every((step, i) => i === 0 || step > steps[i - 1]), "each step once");
+      assert.deepEqual(rows.map((row) => [Number(row[3]), Number(row[6])]), losses().map((row) => [row.step, row.value]));
+    };
+    await state("running");
+    await waitFor(() => losses().length > 50, "some steps");
+    await drawn(page, "train/loss").waitFor();
+    process.kill("SIGKILL");
+    await state("killed");
+    await curveIsThatOfTheLog();
+    const last = losses().at(-1).step;
+    const again = resume(id, ...words);
+    await state("running");
+    await waitFor(() => losses().at(-1).step > last + 20, "the run to go on");
+    again.kill("SIGTERM");
+    await waitFor(() => again.exitCode !== null, "the trainer to end");
+    await page.locator(".run-head .state:not(.running, .lost)").waitFor();
+    await curveIsThatOfTheLog();
+    await page.locator(".facts div").filter({ hasText: "Step" }).getByText(losses().at(-1).step.toLocaleString("en-US"), { exact: true }).waitFor();
+  });
+});
+
 test("a run is stopped from the page", async () => {
   const live = await begin("stopped", "train.epochs=100000", "tracking.ranks=main");
   await onPage(`run/${live.id}`, async (page) => {
     await page.getByRole("button", { name: "Stop" }).click();
     await page.getByRole("textbox", { name: "Reason" }).fill("seen enough");
     await page.getByRole("dialog").getByRole("button", { name: "Stop" }).click();
-    await waitFor(() => live.process.exitCode !== null, "the trainer to stop", 15);
+    await waitFor(() => live.process.exitCode !== null, "the trainer to stop");
     await page.locator(".run-head .state:not(.running)").waitFor();
   });
 });
@@ -327,10 +411,10 @@ test("a report opens offline and shows the same", async () => {
 });
 
 test("everything can be done by the keyboard", () => onPage("", async (page) => {
-  await page.getByText(/^30\d runs$/).waitFor();
+  await page.getByText(/^3\d\d runs$/).waitFor();
   await page.keyboard.press("/");
   await page.keyboard.type("name = first");
-  await page.getByText(/^1 of 30\d runs$/).waitFor();
+  await page.getByText(/^1 of 3\d\d runs$/).waitFor();
   await page.getByRole("link", { name: "first", exact: true }).waitFor();
   page.complaints.length = 0; // half an expression may have been refused meanwhile, which the browser notes
   await page.keyboard.press("Escape");

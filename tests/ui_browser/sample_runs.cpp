@@ -2,6 +2,7 @@
 //   lockstep_ui_sample_runs RUNS gallery
 //   images, histograms, tables, alerts, and HTML in everything that a person can name
 //   lockstep_ui_sample_runs RUNS charts METRICS STEPS
+//   curves, and a confusion matrix of 20 classes
 //   lockstep_ui_sample_runs RUNS ranks RANKS STEPS
 //   rank 1 is slower than the others by a half
 //   lockstep_ui_sample_runs RUNS many RUNS
@@ -53,8 +54,8 @@ std::string gradient(int size, int phase) {
   return encode_png(size, size, 1, pixels);
 }
 
-Histogram bell(int64_t step) {
-  Histogram histogram{.at = {"weights/fc1", step, 0, 0}};
+Histogram bell(const std::string& name, int64_t step) {
+  Histogram histogram{.at = {name, step, 0, 0}};
   for (int i = 0; i <= 30; ++i) histogram.edges.push_back((i - 15) * 0.1);
   for (int i = 0; i < 30; ++i)
     histogram.counts.push_back(
@@ -62,11 +63,11 @@ Histogram bell(int64_t step) {
   return histogram;
 }
 
-Table confusion(int64_t step) {
+Table confusion(int64_t step, int num_classes) {
   Table table{.at = {"eval/confusion", step, 0, 0}, .columns = {"actual", "predicted", "count"}};
-  const auto name = [](int i) { return i < 3 ? std::to_string(i) : std::string(kScript); };
-  for (int actual = 0; actual < 4; ++actual)
-    for (int predicted = 0; predicted < 4; ++predicted)
+  const auto name = [](int i) { return i != 3 ? std::to_string(i) : std::string(kScript); };
+  for (int actual = 0; actual < num_classes; ++actual)
+    for (int predicted = 0; predicted < num_classes; ++predicted)
       table.rows.push_back(
           {name(actual), name(predicted), actual == predicted ? 90 + actual : 3 + predicted});
   return table;
@@ -100,8 +101,8 @@ void record_gallery(const std::filesystem::path& runs) {
     image.caption = kScript;
     image.png = gradient(28, static_cast<int>(step) / 20);
     tracker.image(image);
-    tracker.histogram(bell(step));
-    tracker.table(confusion(step));
+    tracker.histogram(bell("weights/fc1", step));
+    tracker.table(confusion(step, 4));
     tracker.table(precision_recall(step));
     Table worst;
     worst.at.name = "eval/worst";
@@ -110,6 +111,7 @@ void record_gallery(const std::filesystem::path& runs) {
     worst.rows = {{step, kScript}, {step + 1, "plain"}};
     tracker.table(worst);
   }
+  tracker.histogram(bell(hostile, 200));
   tracker.alert({.level = TextLevel::Error, .title = kScript, .text = kScript, .step = 100});
   tracker.text(TextLevel::Warning, kScript);
   tracker.finish({.state = RunState::Finished});
@@ -128,6 +130,7 @@ void record_charts(const std::filesystem::path& runs, int num_metrics, int64_t n
                          0.1 * std::sin(static_cast<double>(step * 7919 % 1000));
     tracker.log(step, static_cast<double>(step) / 1000, metrics);
   }
+  tracker.table(confusion(num_steps, 20));
   tracker.finish({.state = RunState::Finished});
 }
 

@@ -34,7 +34,7 @@ const file = join(directory, "run.yaml");
 writeFileSync(file, JSON.stringify(configuration())); // JSON is YAML
 
 export function run(command, ...words) {
-  const ended = spawnSync(command, words, { cwd: directory, env: environment, encoding: "utf8", timeout: 60000 });
+  const ended = spawnSync(command, words, { cwd: directory, env: environment, encoding: "utf8", timeout: 180000 });
   if (ended.status !== 0) throw new Error(`${command} ${words.join(" ")}: ${ended.status}\n${ended.stdout}${ended.stderr}`);
   return ended.stdout;
 }
@@ -43,7 +43,7 @@ export const record = (...words) => run(need("LOCKSTEP_SAMPLE_RUNS"), runs, ...w
 
 const idsOf = (name) => (existsSync(runs) ? readdirSync(runs).filter((id) => id.startsWith(`${name}-`)) : []);
 
-export async function waitFor(condition, what, seconds = 30) {
+export async function waitFor(condition, what, seconds = 90) {
   const latest = Date.now() + seconds * 1000;
   for (;;) {
     const value = await condition();
@@ -59,11 +59,19 @@ export function train(name, ...overrides) {
   return idsOf(name)[0];
 }
 
-/** Begins a training of one process; {id, process}. */
-export async function begin(name, ...overrides) {
-  const process = spawn(TRAINER, [file, `run.name=${name}`, ...overrides], { cwd: directory, env: environment, stdio: "ignore" });
+function trainer(...words) {
+  const process = spawn(TRAINER, [file, ...words], { cwd: directory, env: environment, stdio: "ignore" });
   started.add(process);
   process.on("exit", () => started.delete(process));
+  return process;
+}
+
+/** Goes on with a run that ended; its process. */
+export const resume = (id, ...overrides) => trainer("--resume", id, ...overrides);
+
+/** Begins a training of one process; {id, process}. */
+export async function begin(name, ...overrides) {
+  const process = trainer(`run.name=${name}`, ...overrides);
   const id = await waitFor(() => idsOf(name).find((one) => existsSync(join(runs, one, "events"))), `${name} to begin`);
   return { id, process };
 }
@@ -75,7 +83,7 @@ export async function link(...options) {
   let said = "";
   server.stdout.on("data", (text) => (said += text));
   server.stderr.on("data", (text) => (said += text));
-  await waitFor(() => /http:\/\/\S+/.test(said) || server.exitCode !== null, "the dashboard to say its address", 10);
+  await waitFor(() => /http:\/\/\S+/.test(said) || server.exitCode !== null, "the dashboard to say its address");
   const found = /http:\/\/\S+/.exec(said);
   if (!found) throw new Error(`lockstep ui: ${said}`);
   return new URL(found[0].replace("0.0.0.0", "127.0.0.1"));
@@ -92,7 +100,7 @@ export async function end() {
   await close();
   for (const process of started) process.kill("SIGKILL");
   // The agents of what was killed end a moment later.
-  await waitFor(() => !runningHere(), "agents to end", 15);
+  await waitFor(() => !runningHere(), "agents to end");
   rmSync(directory, { recursive: true, force: true });
 }
 

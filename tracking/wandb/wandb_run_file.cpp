@@ -27,7 +27,7 @@ uint32_t sum_of(const Json& config) {
 std::string numbers(const std::vector<double>& values) {
   std::string text;
   for (const auto value : values) text += (text.empty() ? "" : ",") + wandb_number(value);
-  return "[" + text + "]";
+  return fmt::format("[{}]", text);
 }
 
 // A member of a state that this program wrote. Throws Config when it is none.

@@ -1,13 +1,13 @@
 // One chart with its title, its values under the pointer, and what can be done with it.
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Axis, Range } from "../data/source";
-import { isBytes, metricValue } from "../format";
+import { isBytes, metricValue, number } from "../format";
 import { Icon } from "../parts/icons";
 import { Dialog, Popover } from "../parts/overlay";
 import { shownTheme } from "../settings";
 import { inSomeFrame } from "./frames";
 import type { Line, Who } from "./line";
-import { LineChart } from "./line_chart";
+import { LineChart, xLabel } from "./line_chart";
 import { saveCsv, saveDrawnCsv, savePng } from "./save";
 import { fillTip, valuesAt } from "./tip";
 
@@ -16,6 +16,8 @@ export interface Plot {
   name: string;
   title: string;
   axis: Axis;
+  /** What a line, its x and its y are, where x is no axis of a run. */
+  columns?: readonly [string, string, string];
   /** Another value means other data: a version, a choice of ranks, ... */
   version: string;
   load: (range: Range | null, points: number) => Promise<Line[]>;
@@ -47,7 +49,7 @@ export function ChartCard(props: CardProps) {
     if (chart) savePng(plot.name, chart.canvas, lines);
     else if (lines.length > 0) inSomeFrame(png);
   };
-  const csv = () => plot.csv ? saveCsv(plot.name, plot.csv) : saveDrawnCsv(plot.name, plot.axis, view.current.lines);
+  const csv = () => plot.csv ? saveCsv(plot.name, plot.csv) : saveDrawnCsv(plot.name, plot.columns ?? ["line", plot.axis, "value"], view.current.lines);
   return (
     <figure class={`chart-card ${props.large ? "large" : "card"}`} ref={card} aria-label={plot.name}>
       <figcaption>
@@ -136,7 +138,7 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
       chart.emphasis = closest;
       chart.redraw();
     }
-    fillTip(box, view.lines, x, now.current.plot.axis, now.current.format, closest);
+    fillTip(box, view.lines, x, (at) => placeOf(now.current.plot, at), now.current.format, closest);
     box.hidden = false;
     const width = box.offsetWidth;
     const space = host.current!.clientWidth;
@@ -230,6 +232,10 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
       <div class="tip" ref={tip} hidden aria-live="polite" />
     </div>
   );
+}
+
+function placeOf({ axis, columns }: Plot, x: number): string {
+  return axis === "time" ? `${xLabel(axis, x)} after the start` : `${columns?.[1] ?? axis} ${number(x, 8)}`;
 }
 
 function describe(lines: readonly Line[], format: (value: number) => string): string {

@@ -109,7 +109,7 @@ export function extentY(lines: readonly Line[], x0: number, x1: number, log: boo
   }
   if (high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high))) {
     const pad = Math.abs(low) * 0.1 || 1;
-    return [low - pad, high + pad];
+    return [low === 0 ? 0 : low - pad, high + pad];
   }
   const pad = (high - low) * 0.06;
   return [low >= 0 && low - pad < 0 ? 0 : low - pad, high + pad];

@@ -12,66 +12,106 @@ function save(name: string, url: string) {
 
 const fileName = (title: string, ending: string) => `${title.replace(/[^\w.-]+/g, "_").replace(/^[_.]+|_+$/g, "") || "chart"}.${ending}`;
 
-/** The canvas of a chart with its title and a legend. */
-export function savePng(title: string, canvas: HTMLCanvasElement, lines: readonly Line[]) {
-  const ratio = window.devicePixelRatio || 1;
-  const font = getComputedStyle(document.body).fontFamily;
+const ratio = () => window.devicePixelRatio || 1;
+const font = (size: number, weight = 400) => `${weight} ${size * ratio()}px ${getComputedStyle(document.body).fontFamily}`;
+const MARGIN = 14;
+const HEAD = 40;
+
+/** Where a picture with a title is drawn; what is in it begins below HEAD. Sizes in pixels of the canvas. */
+function paper(title: string, width: number, height: number): CanvasRenderingContext2D {
   const out = document.createElement("canvas");
+  out.width = width;
+  out.height = height;
   const ctx = out.getContext("2d")!;
-  const line = 18 * ratio;
-  const margin = 14 * ratio;
-  const shown = lines.slice(0, 24);
-  const columns = Math.max(1, Math.floor(canvas.width / (220 * ratio)));
-  out.width = canvas.width + 2 * margin;
-  out.height = canvas.height + 2 * margin + 26 * ratio + Math.ceil(shown.length / columns) * line;
   ctx.fillStyle = cssColour("--surface");
   ctx.fillRect(0, 0, out.width, out.height);
   ctx.fillStyle = cssColour("--ink");
-  ctx.font = `600 ${14 * ratio}px ${font}`;
-  ctx.textBaseline = "top";
-  ctx.fillText(title, margin, margin);
-  ctx.drawImage(canvas, margin, margin + 26 * ratio);
-  ctx.font = `${11 * ratio}px ${font}`;
+  ctx.font = font(14, 600);
+  ctx.textBaseline = "middle";
+  ctx.fillText(fitted(ctx, title, width - 2 * MARGIN * ratio()), MARGIN * ratio(), 20 * ratio());
+  ctx.font = font(11);
+  ctx.fillStyle = cssColour("--ink-2");
+  return ctx;
+}
+
+/** The text, or as much of its beginning as there is room for. */
+function fitted(ctx: CanvasRenderingContext2D, text: string, width: number): string {
+  if (ctx.measureText(text).width <= width) return text;
+  let length = text.length;
+  while (length > 0 && ctx.measureText(`${text.slice(0, length)}…`).width > width) length--;
+  return `${text.slice(0, length)}…`;
+}
+
+function savePicture(title: string, ctx: CanvasRenderingContext2D) {
+  ctx.canvas.toBlob((blob) => blob && save(fileName(title, "png"), URL.createObjectURL(blob)));
+}
+
+/** The canvas of a chart with its title and a legend. */
+export function savePng(title: string, canvas: HTMLCanvasElement, lines: readonly Line[]) {
+  const unit = ratio();
+  const row = 18 * unit;
+  const [left, top] = [MARGIN * unit, HEAD * unit];
+  const shown = lines.slice(0, 24);
+  const columns = Math.max(1, Math.floor(canvas.width / (220 * unit)));
+  const legend = top + canvas.height + MARGIN * unit;
+  const ctx = paper(title, canvas.width + 2 * left, legend + Math.ceil(shown.length / columns) * row);
+  ctx.drawImage(canvas, left, top);
   shown.forEach((l, i) => {
-    const x = margin + (i % columns) * (canvas.width / columns);
-    const y = margin + 28 * ratio + canvas.height + Math.floor(i / columns) * line;
+    const x = left + (i % columns) * (canvas.width / columns);
+    const y = legend + Math.floor(i / columns) * row;
     ctx.fillStyle = l.colour;
-    ctx.fillRect(x, y + 5 * ratio, 16 * ratio, 3 * ratio);
+    ctx.fillRect(x, y - 1.5 * unit, 16 * unit, 3 * unit);
     ctx.fillStyle = cssColour("--ink-2");
-    ctx.fillText(l.label, x + 22 * ratio, y, canvas.width / columns - 30 * ratio);
+    ctx.fillText(fitted(ctx, l.label, canvas.width / columns - 30 * unit), x + 22 * unit, y);
   });
-  out.toBlob((blob) => blob && save(fileName(title, "png"), URL.createObjectURL(blob)));
+  savePicture(title, ctx);
 }
 
 /** A map with its title, the names of its rows (as many as have room), and what is at its left and right end. */
 export function saveHeatPng(title: string, canvas: HTMLCanvasElement, rows: readonly string[], ends: readonly [string, string]) {
-  const ratio = window.devicePixelRatio || 1;
-  const font = getComputedStyle(document.body).fontFamily;
-  const out = document.createElement("canvas");
-  const ctx = out.getContext("2d")!;
-  const [left, top, margin, width] = [90 * ratio, 40 * ratio, 14 * ratio, 1000 * ratio];
-  const height = Math.max(12 * canvas.height, 120) * ratio;
-  out.width = left + width + margin;
-  out.height = top + height + 30 * ratio;
-  ctx.fillStyle = cssColour("--surface");
-  ctx.fillRect(0, 0, out.width, out.height);
+  const unit = ratio();
+  const [left, top, width] = [90 * unit, HEAD * unit, 1000 * unit];
+  const height = Math.max(12 * canvas.height, 120) * unit;
+  const ctx = paper(title, left + width + MARGIN * unit, top + height + 30 * unit);
   ctx.imageSmoothingEnabled = false;
   ctx.drawImage(canvas, left, top, width, height);
-  ctx.fillStyle = cssColour("--ink");
-  ctx.font = `600 ${14 * ratio}px ${font}`;
-  ctx.textBaseline = "middle";
-  ctx.fillText(title, margin, 20 * ratio);
-  ctx.font = `${11 * ratio}px ${font}`;
-  ctx.fillStyle = cssColour("--ink-2");
-  ctx.fillText(ends[0], left, top + height + 14 * ratio);
+  ctx.fillText(ends[0], left, top + height + 14 * unit);
   ctx.textAlign = "right";
-  ctx.fillText(ends[1], left + width, top + height + 14 * ratio);
-  const every = Math.ceil((12 * ratio * rows.length) / height);
-  rows.forEach((row, i) => i % every === 0 && ctx.fillText(row, left - 8 * ratio, top + ((i + 0.5) * height) / rows.length, left - margin));
-  out.toBlob((blob) => blob && save(fileName(title, "png"), URL.createObjectURL(blob)));
+  ctx.fillText(ends[1], left + width, top + height + 14 * unit);
+  const every = Math.ceil((12 * unit * rows.length) / height);
+  rows.forEach((row, i) => i % every === 0 && ctx.fillText(fitted(ctx, row, left - MARGIN * unit), left - 8 * unit, top + ((i + 0.5) * height) / rows.length));
+  savePicture(title, ctx);
 }
 
-const cell = (text: string) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+export interface Cell { text: string; number?: boolean; fill?: string; ink?: string }
+
+/** A table with its title; a column is as wide as its texts, up to 240 pixels. */
+export function saveTablePng(title: string, head: readonly string[], rows: readonly (readonly Cell[])[]) {
+  const unit = ratio();
+  const row = 22 * unit;
+  const pad = 8 * unit;
+  const measure = document.createElement("canvas").getContext("2d")!;
+  measure.font = font(11);
+  const textWidth = (text: string) => Math.min(240 * unit, measure.measureText(text).width);
+  const widths = head.map((name, i) => rows.reduce((most, cells) => Math.max(most, textWidth(cells[i]?.text ?? "")), textWidth(name)) + 2 * pad);
+  const lefts = widths.map((_, i) => MARGIN * unit + widths.slice(0, i).reduce((sum, width) => sum + width, 0));
+  const titleWidth = measure.measureText(title).width * 1.5 + 2 * MARGIN * unit;
+  const ctx = paper(title, Math.max(titleWidth, lefts.at(-1)! + widths.at(-1)! + MARGIN * unit), (HEAD + MARGIN) * unit + (rows.length + 1) * row);
+  [head.map((text): Cell => ({ text })), ...rows].forEach((cells, i) => cells.forEach((cell, column) => {
+    const [x, y, width] = [lefts[column]!, HEAD * unit + i * row, widths[column]!];
+    if (cell.fill) {
+      ctx.fillStyle = cell.fill;
+      ctx.fillRect(x, y, width - unit, row - unit);
+    }
+    ctx.fillStyle = cell.ink ?? cssColour(i === 0 ? "--ink-2" : "--ink");
+    const right = cell.number ?? rows[0]?.[column]?.number ?? false;
+    ctx.textAlign = right ? "right" : "left";
+    ctx.fillText(fitted(ctx, cell.text, width - 2 * pad + 1), right ? x + width - pad : x + pad, y + row / 2);
+  }));
+  savePicture(title, ctx);
+}
+
+const cell = (text: string) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
 
 /** Rows of a table; texts are quoted where they need it. */
 export function saveRows(title: string, head: readonly string[], rows: readonly (readonly (string | number)[])[]) {
@@ -79,9 +119,9 @@ export function saveRows(title: string, head: readonly string[], rows: readonly 
   save(fileName(title, "csv"), URL.createObjectURL(new Blob([text + "\n"], { type: "text/csv" })));
 }
 
-/** What is drawn, where no server can give every value. */
-export function saveDrawnCsv(title: string, x: string, lines: readonly Line[]) {
-  saveRows(title, ["line", x, "value"], lines.flatMap((line) => Array.from(line.x, (at, i) => [line.label, at, (line.raw ?? line.y)[i]!])));
+/** What is drawn, where no server can give every value; `head` names a line, its x and its y. */
+export function saveDrawnCsv(title: string, head: readonly [string, string, string], lines: readonly Line[]) {
+  saveRows(title, head, lines.flatMap((line) => Array.from(line.x, (at, i) => [line.label, at, (line.raw ?? line.y)[i]!])));
 }
 
 export function saveCsv(title: string, url: string) {

@@ -1,7 +1,5 @@
 // The values under the pointer, as a small card that follows it. Made by hand, because it changes with every move.
-import { number } from "../format";
 import { type Line, nearest } from "./line";
-import { type XKind, xLabel } from "./line_chart";
 
 const MOST = 12;
 
@@ -22,13 +20,12 @@ export function valuesAt(lines: readonly Line[], x: number): { line: Line; at: n
     .sort((a, b) => (Number.isNaN(b.value) ? -1 : Number.isNaN(a.value) ? 1 : b.value - a.value));
 }
 
-export function fillTip(tip: HTMLElement, lines: readonly Line[], x: number, kind: XKind, format: (value: number) => string, closest: string | null) {
+export function fillTip(tip: HTMLElement, lines: readonly Line[], x: number, place: (x: number) => string, format: (value: number) => string, closest: string | null) {
   tip.replaceChildren();
   const values = valuesAt(lines, x);
   const first = values.find((v) => v.line.key === closest) ?? values[0];
   if (!first) return;
-  const head = kind === "time" ? `${xLabel(kind, first.line.x[first.at]!)} after the start` : `${kind} ${number(first.line.x[first.at]!, 8)}`;
-  element(tip, "tip-x", head);
+  element(tip, "tip-x", place(first.line.x[first.at]!));
   // Of many, those around the one that is pointed at.
   const centre = Math.max(0, values.indexOf(first));
   const from = Math.max(0, Math.min(centre - MOST / 2, values.length - MOST));

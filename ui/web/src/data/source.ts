@@ -157,7 +157,7 @@ export interface DataSource {
   heatmap(run: string, metric: string, range: Range | null, columns: number): Promise<Heatmap | null>;
   images(run: string, name: string): Promise<ImageItem[]>;
   histograms(run: string, name: string, source: string): Promise<HistogramItem[]>;
-  table(run: string, name: string, at: number | null, offset: number): Promise<TablePage>;
+  table(run: string, name: string, at: number | null, offset: number, rows: number): Promise<TablePage>;
   texts(run: string): Promise<TextItem[]>;
   console(run: string, stream: string, where: { tail: number } | { from: number } | { to: number }): Promise<ConsolePage>;
   searchConsole(run: string, stream: string, text: string, from: number): Promise<ConsoleMatches>;

@@ -1,13 +1,13 @@
-// Images, histograms over time, and tables, two kinds of which are drawn: confusion matrices and precision-recall curves.
+// Images, histograms over time, and tables.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ChartCard, type Plot } from "../chart/chart_card";
-import { drawHeat, heatColour } from "../chart/heat";
+import { drawHeat } from "../chart/heat";
 import { saveHeatPng, saveRows } from "../chart/save";
-import { rankColour } from "../colours";
-import type { HistogramItem, ImageItem, Media, Run, TablePage } from "../data/source";
-import { number, plain, plural, toNumber } from "../format";
+import type { HistogramItem, ImageItem, Media, Run } from "../data/source";
+import { number, plural } from "../format";
 import { Dialog } from "../parts/overlay";
 import { source, useAnswer } from "../store";
+import { SaveButtons, StepSlider } from "./media_parts";
+import { Tables } from "./tables";
 
 export function MediaTab({ run }: { run: Run }) {
   if (run.media.length === 0) {
@@ -23,16 +23,6 @@ export function MediaTab({ run }: { run: Run }) {
         </section>
       ))}
     </div>
-  );
-}
-
-function StepSlider({ steps, at, onChange, name }: { steps: number[]; at: number; onChange: (at: number) => void; name: string }) {
-  if (steps.length < 2) return <span class="dim small">step {steps[0]?.toLocaleString("en-US")}</span>;
-  return (
-    <label class="row small soft stepper">step
-      <input type="range" min="0" max={steps.length - 1} step="1" value={at} aria-label={`Step of ${name}`} aria-valuetext={String(steps[at])} onInput={(event) => onChange(Number(event.currentTarget.value))} />
-      <output>{steps[at]?.toLocaleString("en-US")}</output>
-    </label>
   );
 }
 
@@ -99,8 +89,9 @@ function Histograms({ run, media }: { run: Run; media: Media }) {
       <div class="row wrap">
         <StepSlider steps={items.map((h) => h.step)} at={at} onChange={setChosen} name={media.name} />
         <span class="spread" />
-        <button type="button" class="button quiet mini" aria-label={`Save ${media.name} as PNG`} onClick={() => saveHeatPng(media.name, canvas.current!, [number(high), number(low)], [`step ${items[0]?.step}`, String(items[items.length - 1]?.step)])}>PNG</button>
-        <button type="button" class="button quiet mini" aria-label={`Save ${media.name} as CSV`} onClick={() => saveRows(media.name, ["source", "step", "from", "to", "count"], items.flatMap((h) => h.counts.map((count, i) => [h.source, h.step, h.edges[i]!, h.edges[i + 1]!, count])))}>CSV</button>
+        <SaveButtons name={media.name}
+          png={() => saveHeatPng(media.name, canvas.current!, [number(high), number(low)], [`step ${items[0]?.step}`, String(items[items.length - 1]?.step)])}
+          csv={() => saveRows(media.name, ["source", "step", "from", "to", "count"], items.flatMap((h) => h.counts.map((count, i) => [h.source, h.step, h.edges[i]!, h.edges[i + 1]!, count])))} />
       </div>
       {one && <div class="bars" role="img" aria-label={`Histogram at step ${one.step}`}>{one.counts.map((count, i) => <i key={i} style={{ height: `${(100 * count) / most}%`, flexGrow: Math.max(0.001, (one.edges[i + 1]! - one.edges[i]!) / (one.edges[one.edges.length - 1]! - one.edges[0]! || 1)) }} title={`${number(one.edges[i]!)} to ${number(one.edges[i + 1]!)}: ${number(count)}`} />)}</div>}
       {one && <div class="row small dim"><span>{number(one.edges[0]!)}</span><span class="spread" /><span>{number(one.edges[one.edges.length - 1]!)}</span></div>}
@@ -120,76 +111,3 @@ function countBetween({ edges, counts }: HistogramItem, from: number, to: number
   }
   return sum;
 }
-
-function Tables({ run, media }: { run: Run; media: Media }) {
-  const [at, setAt] = useState<number | null>(null);
-  const [offset, setOffset] = useState(0);
-  const { value: table, error } = useAnswer<TablePage>(() => source().table(run.id, media.name, at, offset), [run.id, media.name, media.count, at, offset]);
-  if (!table) return <p class="soft small" role="alert">{error?.message}</p>;
-  const versions = [...table.versions].sort((a, b) => a.step - b.step);
-  const has = (...names: string[]) => names.every((name) => table.columns.includes(name));
-  return (
-    <>
-      <StepSlider steps={versions.map((v) => v.step)} at={Math.max(0, versions.findIndex((v) => v.at === table.at))} onChange={(i) => { setAt(versions[i]!.at); setOffset(0); }} name={media.name} />
-      {has("actual", "predicted", "count") ? <Confusion table={table} /> : has("precision", "recall") ? <PrecisionRecall table={table} name={media.name} /> : <PlainTable table={table} />}
-      {table.num_rows > table.rows.length && (
-        <div class="row small"><button type="button" class="button mini" disabled={offset === 0} onClick={() => setOffset(Math.max(0, offset - 200))}>Before</button><span class="dim">{offset + 1} – {offset + table.rows.length} of {table.num_rows.toLocaleString("en-US")}</span><button type="button" class="button mini" disabled={offset + table.rows.length >= table.num_rows} onClick={() => setOffset(offset + 200)}>After</button></div>
-      )}
-    </>
-  );
-}
-
-function PlainTable({ table }: { table: TablePage }) {
-  return (
-    <div class="scroll-x tall" tabIndex={0} role="region" aria-label="Table">
-      <table class="plain">
-        <thead><tr>{table.columns.map((c) => <th key={c}>{c}</th>)}</tr></thead>
-        <tbody>{table.rows.map((row, i) => <tr key={i}>{row.map((v, k) => <td key={k} class={typeof v === "number" ? "num" : ""}>{typeof v === "number" ? number(v, 6) : plain(v)}</td>)}</tr>)}</tbody>
-      </table>
-    </div>
-  );
-}
-
-function Confusion({ table }: { table: TablePage }) {
-  const [a, p, c] = ["actual", "predicted", "count"].map((n) => table.columns.indexOf(n)) as [number, number, number];
-  const classes = [...new Set(table.rows.flatMap((row) => [plain(row[a]), plain(row[p])]))].sort((x, y) => x.localeCompare(y, "en", { numeric: true }));
-  const counts = new Map(table.rows.map((row) => [`${plain(row[a])}\n${plain(row[p])}`, toNumber(row[c])]));
-  const total = (actual: string) => classes.reduce((n, predicted) => n + (counts.get(`${actual}\n${predicted}`) ?? 0), 0);
-  return (
-    <div class="scroll-x" tabIndex={0} role="region" aria-label="Confusion matrix">
-      <table class="confusion">
-        <caption class="hint">Rows are what it was, columns what it was taken for; colours are parts of the row.</caption>
-        <thead><tr><td />{classes.map((name) => <th key={name} scope="col">{name}</th>)}<th scope="col">right</th></tr></thead>
-        <tbody>{classes.map((actual) => {
-          const sum = total(actual);
-          return (
-            <tr key={actual}><th scope="row">{actual}</th>
-              {classes.map((predicted) => {
-                const count = counts.get(`${actual}\n${predicted}`) ?? 0;
-                const part = sum > 0 ? count / sum : 0;
-                const [r, g, b] = heatColour(part ** 0.5);
-                const ink = r * 0.3 + g * 0.59 + b * 0.11 > 140 ? "#10161a" : "#ffffff";
-                return <td key={predicted} style={count ? { background: `rgb(${r} ${g} ${b})`, color: ink } : {}} title={`${actual} taken for ${predicted}: ${count} of ${sum}`}>{count ? number(count) : "·"}</td>;
-              })}
-              <td class="num soft">{sum > 0 ? `${((100 * (counts.get(`${actual}\n${actual}`) ?? 0)) / sum).toFixed(1)} %` : "–"}</td>
-            </tr>
-          );
-        })}</tbody>
-      </table>
-    </div>
-  );
-}
-
-function PrecisionRecall({ table, name }: { table: TablePage; name: string }) {
-  const [r, p, k] = ["recall", "precision", "class"].map((n) => table.columns.indexOf(n)) as [number, number, number];
-  const classes = [...new Set(table.rows.map((row) => (k >= 0 ? plain(row[k]) : "")))];
-  const plot: Plot = {
-    name, title: "precision over recall", axis: "epoch", version: String(table.at), csv: null,
-    load: async () => classes.map((own, i) => {
-      const rows = table.rows.filter((row) => k < 0 || plain(row[k]) === own).map((row) => [toNumber(row[r]), toNumber(row[p])] as const).sort((x, y) => x[0] - y[0]);
-      return { key: own, label: own || "precision", colour: rankColour(i), x: rows.map((row) => row[0]), y: rows.map((row) => row[1]) };
-    }),
-  };
-  return <ChartCard plot={plot} range={null} log={false} height={280} onZoom={() => undefined} />;
-}
-

@@ -1,0 +1,127 @@
+// Tables, two kinds of which are drawn from all of their rows: confusion matrices and precision-recall curves.
+import { useState } from "preact/hooks";
+import { ChartCard, type Plot } from "../chart/chart_card";
+import { heatColour } from "../chart/heat";
+import { type Cell, saveRows, saveTablePng } from "../chart/save";
+import { rankColour } from "../colours";
+import type { Media, Run, TablePage } from "../data/source";
+import { number, plain, toNumber } from "../format";
+import { toast } from "../parts/overlay";
+import { source, useAnswer } from "../store";
+import { SaveButtons, StepSlider } from "./media_parts";
+
+const PAGE = 200;
+const MOST_AT_ONCE = 10000;
+
+const has = (table: TablePage, ...names: string[]) => names.every((name) => table.columns.includes(name));
+const isConfusion = (table: TablePage) => has(table, "actual", "predicted", "count");
+const isDrawn = (table: TablePage) => isConfusion(table) || has(table, "precision", "recall");
+
+/** The table with all of its rows. */
+async function whole(run: string, name: string, page: TablePage): Promise<TablePage> {
+  const rows: unknown[][] = [];
+  while (rows.length < page.num_rows) {
+    const more = (await source().table(run, name, page.at, rows.length, MOST_AT_ONCE)).rows;
+    if (more.length === 0) break;
+    rows.push(...more);
+  }
+  return { ...page, rows };
+}
+
+export function Tables({ run, media }: { run: Run; media: Media }) {
+  const [at, setAt] = useState<number | null>(null);
+  const [offset, setOffset] = useState(0);
+  const { value: table, error } = useAnswer<TablePage>(async () => {
+    const page = await source().table(run.id, media.name, at, offset, PAGE);
+    return isDrawn(page) && page.rows.length < page.num_rows ? whole(run.id, media.name, page) : page;
+  }, [run.id, media.name, media.count, at, offset]);
+  if (!table) return <p class="soft small" role="alert">{error?.message}</p>;
+  const versions = [...table.versions].sort((a, b) => a.step - b.step);
+  const png = () => (isConfusion(table) ? saveConfusion(media.name, table) : saveTablePng(media.name, table.columns, table.rows.map((row) => row.map((value) => ({ text: shown(value), number: typeof value === "number" })))));
+  const csv = () => void whole(run.id, media.name, table).then((all) => saveRows(media.name, all.columns, all.rows.map((row) => row.map(written))), (refused: Error) => toast(refused.message, true));
+  return (
+    <>
+      <div class="row wrap">
+        <StepSlider steps={versions.map((v) => v.step)} at={Math.max(0, versions.findIndex((v) => v.at === table.at))} onChange={(i) => { setAt(versions[i]!.at); setOffset(0); }} name={media.name} />
+        <span class="spread" />
+        {(isConfusion(table) || !isDrawn(table)) && <SaveButtons name={media.name} png={png} csv={csv} />}
+      </div>
+      {isConfusion(table) ? <Confusion table={table} /> : isDrawn(table) ? <PrecisionRecall table={table} name={media.name} /> : <PlainTable table={table} />}
+      {table.num_rows > table.rows.length && (
+        <div class="row small"><button type="button" class="button mini" disabled={offset === 0} onClick={() => setOffset(Math.max(0, offset - PAGE))}>Before</button><span class="dim">{offset + 1} – {offset + table.rows.length} of {table.num_rows.toLocaleString("en-US")}</span><button type="button" class="button mini" disabled={offset + table.rows.length >= table.num_rows} onClick={() => setOffset(offset + PAGE)}>After</button></div>
+      )}
+    </>
+  );
+}
+
+const shown = (value: unknown) => (typeof value === "number" ? number(value, 6) : plain(value));
+const written = (value: unknown) => (typeof value === "number" ? value : value === null ? "" : plain(value));
+
+function PlainTable({ table }: { table: TablePage }) {
+  return (
+    <div class="scroll-x tall" tabIndex={0} role="region" aria-label="Table">
+      <table class="plain">
+        <thead><tr>{table.columns.map((c) => <th key={c}>{c}</th>)}</tr></thead>
+        <tbody>{table.rows.map((row, i) => <tr key={i}>{row.map((v, k) => <td key={k} class={typeof v === "number" ? "num" : ""}>{shown(v)}</td>)}</tr>)}</tbody>
+      </table>
+    </div>
+  );
+}
+
+interface ConfusionRow { actual: string; right: string; cells: (Cell & { title: string })[] }
+
+/** Of each class how often it was taken for which; the colour is the part of the row. */
+function confusionOf(table: TablePage): { classes: string[]; rows: ConfusionRow[] } {
+  const [a, p, c] = ["actual", "predicted", "count"].map((n) => table.columns.indexOf(n)) as [number, number, number];
+  const classes = [...new Set(table.rows.flatMap((row) => [plain(row[a]), plain(row[p])]))].sort((x, y) => x.localeCompare(y, "en", { numeric: true }));
+  const counts = new Map(table.rows.map((row) => [`${plain(row[a])}\n${plain(row[p])}`, toNumber(row[c])]));
+  const count = (actual: string, predicted: string) => counts.get(`${actual}\n${predicted}`) ?? 0;
+  const rows = classes.map((actual) => {
+    const sum = classes.reduce((n, predicted) => n + count(actual, predicted), 0);
+    const cells = classes.map((predicted) => {
+      const times = count(actual, predicted);
+      const title = `${actual} taken for ${predicted}: ${times} of ${sum}`;
+      if (!times) return { text: "·", title };
+      const [r, g, b] = heatColour((times / sum) ** 0.5);
+      return { text: number(times), title, fill: `rgb(${r} ${g} ${b})`, ink: r * 0.3 + g * 0.59 + b * 0.11 > 140 ? "#10161a" : "#ffffff" };
+    });
+    return { actual, cells, right: sum > 0 ? `${((100 * count(actual, actual)) / sum).toFixed(1)} %` : "–" };
+  });
+  return { classes, rows };
+}
+
+function Confusion({ table }: { table: TablePage }) {
+  const { classes, rows } = confusionOf(table);
+  return (
+    <div class="scroll-x" tabIndex={0} role="region" aria-label="Confusion matrix">
+      <table class="confusion">
+        <caption class="hint">Rows are what it was, columns what it was taken for; colours are parts of the row.</caption>
+        <thead><tr><td />{classes.map((name) => <th key={name} scope="col">{name}</th>)}<th scope="col">right</th></tr></thead>
+        <tbody>{rows.map(({ actual, cells, right }) => (
+          <tr key={actual}><th scope="row">{actual}</th>
+            {cells.map(({ text, title, fill, ink }, i) => <td key={classes[i]} style={fill ? { background: fill, color: ink } : {}} title={title}>{text}</td>)}
+            <td class="num soft">{right}</td>
+          </tr>
+        ))}</tbody>
+      </table>
+    </div>
+  );
+}
+
+function saveConfusion(name: string, table: TablePage) {
+  const { classes, rows } = confusionOf(table);
+  saveTablePng(name, ["actual \\ predicted", ...classes, "right"], rows.map(({ actual, cells, right }) => [{ text: actual }, ...cells.map((cell) => ({ ...cell, number: true })), { text: right, number: true }]));
+}
+
+function PrecisionRecall({ table, name }: { table: TablePage; name: string }) {
+  const [r, p, k] = ["recall", "precision", "class"].map((n) => table.columns.indexOf(n)) as [number, number, number];
+  const classes = [...new Set(table.rows.map((row) => (k >= 0 ? plain(row[k]) : "")))];
+  const plot: Plot = {
+    name, title: "precision over recall", axis: "epoch", columns: ["class", "recall", "precision"], version: String(table.at), csv: null,
+    load: async () => classes.map((own, i) => {
+      const rows = table.rows.filter((row) => k < 0 || plain(row[k]) === own).map((row) => [toNumber(row[r]), toNumber(row[p])] as const).sort((x, y) => x[0] - y[0]);
+      return { key: own, label: own || "precision", colour: rankColour(i), x: rows.map((row) => row[0]), y: rows.map((row) => row[1]) };
+    }),
+  };
+  return <ChartCard plot={plot} range={null} log={false} height={280} onZoom={() => undefined} />;
+}

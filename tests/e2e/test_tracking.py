@@ -80,7 +80,7 @@ def of_tensorboard(run_dir, entry):
 
 def use_file_sinks(job, ranks="main", **tracking):
     job.config["tracking"] = {"ranks": ranks, "sinks": ["console", "csv", "jsonl", "tensorboard"], "system_every": "1 s",
-                              **tracking}
+                              "finish_timeout": "60 s", **tracking}
     job.config["train"]["log_every"] = "3 steps"
     job.write()
 

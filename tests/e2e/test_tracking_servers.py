@@ -98,11 +98,11 @@ def test_servers_have_what_the_event_logs_have(job, mlflow, wandb, policy):
     sinks = [{"name": "mlflow", "tracking_uri": mlflow, "experiment": experiment},
              {"name": "wandb", "project": "e2e", "upload_every": 1}]
     job.config["tracking"] = {"ranks": "all" if policy == "shared" else policy, "shared": policy == "shared", "sinks": sinks,
-                              "finish_timeout": "40 s", "system_every": "1 s", "checkpoints": "last"}
+                              "finish_timeout": "200 s", "system_every": "1 s", "checkpoints": "last"}
     job.config["train"]["log_every"] = "5 steps"
     job.write()
     environment = with_tools(WANDB_BASE_URL=wandb.url, WANDB_API_KEY=KEY)
-    run_dir = job.train(ranks=4, env=environment)
+    run_dir = job.train(ranks=4, env=environment, timeout=300)
     status = json.loads((run_dir / "sinks" / "agent-00000.json").read_text())["sinks"]
     assert [sink["name"] for sink in status if sink["complete"]] == ["mlflow", "wandb"], status
     runs = expected_runs(job, policy, run_dir)

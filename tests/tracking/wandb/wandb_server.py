@@ -58,6 +58,7 @@ class WandbServer:
     def __init__(self, trouble=None):
         self.trouble = trouble  # None, "500", "401", "hang", "stream 500", "no project"
         self.runs, self.files, self.artifacts, self.operations = {}, {}, [], []
+        self.committed = set()  # ids of artifacts
         self.changed = threading.Condition()
         self.stopped = threading.Event()
         handler = type("Handler", (Handler,), {"owner": self})
@@ -118,9 +119,16 @@ class WandbServer:
         return {"notifyScriptableRunAlert": {"success": True}}
 
     def CreateArtifact(self, variables):
-        self.artifacts.append(variables["input"])
-        return {"createArtifact": {"artifact": {"id": f"a{len(self.artifacts)}", "state": "PENDING",
-                                                "artifactSequence": {"latestArtifact": None}}}}
+        """As W&B's: a version is its collection's content, so one that is asked for again is the one that is there."""
+        wanted = variables["input"]
+        which = [(made["artifactCollectionName"], made["digest"]) for made in self.artifacts]
+        key = (wanted["artifactCollectionName"], wanted["digest"])
+        if key not in which:
+            self.artifacts.append(wanted)
+            which.append(key)
+        name = f"a{which.index(key) + 1}"
+        state = "COMMITTED" if name in self.committed else "PENDING"
+        return {"createArtifact": {"artifact": {"id": name, "state": state, "artifactSequence": {"latestArtifact": None}}}}
 
     def CreateArtifactManifest(self, variables):
         manifest = f"{variables['artifactID']}/{variables['name']}"
@@ -138,6 +146,7 @@ class WandbServer:
         return {"createArtifactFiles": {"files": {"edges": edges}}}
 
     def CommitArtifact(self, variables):
+        self.committed.add(variables["artifactID"])
         return {"commitArtifact": {"artifact": {"id": variables["artifactID"], "digest": "d"}}}
 
     def file_stream(self, name, body):

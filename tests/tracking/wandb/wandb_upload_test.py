@@ -145,12 +145,14 @@ def test_artifacts_that_the_run_made_are_uploaded_with_their_files(server, run_d
     with Sink(run_dir, server.url) as sink:
         digest = sink.call("publish", name="mnist-model", artifact_type="model", run_dir=str(run_dir),
                            source=str(run_dir / "model"))["digest"]
-        sink.start()
         known = {"time": START, "artifact_type": "model", "version": 1, "digest": digest, "aliases": ["best"], "metadata": {"acc": 0.9}}
-        sink.call("artifact", name="mnist-model", made=True, **known)
-        sink.call("artifact", name="removed-model", made=True, **known)
-        sink.call("artifact", name="mnist-data", made=False, **known)
-        sink.finish()
+        for _ in range(2):
+            sink.state = None  # the second time as if the first had never been noted
+            sink.start()
+            sink.call("artifact", name="mnist-model", made=True, **known)
+            sink.call("artifact", name="removed-model", made=True, **known)
+            sink.call("artifact", name="mnist-data", made=False, **known)
+            sink.finish()
     (artifact,) = server.artifacts
     assert (artifact["artifactCollectionName"], artifact["artifactTypeName"]) == ("mnist-model", "model")
     assert [alias["alias"] for alias in artifact["aliases"]] == ["best"]

@@ -7,9 +7,9 @@
 #include <catch2/catch.hpp>
 #include <future>
 
+#include "tests/temporary_directory.h"
 #include "tests/tracking/agent/recorder_sink.h"
 #include "tests/tracking/sample_log.h"
-#include "tests/temporary_directory.h"
 #include "tracking/agent/agent_status.h"
 #include "tracking/agent/sync.h"
 #include "tracking/event_log_reader.h"

@@ -37,12 +37,12 @@ T multiply(T a, T b) {
 
 template <class T>
 T least(T a, T b) {
-  return b < a || b != b ? b : a;
+  return b < a || b != b ? b : a;  // NaN wins. NOLINT(misc-redundant-expression)
 }
 
 template <class T>
 T greatest(T a, T b) {
-  return b > a || b != b ? b : a;
+  return b > a || b != b ? b : a;  // NOLINT(misc-redundant-expression)
 }
 
 template <class T, class Operation>

@@ -12,8 +12,8 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "tests/tracking/sample_log.h"
 #include "tests/temporary_directory.h"
+#include "tests/tracking/sample_log.h"
 #include "tracking/event_log_reader.h"
 
 using namespace lockstep;

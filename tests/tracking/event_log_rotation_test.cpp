@@ -8,8 +8,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "tests/tracking/segmented_log.h"
 #include "tests/temporary_directory.h"
+#include "tests/tracking/segmented_log.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/run_directory.h"
 

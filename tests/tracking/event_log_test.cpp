@@ -7,8 +7,8 @@
 
 #include "core/crc32c.h"
 #include "core/error.h"
-#include "tests/tracking/sample_log.h"
 #include "tests/temporary_directory.h"
+#include "tests/tracking/sample_log.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/message_pack.h"
 

@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "tests/tracking/segmented_log.h"
 #include "tests/temporary_directory.h"
+#include "tests/tracking/segmented_log.h"
 #include "tracking/event_log_reader.h"
 
 using namespace lockstep;

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <string>
 
-#include "tests/tracking/sample_log.h"
 #include "tests/temporary_directory.h"
+#include "tests/tracking/sample_log.h"
 #include "tracking/on_ranks.h"
 #include "tracking/run_directory.h"
 

@@ -50,16 +50,16 @@ struct Training {
   CheckpointHead head;
 };
 
-struct TrainingAlone {
-  World world{{.device = "cpu"}};
+struct LoneWorld {
+  World lone_world{{.device = "cpu"}};
 };
 
 // One rank.
-struct LoneTraining : private TrainingAlone, Training {
-  LoneTraining() : Training(TrainingAlone::world) {}
+struct LoneTraining : private LoneWorld, Training {
+  LoneTraining() : Training(lone_world) {}
 };
 
-std::map<std::string, at::Tensor> by_name(const NamedTensors& tensors) {
+std::map<std::string, at::Tensor> tensors_by_name(const NamedTensors& tensors) {
   return {tensors.begin(), tensors.end()};
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("saving: what ranks write together is the main rank's state, once none
     CHECK(list_checkpoints(directory / "c") == Steps{2, 3});
     CHECK(std::filesystem::exists(directory / "c/3/model-00003-of-00003.safetensors"));
     const auto read = read_checkpoint(directory / "c", 3);
-    const auto model = by_name(read.model);
+    const auto model = tensors_by_name(read.model);
     CHECK(at::equal(model.at("mean"), at::zeros({4})));
     CHECK(at::equal(model.at("layers.0.weight"), at::full({2, 3}, 3.0)));
     CHECK(read.rng.size() == 3);

@@ -35,15 +35,15 @@ void verify_registries() {
   schedule_registry().verify();
 }
 
-// train.ema without the number that switches it on.
-void refuse_idle_average(const ConfigNode& root, const RunConfig& config) {
-  const auto* train = root.find("train");
-  const auto* ema = train && !config.train.ema.decay ? train->find("ema") : nullptr;
-  if (!ema || ema->kind != ConfigNode::Kind::Map) return;
-  for (const auto* key : {"every", "warmup"})
-    if (const auto* node = ema->find(key))
+// train.ema without the number that switches it on. A resolved run file has its defaults.
+void refuse_idle_average(const ConfigNode& root, const EmaConfig& config) {
+  if (config.decay) return;
+  const EmaConfig defaults;
+  for (const auto& [key, differs] :
+       {std::pair{"every", config.every != defaults.every}, {"warmup", config.warmup}})
+    if (differs)
       throw config_error(fmt::format("{}: train.ema.{}: has no effect without train.ema.decay",
-                                     node->origin, key));
+                                     root.find("train")->find("ema")->find(key)->origin, key));
 }
 
 // A setting that cannot take effect is an error: the user meant something by it.
@@ -53,7 +53,7 @@ void refuse_idle_settings(const ConfigNode& root, const RunConfig& config) {
     const auto* node = map && map->kind == ConfigNode::Kind::Map ? map->find(key) : nullptr;
     return node && node->kind != ConfigNode::Kind::Null ? node : nullptr;
   };
-  refuse_idle_average(root, config);
+  refuse_idle_average(root, config.train.ema);
   if (config.data.eval.is_set() || config.data.split.eval) return;
   for (const auto& [section, key] :
        {std::pair{"data", "eval_batch_size"}, std::pair{"train", "eval_every"},

@@ -247,7 +247,7 @@ class CompiledModel final : public Model {
         package_, printable(manifest_.all_count), kIgnoredTarget));
   }
 
-  // Compiled code does not look, or ends the process.
+  // Compiled code ends with a stack, and names neither field nor number.
   void verify_classes(const at::Tensor& classes) const {
     if (!classes.is_cpu() || classes.scalar_type() != at::kLong) return;
     const auto* begin = classes.const_data_ptr<int64_t>();

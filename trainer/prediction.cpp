@@ -86,6 +86,7 @@ struct Prediction {
   Model& model;
   const Dataset& dataset;
   const RunConfig& config;
+  int64_t workers;  // loader threads of this rank
 };
 
 // A round takes a batch of each rank; rank 0 writes them in their order.
@@ -97,7 +98,7 @@ RowLayout predict_all(const Prediction& job, RowsFile* file) {
   const auto batches = deal_batches(num_samples, batch_size, {world.rank(), world.world_size()});
   Loader loader(job.dataset, batches.indices,
                 {.batch_size = batch_size,
-                 .workers = job.config.data.loader.workers / world.local_world_size(),
+                 .workers = job.workers,
                  .device = world.device(),
                  .name = "data.eval"});
   job.model.eval();
@@ -183,7 +184,10 @@ std::string write_predictions(const PredictionOptions& options) {
   });
   model->to(world.device());
   const auto weights = load_weights(world, *model, config, options.run_id);
-  const auto row = predict_all({world, *model, *data.eval, config}, file ? &*file : nullptr);
+  const auto local = world.local_world_size();
+  const auto workers = (config.data.loader.workers + local - 1) / local;
+  const auto row =
+      predict_all({world, *model, *data.eval, config, workers}, file ? &*file : nullptr);
   act_on_main(world, "predictions file", [&] {
     file->finish();
     return true;

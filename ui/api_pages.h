@@ -8,6 +8,10 @@
 
 namespace lockstep {
 
+// What one request may ask for, and how many may listen; GET /api/server tells them.
+constexpr size_t kMostPoints = 20000, kMostCurves = 512;
+constexpr int kMostStreams = 32;
+
 // A page about one run: `rest` are the parts of the path behind its id.
 struct RunRequest {
   const ApiRequest& request;

@@ -25,7 +25,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kMostStreams = 32;
 constexpr size_t kServerThreads = kMostStreams + 32;
 constexpr std::chrono::seconds kPatience{5};
 constexpr RequestLimits kRequestLimits;

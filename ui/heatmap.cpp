@@ -7,6 +7,8 @@
 namespace lockstep {
 namespace {
 
+constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
+
 bool is_shown(const Curve& curve, size_t i, const HeatmapRange& range) {
   return (!range.from || curve.step[i] >= *range.from) && (!range.to || curve.step[i] <= *range.to);
 }
@@ -26,10 +28,34 @@ double usual_gap(const Curve& curve, const HeatmapRange& range) {
   return *middle;
 }
 
+// The values of a curve, column by column.
+void add_row(Heatmap& map, const Curve& curve, const HeatmapRange& range) {
+  const auto columns = map.edges.size() - 1;
+  const auto width = (map.to - map.from + 1) / static_cast<double>(columns);
+  std::vector<double> sum(columns, 0), mean(columns, kNothing), most(columns, kNothing);
+  std::vector<size_t> count(columns, 0);
+  for (size_t i = 0; i < curve.step.size(); ++i) {
+    const auto value = curve.value[i];
+    if (std::isnan(value) || !is_shown(curve, i, range)) continue;
+    const auto column =
+        std::min(columns - 1, static_cast<size_t>((curve.step[i] - map.from) / width));
+    sum[column] += value;
+    most[column] = count[column] == 0 ? value : std::max(most[column], value);
+    ++count[column];
+  }
+  for (size_t i = 0; i < columns; ++i) {
+    if (count[i] == 0) continue;
+    mean[i] = sum[i] / static_cast<double>(count[i]);
+    map.smallest = std::min(map.smallest, mean[i]);
+    map.largest = std::max(map.largest, mean[i]);
+  }
+  map.mean.push_back(std::move(mean));
+  map.max.push_back(std::move(most));
+}
+
 }  // namespace
 
 Heatmap make_heatmap(const std::vector<Curve>& curves, const HeatmapRange& range) {
-  constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
   auto first = std::numeric_limits<double>::infinity(), last = -first;
   auto gap = first;
   for (const auto& curve : curves) {
@@ -41,9 +67,11 @@ Heatmap make_heatmap(const std::vector<Curve>& curves, const HeatmapRange& range
     gap = std::min(gap, usual_gap(curve, range));
   }
   Heatmap map;
-  map.mean.resize(curves.size());
-  map.max.resize(curves.size());
-  if (first > last) return map;
+  if (first > last) {
+    map.mean.resize(curves.size());
+    map.max.resize(curves.size());
+    return map;
+  }
   map.from = first;
   map.to = last;
   const auto num_steps = last - first + 1;
@@ -53,26 +81,7 @@ Heatmap make_heatmap(const std::vector<Curve>& curves, const HeatmapRange& range
   for (size_t i = 0; i <= columns; ++i) map.edges.push_back(first + static_cast<double>(i) * width);
   map.smallest = std::numeric_limits<double>::infinity();
   map.largest = -map.smallest;
-  for (size_t c = 0; c < curves.size(); ++c) {
-    std::vector<double> sum(columns, 0), most(columns, kNothing);
-    std::vector<size_t> count(columns, 0);
-    for (size_t i = 0; i < curves[c].step.size(); ++i) {
-      const auto value = curves[c].value[i];
-      if (std::isnan(value) || !is_shown(curves[c], i, range)) continue;
-      const auto column =
-          std::min(columns - 1, static_cast<size_t>((curves[c].step[i] - first) / width));
-      sum[column] += value;
-      most[column] = count[column] == 0 ? value : std::max(most[column], value);
-      ++count[column];
-    }
-    for (size_t i = 0; i < columns; ++i) {
-      map.mean[c].push_back(count[i] > 0 ? sum[i] / static_cast<double>(count[i]) : kNothing);
-      if (count[i] == 0) continue;
-      map.smallest = std::min(map.smallest, map.mean[c][i]);
-      map.largest = std::max(map.largest, map.mean[c][i]);
-    }
-    map.max[c] = std::move(most);
-  }
+  for (const auto& curve : curves) add_row(map, curve, range);
   return map;
 }
 

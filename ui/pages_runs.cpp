@@ -150,13 +150,14 @@ std::vector<RunSnapshot> filtered_runs(Dashboard& dashboard, const std::string& 
 }
 
 ApiAnswer server_page(Dashboard& dashboard) {
-  return json_answer({{"version", kVersion},
-                      {"dir", dashboard.catalog.directory().string()},
-                      {"seq", dashboard.catalog.number()},
-                      {"indexing", progress_json(dashboard.catalog)},
-                      {"limits", {{"points", 20000}, {"curves", 512}, {"streams", 32}}},
-                      {"actions", dashboard.actions},
-                      {"token", dashboard.token}});
+  return json_answer(
+      {{"version", kVersion},
+       {"dir", dashboard.catalog.directory().string()},
+       {"seq", dashboard.catalog.number()},
+       {"indexing", progress_json(dashboard.catalog)},
+       {"limits", {{"points", kMostPoints}, {"curves", kMostCurves}, {"streams", kMostStreams}}},
+       {"actions", dashboard.actions},
+       {"token", dashboard.token}});
 }
 
 ApiAnswer runs_page(Dashboard& dashboard, const ApiRequest& request) {

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostPoints = 20000, kMostCurves = 512, kMostBandCurves = 4096;
+constexpr size_t kMostBandCurves = 4096;
 constexpr size_t kMostCsvBytes = 1u << 30;
 
 CurveAxis axis_named(const ApiRequest& request) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kReportColumns = 2000, kReportRanks = 8, kReportRuns = 50, kReportImages = 50;
 constexpr size_t kReportHeatmaps = 8, kReportHeatColumns = 300;
-constexpr size_t kReportHistograms = 50, kReportMedia = 50, kReportRows = 200, kReportTexts = 200;
+constexpr size_t kReportHistograms = 50, kReportMedia = 50, kReportRows = 2000, kReportTexts = 200;
 // Of what ranks printed: the last lines of each, and of a run in all.
 constexpr size_t kReportLines = 200, kReportLineBytes = 64u << 10, kReportConsoleBytes = 1u << 20;
 constexpr std::string_view kDataPlace = "__LOCKSTEP_DATA__";

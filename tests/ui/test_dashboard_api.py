@@ -333,7 +333,7 @@ def test_report_and_watch(runs, writer, start, tmp_path):
         writer.do("many", log=log, metrics=["train/loss", "rank/step_time_s"], **{"from": 0, "to": 10000})
         for step in range(5):
             writer.do("histogram", log=log, name="weights/fc1", step=step, time=1000.0 + step, edges=[0, 1, 2], counts=[step, 1])
-            writer.do("table", log=log, name="eval/worst", step=step, time=1000.0 + step, columns=["x"], rows=[[i + step] for i in range(300)])
+            writer.do("table", log=log, name="eval/worst", step=step, time=1000.0 + step, columns=["x"], rows=[[i + step] for i in range(2300)])
         writer.do("text", log=log, line="</script> told", level=2, time=1000.0)
         writer.do("end", log=log)
     for attempt in range(2):
@@ -365,7 +365,7 @@ def test_report_and_watch(runs, writer, start, tmp_path):
     histograms = {(part["source"], part["name"]): part["items"] for part in data["histograms"]}
     assert [item["counts"] for item in histograms["rank-1", "weights/fc1"]] == [[step, 1] for step in range(5)]
     table = data["tables"][0]
-    assert table["name"] == "eval/worst" and table["num_rows"] == 300 and table["rows"] == [[i + 4] for i in range(200)]
+    assert table["name"] == "eval/worst" and table["num_rows"] == 2300 and table["rows"] == [[i + 4] for i in range(2000)]
     assert [item["line"] for item in data["texts"][0]["items"]] == ["</script> told"] * 2
     assert data["runs"][0]["console"][0]["path"] == "logs/attempt_1/0/stdout.log"
     watched = subprocess.run([LOCKSTEP, "runs", "watch", "job", "--dir", runs], capture_output=True, text=True, timeout=60)

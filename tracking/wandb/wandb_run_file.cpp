@@ -26,7 +26,10 @@ uint32_t sum_of(const Json& config) {
 
 std::string numbers(const std::vector<double>& values) {
   std::string text;
-  for (const auto value : values) text += (text.empty() ? "" : ",") + wandb_number(value);
+  for (const auto value : values) {
+    if (!text.empty()) text += ',';
+    text += wandb_number(value);
+  }
   return fmt::format("[{}]", text);
 }
 

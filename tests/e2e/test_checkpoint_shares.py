@@ -190,7 +190,7 @@ def two_disks(job, tmp_path):
     job.runs.mkdir(exist_ok=True)
     (tmp_path / "other").mkdir()
     network.hosts[1].mounts = {job.runs: tmp_path / "other"}
-    cluster = Cluster(job, network)
+    cluster = Cluster(job, network, ranks=2)
     yield cluster
     cluster.stop()
     network.close()

@@ -352,7 +352,7 @@ test("a live run grows before one's eyes, takes a tag and a note, ends, and is d
 });
 
 test("a run that is killed and goes on from its last checkpoint shows its state and its curve at each moment", async () => {
-  const words = ["train.epochs=100000", "tracking.ranks=main", "checkpoint.every=20 steps"];
+  const words = ["train.epochs=100000", "data.batch_size=600", "tracking.ranks=main", "checkpoint.every=20 steps"];
   const { id, process } = await begin("resumed", ...words);
   const losses = () => exported(id).filter((row) => row.metric === "train/loss");
   await onPage(`run/${id}`, async (page) => {

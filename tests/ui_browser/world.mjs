@@ -34,7 +34,7 @@ const file = join(directory, "run.yaml");
 writeFileSync(file, JSON.stringify(configuration())); // JSON is YAML
 
 export function run(command, ...words) {
-  const ended = spawnSync(command, words, { cwd: directory, env: environment, encoding: "utf8", timeout: 180000 });
+  const ended = spawnSync(command, words, { cwd: directory, env: environment, encoding: "utf8", timeout: 180000, maxBuffer: 1 << 30 });
   if (ended.status !== 0) throw new Error(`${command} ${words.join(" ")}: ${ended.status}\n${ended.stdout}${ended.stderr}`);
   return ended.stdout;
 }

@@ -29,7 +29,7 @@ export function RunsPage() {
     [inAddress, tableColumns.value, fields.value === undefined, fields.value?.length],
   );
   useEffect(() => void (document.title = "Runs · Lockstep"), []);
-  const state = useRows(useSettled(filter, 80), sort, by, names);
+  const state = useRows(useSettled(filter, 40), sort, by, names);
   const { rows, revision, error, counts } = state;
 
   const select = (ids: string[], on: boolean) => {

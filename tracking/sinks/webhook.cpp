@@ -88,8 +88,8 @@ class WebhookSink final : public Sink {
 
   Json flush() override {
     for (; !pending_.empty(); pending_.pop_front()) {
-      ++count_;
-      if (count_ > delivered_) deliver(pending_.front());
+      if (count_ >= delivered_) deliver(pending_.front());
+      ++count_;  // not when the delivery failed: it is the same message that comes next
     }
     return {{"count", count_}};
   }
@@ -119,7 +119,7 @@ class WebhookSink final : public Sink {
       throw is_passing ? environment_error(problem) : config_error(problem);
     }
     // Told at once: when a later message fails, this one is not sent again.
-    delivered_ = count_;
+    delivered_ = count_ + 1;
     write_file_durably(delivered_file_, Json{{"count", delivered_}}.dump() + "\n");
   }
 

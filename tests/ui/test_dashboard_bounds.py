@@ -81,13 +81,15 @@ def test_a_byte_now_and_then_is_cut_off_and_delays_nobody(writer, start):
 def test_many_who_say_nothing_push_each_other_out_and_nobody_else(writer, start):
     writer.finished_run("one")
     dashboard = start()
+    dashboard.wait_for_runs(1)
     threads = num_threads(dashboard)
     idle = many(dashboard, 700)
     assert answer_time(dashboard) < 1
     dashboard.wait_for("the oldest to go", lambda: is_over(idle[0]))
     assert sum(is_over(connection) for connection in idle[1:100]) > 90
     assert not is_over(idle[-1])
-    assert num_threads(dashboard) == threads, "a connection that says nothing costs no thread"
+    # Few others come and go: the one that asks the trainer for its defaults, those that read logs.
+    assert num_threads(dashboard) < threads + 10, "a connection that says nothing costs no thread"
     assert dashboard.wait_for("the rest to go", lambda: is_over(idle[-1])), "and not for long"
     for connection in idle:
         connection.close()

@@ -1,6 +1,11 @@
 #include "ui/catalog_index.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
+#include <charconv>
 
 #include "core/crc32c.h"
 #include "core/durable_file.h"
@@ -191,6 +196,23 @@ void write_catalog_index(const fs::path& path,
   make_directories(path.parent_path());
   file += blocks;
   write_file_durably(path, file);
+}
+
+void remove_unfinished_indexes(const fs::path& path) {
+  const auto prefix = path.filename().string() + ".tmp-";  // as write_file_durably() names them
+  std::error_code error, ignored;
+  for (fs::directory_iterator it(path.parent_path(), error), end; !error && it != end;
+       it.increment(error)) {
+    const auto name = it->path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    pid_t writer = 0;
+    const auto* last = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + prefix.size(), last, writer);
+    if (parsed.ec != std::errc{} || parsed.ptr != last || writer <= 0) continue;
+    const bool is_gone = ::kill(writer, 0) != 0 && errno == ESRCH;
+    // One of our number is of somebody before us: nothing was written yet.
+    if (is_gone || writer == ::getpid()) fs::remove(it->path(), ignored);
+  }
 }
 
 std::vector<IndexedRun> read_catalog_index(const fs::path& path, NameTable& names) {

@@ -32,6 +32,9 @@ void write_catalog_index(const std::filesystem::path& path,
                          const std::vector<std::pair<RunSnapshot, uint64_t>>& runs,
                          const NameTable& names);
 
+// Removes what processes left that ended while they wrote one. Before the first own one.
+void remove_unfinished_indexes(const std::filesystem::path& path);
+
 // Every entry that is whole. None where there is no such file, or it is another version's. Never
 // throws for what it holds.
 std::vector<IndexedRun> read_catalog_index(const std::filesystem::path& path, NameTable& names);

@@ -76,6 +76,7 @@ void RunCatalog::work() {
 void RunCatalog::find_runs() {
   const auto stamp = stamp_of_directory(directory_);
   if (stamp == root_stamp_) return;
+  const auto before = number();
   std::map<std::string, double> found;
   std::error_code error;
   bool unfinished = false;
@@ -91,7 +92,8 @@ void RunCatalog::find_runs() {
   std::vector<std::string> gone;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [name, modified] : found) jobs_[name].modified = modified;
+    for (const auto& [name, modified] : found)
+      if (!was_removed_since(before, name)) jobs_[name].modified = modified;
     was_searched_ = true;
     for (const auto& [name, job] : jobs_)
       if (!error && !found.contains(name)) gone.push_back(name);
@@ -102,6 +104,8 @@ void RunCatalog::find_runs() {
 
 // The table is whole before the runs' files have been looked at.
 void RunCatalog::load_index() {
+  if (reading_ == CatalogReading::AllAndKeep)
+    remove_unfinished_indexes(catalog_index_path(directory_));
   auto runs = read_catalog_index(catalog_index_path(directory_), names_);
   const std::lock_guard lock(mutex_);
   for (auto& [summary, stamp] : runs) {
@@ -210,11 +214,10 @@ void RunCatalog::drop_unused() {
   }
 }
 
-// Reads what is new of a run, or all of it.
-void RunCatalog::read(const std::string& id, bool with_columns) {
+// Reads what is new of a run, or all of it. `anew`: even where nothing seems to be new.
+void RunCatalog::read(const std::string& id, bool with_columns, bool anew) {
   std::shared_ptr<RunLogs> logs;
-  RunSnapshot before;
-  uint64_t stamp_before = 0;
+  std::shared_ptr<std::mutex> turn;
   {
     const std::lock_guard lock(mutex_);
     const auto it = jobs_.find(id);
@@ -223,6 +226,18 @@ void RunCatalog::read(const std::string& id, bool with_columns) {
       it->second.logs =
           std::make_shared<RunLogs>(directory_ / id, names_, with_columns ? &spool_ : nullptr);
     logs = it->second.logs;
+    turn = it->second.turn;
+  }
+  // What an earlier read found is never shown after what a later one found. Taken before mutex_,
+  // so that only those who read the same run wait.
+  const std::lock_guard own_turn(*turn);
+  RunSnapshot before;
+  uint64_t stamp_before = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = jobs_.find(id);
+    if (it == jobs_.end()) return;
+    if (anew) it->second.stamp = 0;
     if (it->second.checked) before = it->second.snapshot;
     stamp_before = it->second.stamp;
   }
@@ -230,26 +245,20 @@ void RunCatalog::read(const std::string& id, bool with_columns) {
   const bool changed = logs->catch_up();
   if (before && !changed && stamp == stamp_before) return;
   auto summary = summarize_run(*logs, names_);
-  {
-    const std::lock_guard lock(mutex_);
-    const auto it = jobs_.find(id);
-    if (it == jobs_.end()) return;
-    it->second.stamp = stamp;
-    it->second.checked = true;
-    it->second.live = std::ranges::any_of(summary.sources, [](const SourceSummary& source) {
-      return source.state == RunState::Running;
-    });
-    if (!it->second.live) ++num_settled_;
-    auto& kept = it->second.logs;  // somebody else may have dropped or opened them meanwhile
-    if (!it->second.live && kept && !kept->has_columns()) kept.reset();
-  }
-  publish(id, std::move(summary));
-}
-
-void RunCatalog::publish(const std::string& id, RunSummary summary) {
   const std::lock_guard lock(mutex_);
   const auto it = jobs_.find(id);
-  if (it != jobs_.end()) set_snapshot(it->second, std::move(summary));
+  if (it == jobs_.end()) return;
+  auto& job = it->second;
+  const bool is_as_indexed = !job.checked && job.stamp == stamp;
+  job.stamp = stamp;
+  job.checked = true;
+  job.live = std::ranges::any_of(summary.sources, [](const SourceSummary& source) {
+    return source.state == RunState::Running;
+  });
+  if (!job.live && !is_as_indexed) ++num_settled_;
+  // Somebody else may have dropped or opened them meanwhile.
+  if (!job.live && job.logs && !job.logs->has_columns()) job.logs.reset();
+  set_snapshot(job, std::move(summary));
 }
 
 void RunCatalog::set_snapshot(Job& job, RunSummary summary) {
@@ -271,6 +280,14 @@ void RunCatalog::forget(const std::string& id) {
   changed_.notify_all();
 }
 
+// With mutex_ held.
+bool RunCatalog::was_removed_since(uint64_t number, const std::string& id) const {
+  const auto number_of = [](const auto& removed) { return removed.first; };
+  const auto later = std::ranges::upper_bound(removed_, number, {}, number_of);
+  return std::any_of(later, removed_.end(),
+                     [&](const auto& removed) { return removed.second == id; });
+}
+
 std::vector<RunSnapshot> RunCatalog::all() const {
   std::vector<RunSnapshot> runs;
   {
@@ -286,13 +303,16 @@ std::vector<RunSnapshot> RunCatalog::all() const {
 
 // A run that is there, but was not found yet.
 bool RunCatalog::add(const std::string& id) {
+  uint64_t before = 0;
   {
     const std::lock_guard lock(mutex_);
     if (jobs_.contains(id)) return true;
+    before = number_;
   }
   if (id.find('/') != std::string::npos || !is_inner_path(id) || !is_run(directory_ / id))
     return false;
   const std::lock_guard lock(mutex_);
+  if (was_removed_since(before, id)) return false;
   jobs_[id].modified = directory_time(directory_ / id);
   return true;
 }
@@ -330,12 +350,7 @@ std::shared_ptr<RunLogs> RunCatalog::open(const std::string& id) {
 
 void RunCatalog::refresh(const std::string& id) {
   if (!is_run(directory_ / id)) return forget(id);
-  {
-    const std::lock_guard lock(mutex_);
-    const auto it = jobs_.find(id);
-    if (it != jobs_.end()) it->second.stamp = 0;
-  }
-  read(id);
+  read(id, false, true);
 }
 
 CatalogProgress RunCatalog::progress() const {

@@ -75,6 +75,7 @@ class RunCatalog {
     double modified = 0;            // of the directory; newest are read first
     bool live = false;
     bool checked = true;  // false: the snapshot is the index's, the files were not looked at yet
+    std::shared_ptr<std::mutex> turn = std::make_shared<std::mutex>();  // of those who read the run
 
     bool is_known() const { return snapshot && checked; }
   };
@@ -89,10 +90,10 @@ class RunCatalog {
   void check_some();
   void drop_unused();
   void check(const std::string& id, bool with_columns);
-  void read(const std::string& id, bool with_columns = false);
+  void read(const std::string& id, bool with_columns = false, bool anew = false);
   void set_snapshot(Job& job, RunSummary summary);
-  void publish(const std::string& id, RunSummary summary);
   void forget(const std::string& id);
+  bool was_removed_since(uint64_t number, const std::string& id) const;
 
   std::filesystem::path directory_;
   ColumnSpool& spool_;

@@ -18,8 +18,8 @@
 #include "launch/job_token.h"
 #include "launch/launcher.h"
 #include "launch/rendezvous/token.h"
-#include "tracking/agent/agent.h"
 #include "tracking/agent/agent_status.h"
+#include "tracking/agent/agent_turn.h"
 #include "tracking/agent/run_entries.h"
 #include "tracking/job_run.h"
 #include "tracking/run_end.h"
@@ -166,10 +166,11 @@ void record_end(const LaunchReport& report, const fs::path& run_dir) {
     const bool in_good_order =
         std::none_of(report.workers.begin(), report.workers.end(),
                      [](const auto& worker) { return worker.failed() && !worker.preempted_by(); });
-    if (in_good_order && read_run_end(run_dir)) return;
     end.state = RunState::Killed;
     end.signal = signal;
+    if (in_good_order) end = read_run_end(run_dir).value_or(end);
   }
+  end.is_confirmed = true;
   write_run_end(run_dir, end);
 }
 

@@ -34,6 +34,7 @@ where the one before was.
   --logs N        how many of them will log: it begins when their logs are there (default 1)
   --pid PID       of a rank whose use of the machine is recorded, also when it does not log
   --attached      it is over when standard input is at its end
+  --launcher PID  who writes down how the run ended, when all ranks are gone
 
 Where nodes share no file system (the trainer gives these, and LOCKSTEP_FORWARDING_TOKEN):
   --forward-to URL   send the logs to the agent of rank 0's node, which feeds the sinks
@@ -140,6 +141,7 @@ int track_command(int argc, char** argv) {
   options.add_options()("h,help", "")("run", "", cxxopts::value<std::string>())(
       "node-rank", "", cxxopts::value<int>()->default_value("0"))(
       "logs", "", cxxopts::value<int>()->default_value("1"))("attached", "")(
+      "launcher", "", cxxopts::value<int64_t>()->default_value("0"))(
       "pid", "", cxxopts::value<std::vector<int64_t>>())(
       "forward-to", "", cxxopts::value<std::string>()->default_value(""))(
       "receive-from", "", cxxopts::value<std::vector<int>>())(
@@ -159,6 +161,7 @@ int track_command(int argc, char** argv) {
                                  .expected_logs = parsed["logs"].as<int>(),
                                  .pids = pids_of(parsed),
                                  .starter_fd = parsed.count("attached") ? STDIN_FILENO : -1,
+                                 .launcher = parsed["launcher"].as<int64_t>(),
                                  .config = read_tracking_config(run_dir),
                                  .environment = environment_of_process(),
                                  .forwarding = forwarding_of(parsed)});

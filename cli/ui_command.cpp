@@ -1,6 +1,5 @@
 // `lockstep ui`: the dashboard.
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,11 +8,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <future>
+#include <limits>
 #include <thread>
 
 #include "cli/command_words.h"
 #include "cli/commands.h"
 #include "cli/trainer_program.h"
+#include "core/descriptor_limit.h"
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "launch/signal_watch.h"
@@ -63,14 +64,6 @@ std::string read_token(const std::string& path) {
 std::string machine_name() {
   char name[256] = {};
   return ::gethostname(name, sizeof(name) - 1) == 0 ? host_without_port(name) : "";
-}
-
-// Many ranks of many runs may be followed at once.
-void allow_many_files() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // Asked once, in the background; nobody waits for it, also not at the end.
@@ -126,7 +119,8 @@ int ui_command(int argc, char** argv) {
       "allow-host", "", cxxopts::value<std::vector<std::string>>())("read-only", "");
   auto options = dashboard_options(parse_words(known, words));
   SignalWatch signals;  // before there are threads
-  allow_many_files();
+  // Many ranks of many runs may be followed at once.
+  raise_descriptor_limit(std::numeric_limits<uint64_t>::max());
   options.schema = schema_of_trainer();
   DashboardServer server(options);
   fmt::print("dashboard of {}: {}{}\n", options.runs.string(), server.link(),

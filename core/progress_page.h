@@ -36,6 +36,10 @@ const char* phase_name(Phase phase);
 // True for the phases of a training step, which repeat and are short.
 bool is_stepping(Phase phase);
 
+// Evaluations, checkpoints and the like may take so many times as long as a step before a rank is
+// told to hang.
+constexpr int kPatienceOutsideOfSteps = 10;
+
 struct ProgressSnapshot {
   int rank = 0;
   int64_t pid = 0;  // 0: the process has not taken the page yet

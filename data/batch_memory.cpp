@@ -61,7 +61,11 @@ Batch BatchMemory::take(int64_t count) {
       std::ranges::find_if(kept_, [](const Batch& batch) { return is_unused(batch); });
   // Counts are read relaxed; what the last user of the memory did with it comes before this.
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (free != kept_.end()) return first_rows(*free, count);
+  if (free != kept_.end()) {
+    auto batch = first_rows(*free, count);
+    std::rotate(free, free + 1, kept_.end());
+    return batch;
+  }
   const auto memory = allocate();
   auto batch = first_rows(memory, count);
   if (options_.kept == 0) return batch;

@@ -8,9 +8,8 @@
 namespace lockstep {
 namespace {
 
-constexpr double kStartWarning = 30;    // before a rank has told its own limit
-constexpr double kOutsideOfSteps = 10;  // evaluations and checkpoints take their time
-constexpr double kLongStep = 3;         // as many of the longest steps are still usual
+constexpr double kStartWarning = 30;  // before a rank has told its own limit
+constexpr double kLongStep = 3;       // as many of the longest steps are still usual
 constexpr size_t kMostDescribed = 8;
 
 using Views = std::vector<const RankView*>;
@@ -26,8 +25,8 @@ auto progress_of(const RankView& view) {
 double usual_wait(const RankView& view) {
   const auto& progress = view.progress;
   const double limit =
-      progress.warn_after_s > 0 ? progress.warn_after_s : kStartWarning / kOutsideOfSteps;
-  const double scale = is_stepping(progress.phase) ? 1 : kOutsideOfSteps;
+      progress.warn_after_s > 0 ? progress.warn_after_s : kStartWarning / kPatienceOutsideOfSteps;
+  const double scale = is_stepping(progress.phase) ? 1 : kPatienceOutsideOfSteps;
   return std::max(limit * scale, kLongStep * progress.longest_step_s);
 }
 

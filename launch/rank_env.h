@@ -31,6 +31,9 @@ struct RankEnv {
   std::optional<int> listen_fd;
   // The run this job is (LOCKSTEP_RUN_ID), so that a restart continues it.
   std::optional<std::string> run_id;
+  // Process id of the `lockstep launch` that started this process, which sees how its ranks end; 0
+  // where there is none.
+  int64_t launcher = 0;
   // Where to write why this process failed (TORCHELASTIC_ERROR_FILE; see launch/error_file.h).
   std::optional<std::string> error_file;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "core/descriptor_limit.h"
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "launch/console.h"
@@ -24,6 +25,9 @@ constexpr std::chrono::milliseconds kDrainTime{2000};  // for output of dead wor
 constexpr std::chrono::milliseconds kPreemptTime{5000};
 constexpr std::chrono::milliseconds kUnkillable{
     10'000};  // one that survives SIGKILL hangs in the kernel
+
+// Of a worker: its two outputs with their files, its progress page, its process.
+constexpr uint64_t kDescriptorsOfWorker = 8, kDescriptorsBesides = 256;
 
 // Without it (a limit on the size of files, ...) a hang is not told, and nothing else is lost.
 FileDescriptor try_to_share_memory() {
@@ -60,6 +64,8 @@ struct WorkerGroup::Worker {
 WorkerGroup::WorkerGroup(const LaunchOptions& options, const NodePlace& place, MasterSocket master,
                          Consoles consoles)
     : options_(options), place_(place), consoles_(consoles) {
+  raise_descriptor_limit(kDescriptorsBesides +
+                         kDescriptorsOfWorker * static_cast<uint64_t>(options_.num_workers));
   attempt_ = claim_attempt(options_.log_dir(place_.run_id, place_.node_rank));
   for (int local_rank = 0; local_rank < options_.num_workers; ++local_rank)
     add_worker(attempt_ / std::to_string(local_rank), local_rank);

@@ -108,6 +108,7 @@ void AgentProcess::start() {
                                     std::to_string(command_.expected_logs),
                                     "--attached"};
   for (const auto pid : command_.pids) words.push_back(fmt::format("--pid={}", pid));
+  if (command_.launcher > 0) words.push_back(fmt::format("--launcher={}", command_.launcher));
   const auto& forwarding = command_.forwarding;
   if (forwarding.sends()) words.push_back("--forward-to=" + forwarding.to);
   for (const int node : forwarding.from_nodes)

@@ -61,12 +61,15 @@ std::optional<RunEnd> run_end_from_json(const Json& json) {
                 .rank = optional_int(json, "rank"),
                 .reason = json.contains("reason") && json["reason"].is_string()
                               ? json["reason"].get<std::string>()
-                              : ""};
+                              : "",
+                .is_confirmed = json.value("confirmed", Json()) == true};
 }
 
 void write_run_end(const std::filesystem::path& run_dir, const RunEnd& end) {
+  auto json = to_json(end);
+  if (end.is_confirmed) json["confirmed"] = true;
   write_file_durably(end_path(run_dir),
-                     to_json(end).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+                     json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 std::optional<RunEnd> read_run_end(const std::filesystem::path& run_dir) {

@@ -23,6 +23,8 @@ struct RunEnd {
       signal;  // what killed the run (Killed), or the rank that brought it down (Failed)
   std::optional<int> rank;  // which rank failed first
   std::string reason;       // one line; empty when it finished with its last step
+  // In end.json alone: by the launcher, which saw every process of the job end.
+  bool is_confirmed = false;
 };
 
 Json to_json(const RunEnd& end);

@@ -39,6 +39,8 @@ struct TrackerOptions {
   int local_world_size = 1;         // ranks on this node
   std::vector<int64_t> local_pids;  // their processes, whose use of the machine is recorded
   Forwarding forwarding;            // where nodes share no file system
+  // Process that writes end.json when all ranks are gone (`lockstep launch`), or 0.
+  int64_t launcher = 0;
 };
 
 struct TrackingReport {

@@ -81,8 +81,11 @@ Interruption::~Interruption() {
   const uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
   watcher_.join();
+  // Of a signal that ended the training another copy may be on its way: it must not kill a process
+  // that ends in good order.
   for (size_t i = 0; i < kSignals.size(); ++i)
-    ::sigaction(kSignals[i], &previous_actions[i], nullptr);
+    if (!caught_signal || previous_actions[i].sa_handler != SIG_DFL)
+      ::sigaction(kSignals[i], &previous_actions[i], nullptr);
   wake_descriptor = -1;
 }
 

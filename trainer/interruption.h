@@ -12,7 +12,9 @@
 
 namespace lockstep {
 
-// While it lives, the signals are caught. One at a time in a process.
+// While it lives, the signals are caught. One at a time in a process. After it the process has its
+// own handlers again; where it had none and a signal has come, more copies of that one are still
+// taken for the same signal.
 //
 // A rank that hangs never comes to the end of its step. So when a signal has come and the step
 // makes no progress for 10 s and twice the longest step so far, the signal takes its usual effect

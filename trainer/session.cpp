@@ -171,7 +171,8 @@ Tracker open_tracker_of(const Job& job, const Trainer& trainer, int64_t resumed)
        .agent_program = options.agent_program,
        .local_world_size = options.ranks.local_world_size,
        .local_pids = job.local_pids,
-       .forwarding = forwarding_of(job, process)});
+       .forwarding = forwarding_of(job, process),
+       .launcher = options.ranks.launcher});
 }
 
 RunEnd describe_end(const Trainer& trainer, const std::filesystem::path& run_dir) {
@@ -209,6 +210,13 @@ void record_end(const World& world, const std::filesystem::path& run_dir, const 
   clear_stop_request(run_dir);
 }
 
+// The other ranks wait while the main one waits for its sinks: that is no hang.
+void allow_for_sinks(World& world, const RunConfig& config) {
+  world.progress().set_limits(config.distributed.hang_warning.value +
+                                  config.tracking.finish_timeout.value / kPatienceOutsideOfSteps,
+                              world.timeout());
+}
+
 // The run's directory is made, or an earlier record of it replaced, only once nothing in the input
 // can be wrong any more.
 SessionResult train(const Job& job) {
@@ -224,16 +232,19 @@ SessionResult train(const Job& job) {
   try {
     world.progress().enter(Phase::Building);
     if (options.handle_signals) interruption.emplace(world.progress());
+    const auto process = describe_process(options, config, run_dir.filename());
+    if (!is_own) {
+      is_of_another = true;
+      verify_no_other_job(world, process, run_dir);
+      is_of_another = false;
+    }
     trainer.emplace(TrainerParts{world, config, train_set, eval_set, tracker, run_dir,
                                  interruption ? &*interruption : nullptr, model});
     const bool continues = options.resume_id || config.checkpoint.resume == "auto";
     const auto resumed = continues ? trainer->resume() : 0;
     if (resumed == 0) trainer->load_initial_weights();
     if (!is_own) {
-      is_of_another = true;
-      verify_no_other_job(world, describe_process(options, config, run_dir.filename()), run_dir);
-      is_of_another = false;
-      open_run(world, describe_process(options, config, run_dir.filename()), resolved, run_dir);
+      open_run(world, process, resolved, run_dir);
       made = open_tracker_of(job, *trainer, resumed);
     }
     tell_about_data(train_set, tracker, world, run_dir);
@@ -245,6 +256,7 @@ SessionResult train(const Job& job) {
     result.signal = trainer->ending_signal();
     result.reason = end.reason;
     if (is_own) return result;
+    allow_for_sinks(world, config);
     report_tracking(made.finish(end), options.console.out);
     record_end(world, run_dir, end);
     return result;

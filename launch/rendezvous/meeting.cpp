@@ -2,13 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 
+#include "core/descriptor_limit.h"
 #include "core/error.h"
 #include "core/local_address.h"
 #include "launch/rendezvous/address.h"
@@ -16,16 +16,11 @@
 namespace lockstep {
 namespace {
 
-constexpr rlim_t kDescriptorsBesides = 1024;
+constexpr uint64_t kDescriptorsBesides = 1024;
 
 // Each node is a descriptor of the coordinator's.
 void make_room_for_nodes(int num_nodes) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const auto wanted = kDescriptorsBesides + 2 * static_cast<rlim_t>(num_nodes);
-  if (limit.rlim_cur >= wanted) return;
-  limit.rlim_cur = std::min(wanted, limit.rlim_max);
-  ::setrlimit(RLIMIT_NOFILE, &limit);
+  raise_descriptor_limit(kDescriptorsBesides + 2 * static_cast<uint64_t>(num_nodes));
 }
 
 // Others know this node by an address that its own name service does not tell (Debian's 127.0.1.1).

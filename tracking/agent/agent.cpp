@@ -1,16 +1,16 @@
 #include "tracking/agent/agent.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/file.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "tracking/agent/agent_status.h"
+#include "tracking/agent/agent_turn.h"
 #include "tracking/agent/node_recorder.h"
 #include "tracking/agent/node_watch.h"
 #include "tracking/agent/run_entries.h"
@@ -30,7 +30,8 @@ constexpr auto kAgentTick = std::chrono::milliseconds(200);
 constexpr auto kBacklogEvery = std::chrono::seconds(20);
 constexpr int kFirstDeliveryTickMs = 10, kLongestDeliveryTickMs = 200;
 constexpr auto kLogsAppearWithin = std::chrono::seconds(30);
-constexpr auto kLauncherTellsWithin = std::chrono::seconds(3);
+constexpr auto kLauncherTellsWithin = std::chrono::seconds(10);
+constexpr auto kSomebodyTellsWithin = std::chrono::seconds(3);
 constexpr auto kEndSettlesWithin = std::chrono::milliseconds(600);
 constexpr double kClocksAgreeWithin = 5;  // seconds
 constexpr auto kHeartbeatEvery = std::chrono::seconds(10);
@@ -43,13 +44,8 @@ std::filesystem::path launcher_logs(const AgentOptions& options) {
   return std::filesystem::exists(of_node, ignored) ? of_node : logs;
 }
 
-std::filesystem::path agent_lock_path(const std::filesystem::path& run_dir, int node_rank) {
-  return sinks_path(run_dir) / fmt::format("agent-{:05}.lock", node_rank);
-}
-
-// Held by an agent that waits for its turn.
-std::filesystem::path waiting_path(const std::filesystem::path& run_dir, int node_rank) {
-  return sinks_path(run_dir) / fmt::format("agent-{:05}.next", node_rank);
+FileDescriptor open_process(int64_t pid) {
+  return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
 }
 
 bool is_no_news(const SinkStatus& now, const SinkStatus& before) {
@@ -75,6 +71,7 @@ class Agent {
   void watch_ranks();
   bool watch_consoles(bool is_final);
   bool must_make_way() const;
+  bool launcher_lives() const;
   std::optional<RunEnd> wait_for_end();
   RunEnd silent_end(const WatchedLog& log);
   AgentReport deliver(const RunEnd& end);
@@ -85,6 +82,7 @@ class Agent {
   const AgentOptions options_;
   const AgentClock::time_point started_ = AgentClock::now();
   bool starter_lives_;
+  const FileDescriptor launcher_;  // pidfd; closed where there is none
   NodeRecorder recorder_;
   NodeWatch watch_;
   ConsoleWatch consoles_;
@@ -104,6 +102,7 @@ class Agent {
 Agent::Agent(const AgentOptions& options)
     : options_(options),
       starter_lives_(options.starter_fd >= 0),
+      launcher_(options.launcher > 0 ? open_process(options.launcher) : FileDescriptor()),
       recorder_(options.run_dir, options.node_rank),
       watch_(options.run_dir, options.node_rank),
       consoles_(launcher_logs(options), recorder_.console_lines()),
@@ -240,7 +239,7 @@ void Agent::plan() {
 
 // Whoever started this agent is gone, and ranks that were started anew have brought another.
 bool Agent::must_make_way() const {
-  return !starter_lives_ && has_writer(waiting_path(options_.run_dir, options_.node_rank));
+  return !starter_lives_ && is_agent_waiting(options_.run_dir, options_.node_rank);
 }
 
 bool Agent::is_over() const {
@@ -248,6 +247,11 @@ bool Agent::is_over() const {
   if (watch_.logs().empty())
     return AgentClock::now() - started_ > kAgentTick || options_.starter_fd >= 0;
   return watch_.all_closed();
+}
+
+bool Agent::launcher_lives() const {
+  pollfd launcher{.fd = launcher_.get(), .events = POLLIN, .revents = 0};
+  return launcher_.is_open() && ::poll(&launcher, 1, 0) == 0;
 }
 
 // A launcher that sees a rank die knows more than its log; it writes end.json once all ranks are
@@ -259,11 +263,13 @@ std::optional<RunEnd> Agent::wait_for_end() {
   const auto begin = AgentClock::now();
   auto seen_at = begin;
   std::optional<RunEnd> seen;
-  while (AgentClock::now() - begin < kLauncherTellsWithin) {
+  while (AgentClock::now() - begin <
+         (launcher_lives() ? kLauncherTellsWithin : kSomebodyTellsWithin)) {
     if (must_make_way()) return std::nullopt;
     const auto end = read_run_end(options_.run_dir);
+    if (end && end->is_confirmed) return *end;
     if (end && seen && to_json(*end) == to_json(*seen)) {
-      if (AgentClock::now() - seen_at >= kEndSettlesWithin) return *end;
+      if (!launcher_lives() && AgentClock::now() - seen_at >= kEndSettlesWithin) return *end;
     } else {
       seen = end;
       seen_at = AgentClock::now();
@@ -272,6 +278,7 @@ std::optional<RunEnd> Agent::wait_for_end() {
   }
   watch_ranks();
   if (!watch_.all_closed()) return std::nullopt;
+  if (const auto told = read_run_end(options_.run_dir)) return *told;
   RunEnd end{.state = RunState::Lost};
   if (const auto* silent = watch_.first_silent()) {
     end = silent_end(*silent);
@@ -340,48 +347,12 @@ void Agent::note_status(bool always) {
   write_sink_status(options_.run_dir, options_.node_rank, sinks);
 }
 
-FileDescriptor open_lock(const std::filesystem::path& path) {
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!file.is_open()) throw errno_error(fmt::format("cannot open {}", path.string()));
-  return file;
-}
-
-// One agent per node and job. A run that is started again may find the agent of before at work; it
-// sees that another one waits, and makes way.
-std::optional<FileDescriptor> take_turn(const AgentOptions& options) {
-  make_directories(sinks_path(options.run_dir));
-  const auto path = agent_lock_path(options.run_dir, options.node_rank);
-  auto file = open_lock(path);
-  const auto waits = open_lock(waiting_path(options.run_dir, options.node_rank));
-  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    const int reason = errno;
-    ::flock(waits.get(), LOCK_EX | LOCK_NB);
-    errno = reason;
-    if (errno != EWOULDBLOCK && errno != EINTR)
-      throw errno_error(fmt::format("cannot lock {}", path.string()));
-    pollfd starter{.fd = options.starter_fd, .events = POLLIN};
-    const auto gone = ::poll(&starter, 1, static_cast<int>(kAgentTick.count()));
-    if (gone > 0 || options.starter_fd < 0) return std::nullopt;
-  }
-  return file;
-}
-
 }  // namespace
 
 AgentReport run_agent(const AgentOptions& options) {
-  const auto turn = take_turn(options);
+  const auto turn = take_agent_turn(options.run_dir, options.node_rank, options.starter_fd);
   if (!turn) return {};
   return Agent(options).run();
-}
-
-bool wait_for_agent(const std::filesystem::path& run_dir, int node_rank,
-                    std::chrono::milliseconds timeout) {
-  const auto latest = AgentClock::now() + timeout;
-  while (has_writer(agent_lock_path(run_dir, node_rank))) {
-    if (AgentClock::now() >= latest) return false;
-    ::poll(nullptr, 0, 50);
-  }
-  return true;
 }
 
 }  // namespace lockstep

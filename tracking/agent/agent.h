@@ -23,6 +23,8 @@ struct AgentOptions {
   // End of file there means: the process that started the agent ends, or is gone. -1: none; the
   // agent then ends with the logs' writers.
   int starter_fd = -1;
+  // Process id of the launcher, which writes end.json when all ranks are gone. 0: there is none.
+  int64_t launcher = 0;
   TrackingConfig config;
   Environment environment;
   Forwarding forwarding;  // where nodes share no file system
@@ -43,9 +45,5 @@ struct AgentReport {
 // end without static destruction (std::_Exit): a sink may hang in a call.
 // Throws Environment: the run directory cannot be read or written.
 AgentReport run_agent(const AgentOptions& options);
-
-// Waits until no agent of the node works on the job. Returns whether that came within `timeout`.
-bool wait_for_agent(const std::filesystem::path& run_dir, int node_rank,
-                    std::chrono::milliseconds timeout);
 
 }  // namespace lockstep

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/resource.h>
 
 #include "core/durable_file.h"
 #include "core/error.h"
@@ -33,28 +32,15 @@ T member_or(const Json& json, const char* key, T otherwise) {
   }
 }
 
-// Processor time of this process and of the programs that it started and that ended.
-double cpu_seconds() {
-  double seconds = 0;
-  for (const auto who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
-    rusage usage{};
-    if (::getrusage(who, &usage) != 0) continue;
-    for (const auto& time : {usage.ru_utime, usage.ru_stime})
-      seconds += static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  }
-  return seconds;
-}
-
 }  // namespace
 
 void write_sink_status(const std::filesystem::path& run_dir, int node_rank,
                        const std::vector<SinkStatus>& sinks) {
   auto list = Json::array();
   for (const auto& sink : sinks) list.push_back(status_to_json(sink));
-  write_file_durably(status_path(run_dir, node_rank),
-                     Json{{"sinks", list}, {"cpu_s", cpu_seconds()}}.dump(
-                         1, ' ', false, Json::error_handler_t::replace) +
-                         "\n");
+  write_file_durably(
+      status_path(run_dir, node_rank),
+      Json{{"sinks", list}}.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 std::vector<SinkStatus> read_sink_status(const std::filesystem::path& run_dir, int node_rank) {

@@ -36,6 +36,19 @@ struct Recorder {
     on_row = nullptr;
     on_flush = nullptr;
   }
+  // For sinks in threads of an agent, which may outlive their test.
+  void flush_with(std::function<void()> function) {
+    const std::lock_guard lock(mutex);
+    on_flush = std::move(function);
+  }
+  auto row_function() {
+    const std::lock_guard lock(mutex);
+    return on_row;
+  }
+  auto flush_function() {
+    const std::lock_guard lock(mutex);
+    return on_flush;
+  }
   RecordedEntry entry(const std::string& id) {
     const std::lock_guard lock(mutex);
     return entries[id];
@@ -61,7 +74,7 @@ class RecorderSink final : public Sink {
     entry.delivered.resize(committed_);  // as a file that is cut to the length noted
   }
   void scalars(const ScalarRow& row) override {
-    if (Recorder::shared().on_row) Recorder::shared().on_row(row.step);
+    if (const auto on_row = Recorder::shared().row_function()) on_row(row.step);
     for (const auto& metric : row.values)
       give(std::to_string(row.step) + " " + std::string(metric.name) + " " +
            std::to_string(metric.value));
@@ -70,7 +83,7 @@ class RecorderSink final : public Sink {
   void alert(const Alert& alert) override { give("alert " + alert.title); }
   void rewind(int64_t step) override { give("rewind " + std::to_string(step)); }
   Json flush() override {
-    if (Recorder::shared().on_flush) Recorder::shared().on_flush();
+    if (const auto on_flush = Recorder::shared().flush_function()) on_flush();
     const std::lock_guard lock(Recorder::shared().mutex);
     auto& entry = Recorder::shared().entries[id_];
     entry.delivered.insert(entry.delivered.end(), given_.begin(), given_.end());

@@ -7,22 +7,32 @@
 namespace lockstep {
 namespace {
 
+void gather_numbers(const TableEncoding& encoding, const float* numbers, float* out) {
+  for (const auto& place : encoding.places())
+    if (!place.is_text) out[place.feature] = numbers[place.column];
+}
+
+void gather_words(const TableEncoding& encoding, const EncodedRows& block, size_t row, float* out) {
+  for (const auto& place : encoding.places()) {
+    if (!place.is_text) continue;
+    std::fill_n(out + place.feature, place.width, 0.0f);
+    const auto code = block.codes[place.column][row];
+    if (place.width > 0 && code > 0) out[place.feature + code - 1] = 1;
+  }
+}
+
 void gather_features(const TableEncoding& encoding, const EncodedRows& block,
                      std::span<const int64_t> rows, std::span<const int64_t> places, float* out) {
-  const auto width = encoding.num_features();
-  for (const auto& place : encoding.places()) {
-    if (!place.is_text) {
-      const auto* column = block.numbers[place.column].data();
-      for (size_t i = 0; i < rows.size(); ++i)
-        out[places[i] * width + place.feature] = column[rows[i]];
+  const auto width = encoding.num_features(), num_numbers = encoding.num_numbers();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto* numbers = block.numbers.data() + rows[i] * num_numbers;
+    auto* features = out + places[i] * width;
+    if (num_numbers == width) {
+      std::copy_n(numbers, width, features);
       continue;
     }
-    const auto* codes = block.codes[place.column].data();
-    for (size_t i = 0; i < rows.size(); ++i) {
-      auto* first = out + places[i] * width + place.feature;
-      std::fill_n(first, place.width, 0.0f);
-      if (place.width > 0 && codes[rows[i]] > 0) first[codes[rows[i]] - 1] = 1;
-    }
+    gather_numbers(encoding, numbers, features);
+    gather_words(encoding, block, static_cast<size_t>(rows[i]), features);
   }
 }
 

@@ -13,8 +13,7 @@ namespace lockstep {
 
 std::vector<FieldLayout> table_layout(const TableEncoding& encoding);
 
-// Puts row rows[i] of `block` into sample places[i] of `fields`, the tensors of table_layout(): one
-// pass per column.
+// Puts row rows[i] of `block` into sample places[i] of `fields`, the tensors of table_layout().
 void gather_rows(const TableEncoding& encoding, const EncodedRows& block,
                  std::span<const int64_t> rows, std::span<const int64_t> places,
                  std::span<const at::Tensor> fields);

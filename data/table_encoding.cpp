@@ -18,6 +18,11 @@ bool is_whole(double value) {
   return value == std::floor(value) && std::abs(value) <= kMostWholeNumber;
 }
 
+bool has_missing(const TableColumn& column) {
+  return column.is_text ? std::ranges::any_of(column.codes, [](int32_t code) { return code < 0; })
+                        : std::ranges::any_of(column.numbers, [](double x) { return x != x; });
+}
+
 }  // namespace
 
 std::vector<std::string> used_columns(const TableConfig& config,
@@ -51,7 +56,7 @@ std::vector<bool> rows_to_keep(const TableConfig& config, const DataTable& table
   std::vector<bool> kept(table.rows, true);
   for (const auto& column : table.columns) {
     const bool is_label = column.name == config.label;
-    if (config.missing == "fill" && !is_label) continue;
+    if ((config.missing == "fill" && !is_label) || !has_missing(column)) continue;
     for (size_t row = 0; row < table.rows; ++row) {
       if (!column.is_missing(row)) continue;
       if (config.missing != "drop")
@@ -175,29 +180,30 @@ int64_t TableEncoding::num_categories() const {
 
 EncodedRows TableEncoding::encode(const DataTable& table) const {
   EncodedRows rows{.rows = table.rows};
+  rows.numbers.resize(table.rows * static_cast<size_t>(num_numbers()));
+  size_t number = 0;
   for (const auto& learned : columns_) {
     const auto& column = table.column(learned.name);
     verify_kind(learned, column, table.name);
     if (learned.is_text)
       rows.codes.push_back(encode_words(learned, column));
-    else
-      rows.numbers.push_back(encode_numbers(learned, column));
+    else if (table.rows > 0)
+      encode_numbers(learned, column, std::span(rows.numbers).subspan(number++));
   }
   if (label_) encode_label(table, rows);
   return rows;
 }
 
-std::vector<float> TableEncoding::encode_numbers(const Column& learned,
-                                                 const TableColumn& column) const {
+void TableEncoding::encode_numbers(const Column& learned, const TableColumn& column,
+                                   std::span<float> out) const {
   const auto deviation = deviation_of(learned);
-  std::vector<float> values(column.numbers.size());
-  for (size_t row = 0; row < values.size(); ++row) {
+  const auto stride = static_cast<size_t>(num_numbers());
+  for (size_t row = 0; row < column.numbers.size(); ++row) {
     const auto given = column.numbers[row];
     const auto value = std::isnan(given) ? learned.mean : given;
-    values[row] =
+    out[row * stride] =
         static_cast<float>(config_.standardize ? (value - learned.mean) / deviation : value);
   }
-  return values;
 }
 
 std::vector<int32_t> TableEncoding::encode_words(const Column& learned, const TableColumn& column) {

@@ -55,10 +55,10 @@ std::vector<std::string> used_columns(const TableConfig& config,
 // first missing value, and for a missing label that cannot be filled. `table`: the used columns.
 std::vector<bool> rows_to_keep(const TableConfig& config, const DataTable& table);
 
-// Column by column: a batch is one pass over each.
+// What batches are made of.
 struct EncodedRows {
   size_t rows = 0;
-  std::vector<std::vector<float>> numbers;  // of each column of numbers
+  std::vector<float> numbers;               // [rows, columns of numbers]: a sample lies together
   std::vector<std::vector<int32_t>> codes;  // of each column of texts: 0 unknown, 1... the words
   std::vector<int64_t> classes;             // labels, of one kind or none
   std::vector<float> values;
@@ -108,6 +108,7 @@ class TableEncoding {
   bool one_hot() const { return config_.one_hot; }
   int64_t num_features() const { return num_features_; }
   int64_t num_categories() const;  // columns of texts
+  int64_t num_numbers() const { return std::ssize(columns_) - num_categories(); }
 
   // Where a column stands among the features: its kind, its place in EncodedRows, its first
   // feature, and how many of them it has.
@@ -126,7 +127,7 @@ class TableEncoding {
   }
   static double deviation_of(const Column& column);
   void encode_label(const DataTable& table, EncodedRows& rows) const;
-  std::vector<float> encode_numbers(const Column& learned, const TableColumn& column) const;
+  void encode_numbers(const Column& learned, const TableColumn& column, std::span<float> out) const;
   static std::vector<int32_t> encode_words(const Column& learned, const TableColumn& column);
 
   TableConfig config_;

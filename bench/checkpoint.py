@@ -17,6 +17,7 @@ import tempfile
 from measuring import BIN, SOURCE, commit, machine, output_of, print_table, row
 
 DRIVER = BIN / "lockstep_bench_checkpoint"
+TWO_RANKS = [BIN / "lockstep", "launch", "-n", 2, "--program", DRIVER, "--"]
 PEER = pathlib.Path(__file__).with_name("checkpoint_peer.py")
 PYTHON = SOURCE / ".venv" / "bin" / "python"
 SAVES = 3  # of each process; the first one of a peer allocates, so it counts in its minimum and maximum only
@@ -26,6 +27,8 @@ SETTINGS = {
     "torch.save + fsync": [PYTHON, PEER, "synced"],
     "torch async_save": [PYTHON, PEER, "async"],
     "lockstep, async: false": [DRIVER, "waiting"],
+    "lockstep, 2 ranks": [*TWO_RANKS, "background"],
+    "lockstep, 2 ranks, writers: all": [*TWO_RANKS, "shares"],
 }
 
 
@@ -33,7 +36,8 @@ def measure(words, directory, options):
     *program, how = words
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
         command = [*program, scratch, options.width, options.steps, SAVES, how]
-        return json.loads(output_of(command, scratch, 600, OMP_NUM_THREADS="1"))
+        text = output_of(command, scratch, 600, OMP_NUM_THREADS="1")
+        return json.loads(text[text.index("{"):])  # the launcher says first which rank it is
 
 
 def rows_of(name, results):

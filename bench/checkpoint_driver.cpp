@@ -1,15 +1,20 @@
 // What bench/checkpoint.py runs: an MLP trained with AdamW on noise, and checkpoints of it.
-//   lockstep_bench_checkpoint DIRECTORY WIDTH STEPS ROUNDS background|waiting
+//   lockstep_bench_checkpoint DIRECTORY WIDTH STEPS ROUNDS background|waiting|shares
 // One checkpoint after every STEPS steps, ROUNDS times. Prints one line of JSON: the state's bytes,
 // how long training stood still for each save, from each save until it was on the disk, and the
-// steps: beside writing, and without.
+// steps: beside writing, and without. With several ranks (`lockstep launch`) those of rank 0;
+// "shares": in the background, each rank its share.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 
 #include "core/part.h"
+#include "distributed/collectives.h"
+#include "launch/rank_env.h"
+#include "trainer/meeting.h"
 #include "trainer/saving.h"
 
 using namespace lockstep;
@@ -24,7 +29,8 @@ double ms_since(Clock::time_point begin) {
 
 class Training {
  public:
-  explicit Training(int64_t width) {
+  explicit Training(int64_t width)
+      : world(world_options(read_rank_env(), {.device = "cpu"}, nullptr)) {
     const auto text = fmt::format("{{name: mlp, inputs: 784, hidden: [{0}, {0}]}}", width);
     Part<Model> model_part(model_registry());
     model_part.read(parse_config("m: " + text, "bench").find("m")[0], "model");
@@ -61,7 +67,16 @@ class Training {
     return sum;
   }
 
-  World world{{.device = "cpu"}};
+  // Whether a rank writes in the background; as the vote of a step would tell.
+  bool somebody_writes(const Saving& saving) {
+    auto busy = at::full({1}, saving.is_busy() ? 1 : 0, at::kLong);
+    if (world.is_distributed()) all_reduce(world, busy, ReduceOp::Max, "busy");
+    return busy.item<int64_t>() != 0;
+  }
+
+  int64_t num_steps() const { return head_.position.step; }
+
+  World world;
   Tracker tracker;
 
  private:
@@ -82,19 +97,23 @@ nlohmann::json measure(Training& training, const SavingOptions& options, int ste
     const auto begin = Clock::now();
     saving.save(training.state(), std::nullopt, false);
     result["stall_ms"].push_back(ms_since(begin));
-    double written_ms = ms_since(begin);
+    const auto number = training.num_steps();
+    const auto is_there = [&] {
+      return std::ranges::count(list_checkpoints(options.checkpoints), number) > 0;
+    };
+    std::optional<double> written_ms;
+    if (is_there()) written_ms = ms_since(begin);
     for (int i = 0; i < steps; ++i) {
-      const bool was_writing = saving.is_busy();
+      const bool was_writing = training.somebody_writes(saving);
+      saving.look(!was_writing);
       const auto step_ms = training.step();
-      const bool is_writing = saving.is_busy();
+      const bool is_writing = training.somebody_writes(saving);
       if (was_writing && is_writing) result["writing_step_ms"].push_back(step_ms);
-      if (!was_writing) result["idle_step_ms"].push_back(step_ms);
-      if (was_writing) written_ms = ms_since(begin);  // to the end of that step
+      if (!was_writing && !is_writing && written_ms) result["idle_step_ms"].push_back(step_ms);
+      if (!written_ms && is_there()) written_ms = ms_since(begin);  // to the end of that step
     }
-    const bool is_late = saving.is_busy();
     saving.finish();
-    if (is_late) written_ms = ms_since(begin);
-    result["written_ms"].push_back(written_ms);
+    result["written_ms"].push_back(written_ms.value_or(ms_since(begin)));
   }
   return result;
 }
@@ -104,13 +123,16 @@ nlohmann::json measure(Training& training, const SavingOptions& options, int ste
 int main(int argc, char** argv) {
   if (argc != 6) {
     std::cerr << "usage: lockstep_bench_checkpoint DIRECTORY WIDTH STEPS ROUNDS "
-                 "background|waiting\n";
+                 "background|waiting|shares\n";
     return 78;
   }
   Training training(std::stoll(argv[2]));
   const SavingOptions options{.checkpoints = std::filesystem::path(argv[1]) / "checkpoints",
                               .keep_last = 1,
-                              .in_background = std::string(argv[5]) == "background"};
-  std::cout << measure(training, options, std::stoi(argv[3]), std::stoi(argv[4])).dump() << "\n";
+                              .in_background = std::string(argv[5]) != "waiting",
+                              .all_write = std::string(argv[5]) == "shares"};
+  const auto result = measure(training, options, std::stoi(argv[3]), std::stoi(argv[4]));
+  if (training.world.rank() == 0) std::cout << result.dump() << "\n";
+  training.world.finish();
   return 0;
 }

@@ -1,6 +1,9 @@
-"""What tracking adds to a training step: nothing to deliver, sinks that work, and sinks whose servers fail in every way.
+"""What tracking adds to a training step: sinks that work, and sinks whose servers fail in every way.
 
-A step's time is that between two records of the training's own event log, which is written in any case.
+Within one run, the agent is at work in every other window of a quarter of a second, and stopped in between (SIGSTOP, with
+what it started): two runs differ by more than what is to be seen. After a stop it has to catch up, so that the windows in
+which it works hold all of its work. A step's time is that between two records of the training's own event log, which is
+written in any case.
 """
 
 import contextlib
@@ -9,18 +12,23 @@ import fcntl
 import http.server
 import io
 import json
+import math
+import os
+import pathlib
 import shutil
-import socket
+import signal
 import socketserver
 import statistics
+import subprocess
 import sys
 import threading
+import time
 
 import measuring
 
 UNIT = "ms per step"
 GOAL = 1.01
-OFF = {"tracking.sinks": "[]", "tracking.agent": "false"}
+WINDOW_S, START_S = 0.25, 1
 KEY = "0" * 40  # of nobody
 # Answers every question of a sink of ours, whichever it is.
 ANSWER = {
@@ -86,9 +94,8 @@ class Server:
 
 
 def variants(servers):
-    console = "[console]"
-    files = "[console, csv, jsonl, tensorboard]"
-    found = {"off": OFF, "off again": OFF, "default": {"tracking.sinks": console}, "files": {"tracking.sinks": files}}
+    """What the agent has to do: overrides of the run file."""
+    found = {"console": {"tracking.sinks": "[console]"}, "files": {"tracking.sinks": "[console, csv, jsonl, tensorboard]"}}
     for way, server in servers.items():
         sinks = ["console", {"name": "mlflow", "tracking_uri": server.url}, {"name": "wandb", "base_url": server.url},
                  {"name": "webhook", "url": server.url}]
@@ -121,54 +128,101 @@ def agent_ended(run):
     return True
 
 
-def step_times(directory, run_id, steps):
-    """In ms: one less than there are steps."""
+def step_ends(directory, run_id):
+    """When each step was recorded, in seconds of the system's clock."""
     command = [measuring.BIN / "lockstep", "runs", "export", run_id, "--format", "csv", "--dir", directory / "runs"]
     rows = csv.DictReader(io.StringIO(measuring.output_of(command, directory, timeout=60)))
-    times = [float(row["time"]) for row in rows if row["metric"] == "train/loss"]
-    if len(times) != steps:
-        raise RuntimeError(f"{len(times)} steps were recorded, not {steps}")
-    return [(after - before) * 1e3 for before, after in zip(times, times[1:])]
+    return [float(row["time"]) for row in rows if row["metric"] == "train/loss"]
 
 
-def agent_cpu(run):
-    """Seconds of processor time of the agent and of the programs that it started and that ended; 0 without sinks."""
-    status = run / "sinks" / "agent-00000.json"
-    return json.loads(status.read_text())["cpu_s"] if status.exists() else 0
+def agent_of(run):
+    """The agent of a run and the programs that it started."""
+    parents = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parents[int(path.name)] = (int(path.joinpath("stat").read_text().rpartition(")")[2].split()[1]),
+                                       path.joinpath("cmdline").read_bytes().split(b"\0"))
+    found = [pid for pid, (_, words) in parents.items() if b"track" in words[:2] and str(run).encode() in words]
+    for pid in found:
+        found += [child for child, (parent, _) in parents.items() if parent == pid]
+    return found
 
 
-def train(directory, ranks, options, overrides):
-    """Mean and median step time in ms, and the agent's processor time. Its end is waited for, so that it does not disturb
-    who comes next."""
-    steps = options.train_steps
+def signal_all(pids, number):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def alternate(run, trains, works):
+    """Lets the agent work in every other window and stops it in between (never, unless it `works`: stopped all the time).
+    Returns the windows, as (begin, end, at work)."""
+    windows = []
+    measuring.wait_until("the tracking agent", lambda: agent_of(run) or not trains(), timeout=60)
+    time.sleep(START_S)  # wandb-core starts, files are made
+    try:
+        at_work = False
+        while trains():
+            at_work = not at_work
+            signal_all(agent_of(run), signal.SIGCONT if at_work and works else signal.SIGSTOP)
+            begin = time.time()
+            time.sleep(WINDOW_S)
+            windows.append((begin, time.time(), at_work))
+    finally:
+        signal_all(agent_of(run), signal.SIGCONT)
+    return windows[:-1]  # the last one may have seen the end of the training
+
+
+def mean_step(ends, begin, end):
+    inside = [at for at in ends if begin <= at <= end]
+    return (inside[-1] - inside[0]) / (len(inside) - 1) * 1e3 if len(inside) > 10 else None
+
+
+def train(directory, ranks, options, overrides, works=True):
+    """The mean step in ms of each pair of neighbouring windows, agent at work and stopped."""
     run_id = "bench"
     run = directory / "runs" / run_id
-    measuring.output_of(command_of(directory, run_id, ranks, steps, overrides), directory, timeout=600, WANDB_API_KEY=KEY,
-                        WANDB_MODE="online", VIRTUAL_ENV=sys.prefix, OMP_NUM_THREADS=str(options.rank_threads))
+    command = command_of(directory, run_id, ranks, options.train_steps, overrides)
+    environment = measuring.environment(directory, WANDB_API_KEY=KEY, WANDB_MODE="online", VIRTUAL_ENV=sys.prefix,
+                                        OMP_NUM_THREADS=str(options.rank_threads))
+    with open(directory / "launch.log", "w") as log:
+        process = subprocess.Popen([str(word) for word in command], cwd=directory, stdout=log, stderr=log, env=environment,
+                                   start_new_session=True)
+        try:
+            windows = alternate(run, lambda: process.poll() is None, works)
+            process.wait(600)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode != 0:
+        raise RuntimeError(f"the training ended with {process.returncode}: {(directory / 'launch.log').read_text()[-2000:]}")
     measuring.wait_until("the end of the tracking agent", lambda: agent_ended(run), timeout=60)
-    times = step_times(directory, run_id, steps)
-    cpu = agent_cpu(run)
+    ends = step_ends(directory, run_id)
+    if len(ends) != options.train_steps:
+        raise RuntimeError(f"{len(ends)} steps were recorded, not {options.train_steps}")
     shutil.rmtree(run)
-    return statistics.mean(times), statistics.median(times), cpu
+    means = [mean_step(ends, begin, end) for begin, end, _ in windows]
+    return [pair for pair in zip(means[0::2], means[1::2]) if None not in pair]
+
+
+def row_of(name, pairs):
+    """The ratio of the means, and its standard error from the spread of the pairs."""
+    logs = [math.log(at_work / stopped) for at_work, stopped in pairs]
+    ratio = math.exp(statistics.mean(logs))
+    error = statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
+    return measuring.row(name, UNIT, [at_work for at_work, _ in pairs], pairs=len(pairs),
+                         stopped=round(statistics.median(stopped for _, stopped in pairs), 3), to_stopped=round(ratio, 4),
+                         standard_error=round(error, 4), goal=GOAL, within=ratio <= GOAL)
 
 
 def measure_world(options, directory, ranks, servers):
-    found = {}
+    pairs = {}
     chosen = variants(servers)
-    for round_number in range(options.rounds):
-        names = list(chosen) if round_number % 2 == 0 else list(reversed(chosen))
-        for name in names:
-            found.setdefault(name, []).append(train(directory, ranks, options, chosen[name]))
-    rows = []
-    for name in chosen:
-        means, medians, cpus = zip(*found[name])
-        ratios = [mean / off for mean, (off, *_) in zip(means, found["off"])]
-        ratio = statistics.median(ratios)
-        rows.append(measuring.row(f"W={ranks}, {name}", UNIT, means, steps=options.train_steps,
-                                  median_step=round(statistics.median(medians), 3), to_off=round(ratio, 4),
-                                  to_off_min=round(min(ratios), 4), to_off_max=round(max(ratios), 4), goal=GOAL,
-                                  within=ratio <= GOAL, agent_cpu_s=round(statistics.median(cpus), 3)))
-    return rows
+    for _ in range(options.rounds):
+        pairs.setdefault("always stopped", []).extend(train(directory, ranks, options, chosen["files"], works=False))
+        for name, overrides in chosen.items():
+            pairs.setdefault(name, []).extend(train(directory, ranks, options, overrides))
+    return [row_of(f"W={ranks}, {name}", found) for name, found in pairs.items()]
 
 
 def measure(options, directory):

@@ -11,6 +11,7 @@ from safetensors_file import checkpoints
 TOKEN = "a secret of the tests, long enough"
 PORT = 29400
 GONE_S = 60  # in which every process must be gone
+RUN_S = 360  # in which a run must be over: some take a minute
 
 
 class Cluster:
@@ -37,7 +38,7 @@ class Cluster:
         for host in self.hosts:
             self.start(host, *overrides, **how)
 
-    def finish(self, host, timeout=processes.PATIENCE_S):
+    def finish(self, host, timeout=RUN_S):
         return processes.finish(self.launchers[host.name], timeout)
 
     def train(self, *overrides, **how):

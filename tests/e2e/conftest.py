@@ -36,6 +36,7 @@ def base_config(directory):
         },
         "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9},
         "train": {"epochs": 1},
+        "distributed": {"device": "cpu"},  # where the peers compute; on a GPU there is room for one rank
     }
 
 
@@ -50,6 +51,7 @@ class Job:
         self.write()
 
     def write(self):
+        self.config.setdefault("distributed", {"device": "cpu"})  # also where it is another's
         self.file.write_text(yaml.safe_dump(self.config, sort_keys=False))
 
     def command(self, *overrides, ranks=None, options=()):

@@ -24,7 +24,12 @@ class Disk:
     def unmount(self):
         if self.mounted:
             processes.wait_until(lambda: not processes.find(self.path), processes.PATIENCE_S, "nothing uses the disk")
-            subprocess.run(["umount", str(self.path)], check=True, timeout=processes.PATIENCE_S)
+            # A process that ends has no command line any more while it still has files open.
+            processes.wait_until(self._unmount_once, processes.PATIENCE_S, f"{self.path} can be unmounted")
+
+    def _unmount_once(self):
+        command = ["umount", str(self.path)]
+        return subprocess.run(command, capture_output=True, timeout=processes.PATIENCE_S).returncode == 0
 
     def fill(self, name="filler"):
         """Writes until nothing more fits. Again where somebody else has made room meanwhile."""

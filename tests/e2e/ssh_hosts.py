@@ -6,6 +6,7 @@ configuration in the home directory of the account, not of $HOME, and sshd wants
 root. `stop` leaves nothing behind.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -57,6 +58,13 @@ def make_key(path):
     command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
     return path.with_suffix(".pub").read_text()
+
+
+def parent_of(pid):
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
 
 
 class SshHosts:
@@ -125,14 +133,15 @@ class SshHosts:
         return processes.finish(self.start(command, cwd, **changes), timeout)
 
     def sessions(self):
-        """The processes of sshd that serve a connection each, by pid."""
-        lines = processes.find("sshd: ")
-        return [pid for pid, line in lines.items() if line.startswith("sshd: root")]
+        """The processes of this sshd, and of no other, that serve a connection each, by pid."""
+        titled = [pid for pid, line in processes.find("sshd").items() if line.startswith(("sshd: ", "sshd-session: "))]
+        return [pid for pid in titled if parent_of(pid) == self.server.pid]
 
     def stop(self):
         if self.server:
             self.server.send_signal(signal.SIGTERM)
             self.server.wait(timeout=PATIENCE_S)
         for pid in processes.find(self.directory):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.directory, ignore_errors=True)

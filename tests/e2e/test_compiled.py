@@ -386,7 +386,7 @@ def test_batches_of_any_size_for_a_dynamic_package(job, packages, texts):
 
 def test_the_recipe(job, packages):
     target = [f"run.dir={job.runs}", f"model.package={packages['net']}", "data.eval.limit=300", "train.max_steps=40"]
-    target += [f"data.{split}.path={MNIST}" for split in ("train", "eval")]
+    target += ["distributed.device=cpu", *(f"data.{split}.path={MNIST}" for split in ("train", "eval"))]
     ended = processes.run([processes.LOCKSTEP, "launch", "-n", 2, RECIPE / "run.yaml", *target], job.directory)
     assert ended.code == 0, ended.err
     assert job.list()[0]["summary"]["eval/accuracy"] > 0.5

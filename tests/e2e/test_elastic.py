@@ -7,12 +7,12 @@ import time
 import pytest
 
 import processes
-from cluster import GONE_S
+from cluster import GONE_S, RUN_S
 from conftest import Job
 from processes import PATIENCE_S, wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 
-STEPS = 1000
+STEPS = 2000
 GRACE_S = 30  # --stop-grace
 # Some seconds of training, with a checkpoint every few steps.
 LONG = [f"train.max_steps={STEPS}", "train.epochs=1000", "checkpoint.every=10 steps"]
@@ -26,7 +26,7 @@ NETWORK = "distributed.backend=gloo"
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """The weights of the same job on two ranks when nothing happens to it."""
-    return last_weights(Job(tmp_path_factory.mktemp("undisturbed")).train(*LONG, ranks=2))
+    return last_weights(Job(tmp_path_factory.mktemp("undisturbed")).train(*LONG, ranks=2, timeout=RUN_S))
 
 
 def assert_whole(run_dir, weights):
@@ -53,7 +53,7 @@ def test_a_killed_worker_is_started_again(job, undisturbed, victim):
     launcher = job.start(*LONG, ranks=2, options=["--max-restarts", 1])
     wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
     os.kill(processes.ranks_of(job.directory)[victim], signal.SIGKILL)
-    ended = processes.finish(launcher)
+    ended = processes.finish(launcher, RUN_S)
     assert ended.code == 0, ended.err
     note = f"lockstep: restart 1 of 1: rank {victim} (of 2) failed first: killed by SIGKILL"
     assert note in ended.err
@@ -95,7 +95,8 @@ def test_other_failures_are_tried_again(job, end):
 
 def test_a_signal_ends_restarts(job):
     """SIGTERM while the ranks of a failed attempt are still being stopped."""
-    script = 'trap "" TERM; test $RANK = 1 && exit 9; touch here; while true; do read x < fifo; done'
+    script = 'trap "" TERM; if [ $RANK = 1 ]; then until [ -e here ]; do sleep 0.02; done; exit 9; fi; '
+    script += "touch here; while true; do read x < fifo; done"
     os.mkfifo(job.directory / "fifo")
     command = [processes.LOCKSTEP, "launch", "-n", 2, "--max-restarts", 5, "--stop-grace", "1s"]
     command += ["--program", "sh", "--", "-c", script]
@@ -236,7 +237,7 @@ def test_a_node_that_was_cut_off_comes_back(cluster, undisturbed):
 def test_a_host_that_was_stopped_comes_back(cluster, undisturbed):
     """SIGSTOP of its launcher and rank: nobody hears from it, and the job cannot end without it."""
     alpha, beta = cluster.hosts
-    cluster.start_all(*LONG, options=["--max-restarts", 1], conf="keep_alive_interval=0.4")
+    cluster.start_all(*LONG, options=["--max-restarts", 1])
     cluster.wait_for_checkpoint()
     stopped = beta.pids()
     for pid in stopped:

@@ -10,7 +10,7 @@ from processes import LOCKSTEP, PATIENCE_S, ranks_of, wait_until
 from safetensors_file import checkpoints
 from test_resume import assert_same_checkpoint, assert_steps_once, only, resume, whole  # noqa: F401
 
-LONG = ["train.epochs=2000", "train.log_every=1 step", "checkpoint.every=1000 epochs",
+LONG = ["train.epochs=100000", "train.log_every=1 step", "checkpoint.every=1000 epochs",
         "train.eval_every=1000 epochs"]
 GRACE_S = 30  # --stop-grace
 
@@ -97,8 +97,8 @@ def test_stopped_on_request(job, ranks):
 
 def test_a_signal_in_a_long_evaluation(job):
     """Not after it: 30 seconds of grace are less than some evaluations take."""
-    evaluation = ["train.eval_every=1 step", "data.eval_batch_size=1", "data.eval.limit=10000",
-                  "train.epochs=3", "train.log_every=1 step"]
+    evaluation = ["train.eval_every=1 step", "data.eval_batch_size=1", "data.eval.split=train",
+                  "data.eval.limit=60000", "train.epochs=3", "train.log_every=1 step"]
     started = job.start(*evaluation, ranks=2)
     wait_until(lambda: steps_of(job), PATIENCE_S, "the first step")
     started.send_signal(signal.SIGTERM)
@@ -138,7 +138,7 @@ def test_early_stop_goes_on_counting_after_a_resume(job):
 
 
 def test_an_evaluation_that_a_signal_prevented_is_made_after_a_resume(job):
-    evaluation = ["train.eval_every=1 step", "train.log_every=1 step", "train.epochs=100"]
+    evaluation = ["train.eval_every=1 step", "train.log_every=1 step", "train.epochs=100000"]
     started = job.start(*evaluation, ranks=2)
     wait_until(lambda: steps_of(job), PATIENCE_S, "the first step")
     started.send_signal(signal.SIGTERM)

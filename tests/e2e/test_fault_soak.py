@@ -5,6 +5,7 @@ printed with a failure. What ends a launcher is followed by a new one with the s
 scheduler does.
 """
 
+import contextlib
 import itertools
 import os
 import random
@@ -37,17 +38,22 @@ def wait(seconds):
     wait_until(lambda: time.monotonic() >= moment, seconds + 5, "time passes")
 
 
+def kill_unless_gone(pid, number):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
 def worker_killed(cluster, host, rng):
     pids = list(cluster.ranks_on(host).values())
     if pids:
-        os.kill(rng.choice(pids), signal.SIGKILL)
+        kill_unless_gone(rng.choice(pids), signal.SIGKILL)
 
 
 def worker_stopped(cluster, host, rng):
     """It gets no further; its peers lose patience after distributed.step_timeout."""
     pids = list(cluster.ranks_on(host).values())
     if pids:
-        os.kill(rng.choice(pids), signal.SIGSTOP)
+        kill_unless_gone(rng.choice(pids), signal.SIGSTOP)
 
 
 def launcher_killed(cluster, host, rng):
@@ -73,10 +79,7 @@ def host_stopped(cluster, host, rng):
     pids = host.pids()
     for number in (signal.SIGSTOP, signal.SIGCONT):
         for pid in pids:
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                pass
+            kill_unless_gone(pid, number)
         if number == signal.SIGSTOP:
             wait(rng.uniform(0.2, 2.5))
 

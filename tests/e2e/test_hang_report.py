@@ -8,9 +8,9 @@ import time
 
 import processes
 from odd_rank import use_odd_rank
-from processes import BIN, LOCKSTEP, ranks_of
+from processes import BIN, LOCKSTEP, PATIENCE_S, ranks_of, wait_until
 from safetensors_file import checkpoints
-from test_ending import start_stepping
+from test_ending import start_stepping, steps_of
 
 DRIVER = BIN.parent / "tests" / "bin" / "hang_driver"
 
@@ -32,26 +32,33 @@ def read_until(process, stream, pattern, timeout):
 
 
 NAMED_S = 5  # from the moment a rank goes wrong until the launcher has named it
+TRIES = 3  # the best counts: what else the machine does only adds to it
 
 
-def named(started, stream, pattern):
-    """What `stream` of the launcher says until `pattern`, which must come in time. The driver says since when."""
-    _, text = read_until(started, started.stdout, r"wrong at [0-9.]+", 60)
-    wrong_at = float(re.search(r"wrong at ([0-9.]+)", text)[1])
-    _, text = read_until(started, stream, pattern, 20)
-    assert time.time() - wrong_at < NAMED_S, text
-    return text
+def named(start, pattern):
+    """(launcher, what it says until `pattern`), which must come in time. The driver says since when."""
+    for number in range(TRIES):
+        started = start(number)
+        _, text = read_until(started, started.stdout, r"wrong at [0-9.]+", 60)
+        wrong_at = float(re.search(r"wrong at ([0-9.]+)", text)[1])
+        _, text = read_until(started, started.stderr, pattern, 20)
+        if time.time() - wrong_at < NAMED_S:
+            return started, text
+        started.kill()
+        processes.finish(started)
+    raise AssertionError(f"not named within {NAMED_S} s in {TRIES} tries: {text}")
 
 
 def launch(tmp_path, mode, backend="auto"):
-    options = ["-n", 2, "--log-dir", tmp_path / "logs", "--program", DRIVER]
-    command = [LOCKSTEP, "launch", *options, mode, backend]
-    return processes.start(command, tmp_path)
+    def start(number):
+        options = ["-n", 2, "--log-dir", tmp_path / f"logs{number}", "--program", DRIVER]
+        return processes.start([LOCKSTEP, "launch", *options, mode, backend], tmp_path)
+
+    return start
 
 
 def test_a_rank_asleep_in_its_data_loader(tmp_path):
-    started = launch(tmp_path, "sleep")
-    text = named(started, started.stderr, r"stacks of rank 1:(.*\n){4}")
+    started, text = named(launch(tmp_path, "sleep"), r"stacks of rank 1:(.*\n){4}")
     assert "rank 1 (" in text and "keeps the others waiting" in text
     assert "it is at step 3 of 5, waiting for data" in text
     assert "rank 0: step 3 of 5, backward: in all_reduce 'gradients' of Float [1000]" in text
@@ -61,15 +68,14 @@ def test_a_rank_asleep_in_its_data_loader(tmp_path):
     text += ended.err
     assert "error: rank 1 (" in text and "give up after 8 s" in text
     assert "note: rank 1 (" in text, "the final report names the culprit too"
-    dump = (tmp_path / "logs" / "attempt_0" / "hang.txt").read_text()
+    dump = max(tmp_path.glob("logs*/attempt_0/hang.txt")).read_text()
     assert "rank 0 (" in dump and "rank 1 (" in dump and "sleep_in_loader" not in dump.split("rank 1")[0]
 
 
 def test_a_dataset_that_hangs_on_one_rank(job):
     """The trainer itself, with a plugin: its training thread waits for its loader."""
     use_odd_rank(job, sleeps_on=1)
-    started = job.start(ranks=2, options=["--stop-grace", "1s"])
-    text = named(started, started.stderr, r"stacks of rank 1:(.*\n){4}")
+    started, text = named(lambda _: job.start(ranks=2, options=["--stop-grace", "1s"]), r"stacks of rank 1:(.*\n){4}")
     assert re.search(r"rank 1 \(.*keeps the others waiting", text)
     assert "it is at step 26 of 50, waiting for data" in text
     assert "lockstep::Loader::next()" in text
@@ -87,8 +93,7 @@ def test_a_slow_rank_is_named_in_the_metrics(job):
 
 def test_a_rank_that_skips_a_collective(tmp_path):
     """Ranks of one host see at once that they do different things."""
-    started = launch(tmp_path, "skip")
-    text = named(started, started.stderr, r"failed first(.*\n){2}")
+    started, text = named(launch(tmp_path, "skip"), r"failed first(.*\n){2}")
     ended = processes.finish(started)
     assert ended.code == 75
     text += ended.err
@@ -100,8 +105,7 @@ def test_a_rank_that_skips_a_collective(tmp_path):
 
 def test_a_rank_that_skips_a_collective_over_a_network(tmp_path):
     """Gloo's ranks wait; the launcher says for what."""
-    started = launch(tmp_path, "skip", backend="gloo")
-    text = named(started, started.stderr, "warning: (.*\n){3}")
+    started, text = named(launch(tmp_path, "skip", backend="gloo"), "warning: (.*\n){3}")
     assert "they are in different operations" in text
     assert "rank 0: step 5 of 5, backward: in all_reduce 'gradients' of Float [1000]" in text
     assert "rank 1: step 5 of 5, logging: in barrier 'end of training'" in text
@@ -109,8 +113,7 @@ def test_a_rank_that_skips_a_collective_over_a_network(tmp_path):
 
 
 def test_a_rank_with_a_tensor_of_another_shape(tmp_path):
-    started = launch(tmp_path, "shape")
-    text = named(started, started.stderr, r"failed first(.*\n){2}")
+    started, text = named(launch(tmp_path, "shape"), r"failed first(.*\n){2}")
     ended = processes.finish(started)
     assert ended.code == 75
     text += ended.err
@@ -118,9 +121,17 @@ def test_a_rank_with_a_tensor_of_another_shape(tmp_path):
     assert len(re.findall(r"\[rank [01]\] .*\(step 3 of 5, backward\)", text)) == 2
 
 
+def start_and_step_on(job, *overrides):
+    """Two ranks. The first step takes long, and counts for what is usual until it has faded."""
+    started = start_stepping(job, *overrides, ranks=2)
+    wait_until(lambda: started.poll() is not None or len(steps_of(job)) > 300, PATIENCE_S, "300 steps")
+    assert started.poll() is None, started.communicate()
+    return started
+
+
 def test_a_stopped_trainer(job):
     """Nothing in it can answer; the kernel says that it is stopped. It goes on when it may."""
-    started = start_stepping(job, ranks=2)
+    started = start_and_step_on(job)
     rank = ranks_of(job.directory)[1]
     os.kill(rank, signal.SIGSTOP)
     begin = time.monotonic()
@@ -135,7 +146,7 @@ def test_a_stopped_trainer(job):
 
 
 def test_a_step_that_takes_too_long_ends_the_job(job):
-    started = start_stepping(job, "distributed.step_timeout=6 s", "distributed.hang_warning=1 s", ranks=2)
+    started = start_and_step_on(job, "distributed.step_timeout=6 s", "distributed.hang_warning=1 s")
     os.kill(ranks_of(job.directory)[0], signal.SIGSTOP)
     ended = processes.finish(started)
     assert ended.code == 75, ended.err

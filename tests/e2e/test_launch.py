@@ -12,7 +12,8 @@ from safetensors_file import assert_same_bits, checkpoints, last_weights
 
 # Hours of training, with a checkpoint every few steps.
 ENDLESS = ["train.epochs=100000", "checkpoint.every=20 steps", "train.log_every=1 step"]
-STOP_S = 10  # in which every process must be gone after a kill -9; it takes about one
+STOP_S = 10  # in which every other rank must be gone after a kill -9; it takes about one
+GONE_S = 60  # in which everything must be; the launcher gives the tracking agent some time
 GRACE_S = 30  # --stop-grace
 
 
@@ -35,6 +36,12 @@ def only_run(job):
     return runs[0]
 
 
+def assert_nothing_is_left(job):
+    """No rank once the launcher has ended; the tracking agent ends a moment after it has given its lock back."""
+    assert not ranks_of(job.directory)
+    wait_until(lambda: not find(job.directory), GONE_S, "every process is gone")
+
+
 def assert_resumable(job, ranks=2):
     """The last checkpoint loads, and the run goes on to a good end."""
     run_dir = only_run(job)
@@ -51,7 +58,8 @@ def assert_resumable(job, ranks=2):
 def test_a_killed_rank_stops_the_others(job, victim):
     launcher = start_endless(job, ranks=3)
     os.kill(ranks_of(job.directory)[victim], signal.SIGKILL)
-    wait_until(lambda: not find(job.directory), STOP_S, "every process is gone")
+    wait_until(lambda: not ranks_of(job.directory), STOP_S, "every rank is gone")
+    wait_until(lambda: not find(job.directory), GONE_S, "every process is gone")
     ended = processes.finish(launcher)
     assert ended.code == 75
     assert f"lockstep: rank {victim} (of 3) failed first: killed by SIGKILL" in ended.err
@@ -66,7 +74,8 @@ def test_a_killed_launcher_takes_its_ranks_along(job):
     launcher = start_endless(job)
     os.kill(launcher.pid, signal.SIGKILL)
     assert processes.finish(launcher).code == -signal.SIGKILL
-    wait_until(lambda: not find(job.directory), STOP_S, "every process is gone")
+    wait_until(lambda: not ranks_of(job.directory), STOP_S, "every rank is gone")
+    wait_until(lambda: not find(job.directory), GONE_S, "every process is gone")
     # The tracking agent is the last to go, and the only one that saw it.
     assert [entry["state"] for entry in job.list()] == ["killed"]
     assert_resumable(job)
@@ -79,7 +88,7 @@ def test_a_signal_to_the_launcher_stops_all(job, number):
     ended = processes.finish(launcher, GRACE_S)
     assert ended.code == 128 + number
     assert f"stopped by {number.name}" in ended.err
-    assert not find(job.directory)
+    assert_nothing_is_left(job)
     assert [entry["state"] for entry in job.list()] == ["preempted"]
     assert_resumable(job)
 
@@ -91,7 +100,7 @@ def test_control_c_reaches_the_whole_foreground(job):
     ended = processes.finish(launcher, GRACE_S)
     assert ended.code == 128 + signal.SIGINT
     assert "stopped by SIGINT" in ended.err
-    assert not find(job.directory)
+    assert_nothing_is_left(job)
 
 
 def test_a_stopped_rank_is_killed_after_the_grace(job):
@@ -102,7 +111,7 @@ def test_a_stopped_rank_is_killed_after_the_grace(job):
     os.kill(launcher.pid, signal.SIGTERM)
     ended = processes.finish(launcher)
     assert ended.code == 128 + signal.SIGTERM
-    assert not find(job.directory)
+    assert_nothing_is_left(job)
 
 
 def test_logs_hold_what_the_ranks_said(job):
@@ -193,7 +202,7 @@ def test_torchrun_tells_our_error(job):
 
 def test_torchrun_restarts_and_the_run_continues(job):
     """A rank dies once; torchrun starts all again, and they go on from the last checkpoint."""
-    limits = ["train.max_steps=400", "train.epochs=1000", "checkpoint.every=20 steps"]
+    limits = ["train.max_steps=4000", "train.epochs=1000", "train.eval_every=1000 epochs", "checkpoint.every=20 steps"]
     command = [*TORCHRUN, "--max-restarts", 1, "--nproc-per-node", 2, TRAINER, job.file, *limits]
     torchrun = processes.start(command, job.directory)
     wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
@@ -201,8 +210,8 @@ def test_torchrun_restarts_and_the_run_continues(job):
     ended = processes.finish(torchrun)
     assert ended.code == 0, ended.err
     run_dir = only_run(job)
-    assert checkpoints(run_dir)[-1] == 400
+    assert checkpoints(run_dir)[-1] == 4000
     steps = [step for step, _ in job.series(run_dir.name, "train/loss")]
-    assert steps == sorted(set(steps)) and steps[-1] == 400
+    assert steps == sorted(set(steps)) and steps[-1] == 4000
     whole = job.train(*limits, ranks=2)
     assert_same_bits(last_weights(run_dir), last_weights(whole))

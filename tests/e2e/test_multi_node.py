@@ -1,6 +1,6 @@
 """Several hosts train as one: network namespaces, a launcher on each."""
 
-import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -263,7 +263,7 @@ def test_another_run_file_or_build(job, cluster, change):
         (other / "run.yaml").write_text(job.file.read_text() + "# another\n")
         command = [LOCKSTEP, other / "run.yaml"]
     else:
-        os.link(LOCKSTEP, other / "lockstep")
+        shutil.copy2(LOCKSTEP, other / "lockstep")
         (other / "lockstep-trainer").write_text("#!/bin/sh\n")
         command = [other / "lockstep", job.file]
     command[1:1] = ["launch", "-n", 2, "--nnodes", 2, "--rdzv-endpoint", f"{alpha.address}:{PORT}"]
@@ -294,10 +294,20 @@ def test_nodes_that_do_not_come(cluster):
 
 STRANGER = """
 import socket, sys, time
-address, kind = (sys.argv[1], int(sys.argv[2])), sys.argv[3]
+address, kind, latest = (sys.argv[1], int(sys.argv[2])), sys.argv[3], time.monotonic() + float(sys.argv[5])
+
+def connect():
+    while True:
+        try:
+            return socket.create_connection(address, 5)
+        except ConnectionRefusedError:  # the launcher does not listen yet
+            if time.monotonic() > latest:
+                raise
+            time.sleep(0.02)
+
 held = []
 for number in range(int(sys.argv[4])):
-    stranger = socket.create_connection(address, 5)
+    stranger = connect()
     try:
         if kind == "garbage":
             stranger.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n" * 1000)
@@ -319,7 +329,7 @@ def test_strangers_at_the_port(cluster, kind, count):
     alpha, beta = cluster.hosts
     cluster.start(alpha, ranks=1, rest=SAY_WHO)
     stranger = beta.start(
-        [sys.executable, "-c", STRANGER, alpha.address, PORT, kind, count],
+        [sys.executable, "-c", STRANGER, alpha.address, PORT, kind, count, PATIENCE_S],
         cluster.job.directory,
         stdin=subprocess.PIPE,
     )

@@ -162,7 +162,7 @@ def test_killed_while_a_checkpoint_is_written(job, ranks):
     processes.wait_until(is_writing_another, 60, "half a checkpoint")
     for pid in processes.ranks_of(job.directory).values() if ranks else [started.pid]:
         os.kill(pid, signal.SIGKILL)
-    processes.finish(started, 30)
+    processes.finish(started)
     run_dir = only(job.runs.iterdir())
     kept = checkpoints(run_dir)
     ended = resume(job, run_dir, *LARGE, f"train.max_steps={kept[-1] + 1}", ranks=ranks)

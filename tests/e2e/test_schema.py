@@ -106,7 +106,7 @@ def test_it_rejects_what_the_trainer_rejects(validator, job, path, value):
 
 def test_the_trainer_accepts_the_whole_run_file(job):
     job.file.write_text(RUN_FILE.replace(".data/mnist", str(SOURCE / ".data" / "mnist")))
-    job.train("data.train.limit=256", "data.eval.limit=100", ranks=2)
+    job.train("data.train.limit=256", "data.eval.limit=100", "distributed.device=cpu", ranks=2)
 
 
 def test_schema_is_the_same_from_both_programs(schema, tmp_path):
@@ -129,7 +129,7 @@ def test_the_resolved_config_runs_again_and_resolves_to_itself(job, validator):
 def test_every_recipe_trains(job, recipe):
     """From the folder of the checkout, as its comments say."""
     config = yaml.safe_load(recipe.read_text())
-    overrides = [f"run.dir={job.runs}", "train.max_steps=2", "data.batch_size=32"]
+    overrides = [f"run.dir={job.runs}", "train.max_steps=2", "data.batch_size=32", "distributed.device=cpu"]
     if config["data"]["train"]["name"] != "parquet":
         overrides += ["data.train.limit=512"]
     if "eval" in config["data"]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from processes import PATIENCE_S, find, wait_until
 
 RANKS_PER_HOST = 2
 
@@ -16,8 +17,15 @@ def disk_of_beta(job, cluster):
     return disk
 
 
+def train(cluster, *overrides):
+    """Returns the run's directory when the agents, which may go on after the launchers, have ended too."""
+    run = cluster.train(*overrides)
+    wait_until(lambda: not find(cluster.job.directory), PATIENCE_S, "the agents' end")
+    return run
+
+
 def test_logs_of_all_ranks_come_together(job, disk_of_beta, cluster):
-    run = cluster.train("train.epochs=2", "train.log_every=1 step", "tracking.ranks=all", "tracking.sinks=[csv]")
+    run = train(cluster, "train.epochs=2", "train.log_every=1 step", "tracking.ranks=all", "tracking.sinks=[csv]")
     names = sorted(path.name for path in (run / "events").iterdir())
     assert names == ["node-00000.lsev", "node-00001.lsev", *(f"rank-0000{rank}.lsev" for rank in range(4))]
     (apart,) = disk_of_beta.iterdir()
@@ -38,7 +46,7 @@ def test_logs_of_all_ranks_come_together(job, disk_of_beta, cluster):
 
 
 def test_system_metrics_of_all_nodes_come_with_the_one_entry(disk_of_beta, cluster):
-    run = cluster.train("tracking.system_nodes=all", "tracking.sinks=[jsonl]")
+    run = train(cluster, "tracking.system_nodes=all", "tracking.sinks=[jsonl]")
     (file,) = (run / "sinks" / "jsonl").rglob("*.jsonl")
     text = file.read_text()
     assert "system/memory.percent" in text and "system/node-1/memory.percent" in text

@@ -86,7 +86,7 @@ def test_this_machine_is_a_host_too(hosts, job):
     ended = launch(hosts, job, STEPS, file=file)
     assert ended.code == 0, ended.err
     assert any(line.startswith("[localhost] [rank 0] ") for line in ended.out.splitlines())
-    assert len(hosts.sessions()) == 0
+    wait_until(lambda: not hosts.sessions(), PATIENCE_S, "sshd has ended its sessions")
     assert [entry["world_size"] for entry in job.list()] == [2]
 
 

@@ -130,7 +130,10 @@ def test_every_gpu_of_a_node_comes_once(job, ranks):
     assert entries[0]["summary"]["system/gpu.1.utilization"] == 38
     samples = [record["values"] for record in jsonl_records(run_dir, entries[0]["id"])
                if record["type"] == "scalars" and "system/memory.percent" in record["values"]]
-    assert samples and all("system/gpu.0.utilization" in values for values in samples)
+    # A sample does not wait for GPUs that take long to answer (docs/system_metrics.md): it has all of them or none.
+    of_gpus = [{name for name in values if name.startswith("system/gpu.")} for values in samples]
+    assert {"system/gpu.0.utilization", "system/gpu.1.utilization"} <= set().union(*of_gpus)
+    assert all(names in (set(), set().union(*of_gpus)) for names in of_gpus)
 
 
 def test_shared_run_has_every_rank_in_one_entry(job):
@@ -180,7 +183,8 @@ def test_agent_that_dies_or_stops_costs_nothing(job, how):
     assert ended.code == 0, ended.err
     if how == signal.SIGSTOP:
         os.kill(agent, signal.SIGKILL)
-        wait_until(lambda: not agents_of(run_dir), PATIENCE_S, "the agent's end")
+    wait_until(lambda: not agents_of(run_dir), PATIENCE_S, "the agent's end")
+    if how == signal.SIGSTOP:
         sync(job, run_dir.name)
     expected = logged(job, run_dir.name)
     assert of_jsonl(run_dir, run_dir.name) == expected
@@ -189,7 +193,7 @@ def test_agent_that_dies_or_stops_costs_nothing(job, how):
 
 def test_killed_rank_is_told_to_every_sink(job):
     use_file_sinks(job, "all")
-    job.config["train"]["epochs"] = 1000
+    job.config["train"]["epochs"] = 100_000
     job.write()
     started = job.start(ranks=2)
     log = wait_until(lambda: next(job.runs.glob("*/events/rank-00001.lsev"), None), PATIENCE_S, "the run")
@@ -204,12 +208,13 @@ def test_killed_rank_is_told_to_every_sink(job):
         assert len(end) == 1
         assert (end[0]["state"], end[0]["signal"], end[0]["rank"]) == ("killed", 9, 1)
     assert {run["state"] for run in job.list()} == {"killed"}
-    assert not agents_of(run_dir)
+    # The launcher waits for their locks, which they give back a moment before they end.
+    wait_until(lambda: not agents_of(run_dir), PATIENCE_S, "the agents' end")
 
 
 def test_trainer_killed_without_a_launcher_is_seen_by_its_agent(job):
     use_file_sinks(job)
-    job.config["train"]["epochs"] = 1000
+    job.config["train"]["epochs"] = 100_000
     job.write()
     started = job.start()
     position = wait_until(lambda: next(job.runs.glob("*/sinks/jsonl/*/position.json"), None), PATIENCE_S, "a delivery")

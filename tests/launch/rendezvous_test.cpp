@@ -234,6 +234,7 @@ TEST_CASE("rendezvous: a lost node is the cause when the others only waited for 
   job.add_node();
   job.add_node();
   job.next<NodePlace>(0);
+  job.next<NodePlace>(1);
   job.lose(1);
   job.next<StopOrder>(0);
   job.end(0, 75, true);

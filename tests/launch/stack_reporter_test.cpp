@@ -26,8 +26,13 @@ TEST_CASE("stacks: a thread that waits is shown where it waits") {
       REQUIRE(page.wait_for_stacks(request, 60s));
     }
     CHECK_THAT(page.stacks(), Contains("training thread\n"));
-    // The name may come later than the first question.
-    for (int i = 0; i < 100 && page.stacks().find("lockstep-data") == std::string::npos; ++i)
+    // Its name and its wait may come later than the first question.
+    const auto shows = [&](const char* text) {
+      return page.stacks().find(text) != std::string::npos;
+    };
+    const auto latest = std::chrono::steady_clock::now() + 60s;
+    while ((!shows("lockstep-data\n") || !shows("wait")) &&
+           std::chrono::steady_clock::now() < latest)
       page.wait_for_stacks(page.request_stacks(), 60s);
     CHECK_THAT(page.stacks(), Contains("lockstep-data\n") && Contains("wait"));
   }

@@ -14,7 +14,8 @@ import pytest
 from conftest import PATIENCE
 
 HEAD = b"GET /api/server HTTP/1.1\r\nHost: localhost\r\n"
-SLOW = 6.5  # seconds until the server has no more patience, with something for a busy machine
+SLOW = 8  # seconds until the server has no more patience, which is 5, with something for a busy machine
+AT_ONCE = 3  # so many seconds for an answer: less than that patience
 
 
 def connect(dashboard):
@@ -71,7 +72,7 @@ def test_a_byte_now_and_then_is_cut_off_and_delays_nobody(writer, start):
             except ConnectionError:
                 pass
         sent += 1
-        assert answer_time(dashboard) < 1
+        assert answer_time(dashboard) < AT_ONCE
     assert 4 < time.monotonic() - begin < SLOW
     assert all(is_over(connection, 1) for connection in slow[1:] + bodies)
     for connection in slow + bodies:
@@ -84,7 +85,7 @@ def test_many_who_say_nothing_push_each_other_out_and_nobody_else(writer, start)
     dashboard.wait_for_runs(1)
     threads = num_threads(dashboard)
     idle = many(dashboard, 700)
-    assert answer_time(dashboard) < 1
+    assert answer_time(dashboard) < AT_ONCE
     dashboard.wait_for("the oldest to go", lambda: is_over(idle[0]))
     assert sum(is_over(connection) for connection in idle[1:100]) > 90
     assert not is_over(idle[-1])
@@ -145,7 +146,7 @@ def test_who_does_not_take_the_answer_is_cut_off(runs, writer, start):
         connection.connect((host, int(port)))
         connection.sendall(b"GET /api/runs/one/files/large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
         stuck.append(connection)
-    assert answer_time(dashboard) < SLOW
+    assert answer_time(dashboard) < 10  # one of them must be given up first
     whole = dashboard.request("GET", "/api/runs/one/files/large.bin").body
     assert whole == (runs / "one" / "large.bin").read_bytes(), "who takes it gets all of it"
     for connection in stuck:
@@ -164,7 +165,7 @@ def test_streams_that_nobody_reads_any_more_make_room(writer, start):
     refused = stream()
     error = json.loads(refused[1].read())["error"]
     assert refused[1].status == 503 and error["code"] == "too_many_streams" and "/api/changes" in error["message"]
-    assert answer_time(dashboard) < 1, "streams leave threads for everybody else"
+    assert answer_time(dashboard) < AT_ONCE, "streams leave threads for everybody else"
     assert dashboard.get("/api/changes", since=0)["seq"] >= 0
     for connection, _ in streams:
         connection.close()

@@ -72,7 +72,9 @@ export const resume = (id, ...overrides) => trainer("--resume", id, ...overrides
 /** Begins a training of one process; {id, process}. */
 export async function begin(name, ...overrides) {
   const process = trainer(`run.name=${name}`, ...overrides);
-  const id = await waitFor(() => idsOf(name).find((one) => existsSync(join(runs, one, "events"))), `${name} to begin`);
+  // What can be read of it: its directory is there earlier.
+  const isThere = (one) => ["run.json", "events/rank-00000.lsev"].every((file) => existsSync(join(runs, one, file)));
+  const id = await waitFor(() => idsOf(name).find(isThere), `${name} to begin`);
   return { id, process };
 }
 
@@ -94,21 +96,26 @@ export const serve = async (...options) => (await link(...options)).origin;
 
 /** What `lockstep runs` says about a run: the truth that the browser must show. */
 export const show = (id) => JSON.parse(run(LOCKSTEP, "runs", "show", id, "--json", "--dir", runs));
-export const exported = (id) => run(LOCKSTEP, "runs", "export", id, "--format", "jsonl", "--dir", runs).trim().split("\n").map((line) => JSON.parse(line));
+export const exported = (id) => run(LOCKSTEP, "runs", "export", id, "--format", "jsonl", "--dir", runs).split("\n").filter(Boolean).map((line) => JSON.parse(line));
 
 export async function end() {
   await close();
   for (const process of started) process.kill("SIGKILL");
   // The agents of what was killed end a moment later.
-  await waitFor(() => !runningHere(), "agents to end");
+  await waitFor(() => !isRunning(directory), "agents to end");
   rmSync(directory, { recursive: true, force: true });
 }
 
-function runningHere() {
+/** The agent of a run that is over writes for a moment still. */
+export const agentToEnd = (id) => waitFor(() => !isRunning("track", join(runs, id)), `the agent of ${id} to end`);
+
+/** Whether there is another process with such a command. */
+function isRunning(...words) {
   return readdirSync("/proc").some((pid) => {
     if (!/^\d+$/.test(pid) || Number(pid) === process.pid) return false;
     try {
-      return readFileSync(`/proc/${pid}/cmdline`, "utf8").includes(directory);
+      const command = readFileSync(`/proc/${pid}/cmdline`, "utf8");
+      return words.every((word) => command.includes(word));
     } catch {
       return false;
     }

@@ -112,10 +112,10 @@ TEST_CASE(
   const fs::path shm = "/dev/shm";
   const ArtifactStore other(elsewhere / "artifacts");
   const auto far = shm / elsewhere.path().filename();
+  const std::shared_ptr<void> removed(nullptr, [&](void*) { fs::remove_all(far); });
   write_text(far / "file", "far away");
   const auto moved = other.publish(
       {.name = "far", .source = far / "file", .transfer = ArtifactDraft::Transfer::Link});
-  fs::remove_all(far);
   CHECK(read_file(other.blob(moved.files[0])) == "far away");
 }
 

@@ -3,6 +3,7 @@ import contextlib
 import io
 import json
 import math
+import os
 import re
 import select
 import subprocess
@@ -177,13 +178,14 @@ def test_every_kind_of_record_is_read_as_it_was_logged(tmp_path):
 def tensorboard_server(logdir):
     """The address of TensorBoard's own server."""
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", logdir, "--host", "127.0.0.1", "--port", "0", "--load_fast", "false"]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
-        said = ""
-        while not (found := re.search(r"http://127.0.0.1:\d+", said)):
-            assert select.select([server.stderr], [], [], 60)[0] and (line := server.stderr.readline()), said
-            said += line
-        yield found.group()
+        said = b""
+        while not (found := re.search(rb"(http://127.0.0.1:\d+)/", said)):
+            # Not by lines: those that a reader had taken already would not wake select().
+            assert select.select([server.stderr], [], [], 60)[0] and (piece := os.read(server.stderr.fileno(), 1 << 16)), said
+            said += piece
+        yield found.group(1).decode()
     finally:
         server.kill()
         server.wait()
@@ -197,14 +199,21 @@ def test_the_server_shows_the_run(tmp_path):
             with urllib.request.urlopen(f"{url}/data/{path}?{urllib.parse.urlencode(query)}", timeout=30) as answer:
                 return json.loads(answer.read())
 
-        deadline = time.monotonic() + 180  # it begins to read when it serves already
-        while ENTRY not in ask("runs"):
-            assert time.monotonic() < deadline
-        assert [(step, value) for _, step, value in ask("plugin/scalars/scalars", run=ENTRY, tag="lr")][0] == (1, pytest.approx(1e-3))
-        assert [step for _, step, _ in ask("plugin/scalars/scalars", run=ENTRY, tag="train/loss")] == [1, 2, 3]
-        assert ENTRY in ask("plugin/images/tags") and ENTRY in ask("plugin/histograms/tags")
-        assert [item["step"] for item in ask("plugin/text/text", run=ENTRY, tag="log")] == [2, 3, 4]
-        assert "eval/loss" in json.dumps(ask("plugin/custom_scalars/layout"))
+        def check():
+            assert ENTRY in ask("runs")
+            assert [(step, value) for _, step, value in ask("plugin/scalars/scalars", run=ENTRY, tag="lr")][0] == (1, pytest.approx(1e-3))
+            assert [step for _, step, _ in ask("plugin/scalars/scalars", run=ENTRY, tag="train/loss")] == [1, 2, 3]
+            assert ENTRY in ask("plugin/images/tags") and ENTRY in ask("plugin/histograms/tags")
+            assert [item["step"] for item in ask("plugin/text/text", run=ENTRY, tag="log")] == [2, 3, 4]
+            assert "eval/loss" in json.dumps(ask("plugin/custom_scalars/layout"))
+
+        deadline = time.monotonic() + 180  # it reads while it serves already: some of it may not be there yet
+        while True:
+            try:
+                return check()
+            except (AssertionError, LookupError, OSError):
+                if time.monotonic() > deadline:
+                    raise
 
 
 def test_the_same_is_there_once_whatever_object_died_in_between(tmp_path):

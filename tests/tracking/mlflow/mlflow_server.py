@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -11,11 +12,21 @@ import urllib.parse
 import urllib.request
 
 
+def free_port():
+    """Below the ports that the kernel gives to whoever asks for any: nobody else gets it until the server is up."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
 @contextlib.contextmanager
 def mlflow_server(directory, *options):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
                "--backend-store-uri", f"sqlite:///{directory}/mlflow.db", "--gunicorn-opts", "--timeout 60"]
     if not options:

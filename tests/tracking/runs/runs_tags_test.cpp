@@ -78,13 +78,20 @@ TEST_CASE("runs tag: a damaged tags.json is a note in the list and is not overwr
 TEST_CASE("runs tag: several processes' tags are all kept") {
   LabWithRuns lab;
   lab.add("a");
+  constexpr int kThreads = 4;
+  std::vector<std::string> errors(kThreads);
   {
     std::vector<std::jthread> threads;
-    for (int thread = 0; thread < 4; ++thread)
+    for (int thread = 0; thread < kThreads; ++thread)
       threads.emplace_back([&, thread] {
-        for (int i = 0; i < 5; ++i)
-          change_run_tags(lab / "a", {"+t" + std::to_string(thread) + std::to_string(i)}, {});
+        try {
+          for (int i = 0; i < 5; ++i)
+            change_run_tags(lab / "a", {"+t" + std::to_string(thread) + std::to_string(i)}, {});
+        } catch (const Error& error) {
+          errors[static_cast<size_t>(thread)] = error.what();
+        }
       });
   }
+  CHECK(errors == std::vector<std::string>(kThreads));
   CHECK(read_run_tags(lab / "a").tags.size() == 20);
 }

@@ -47,7 +47,9 @@ int nvmlShutdown() {
 }
 
 int nvmlDeviceGetCount_v2(unsigned* count) {
+  ++fake_nvml.num_hanging;
   while (fake_nvml.hang) std::this_thread::yield();
+  --fake_nvml.num_hanging;
   *count = fake_nvml.num_gpus;
   return kOk;
 }

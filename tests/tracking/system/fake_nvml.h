@@ -13,6 +13,7 @@ struct FakeNvml {
   std::atomic<bool> name_only = false;  // everything but the memory answers 3, not supported
   std::atomic<unsigned> process = 0;    // holds 5,000,000 bytes of every GPU
   std::atomic<bool> hang = false;       // a call does not return until it is false again
+  std::atomic<int> num_hanging = 0;     // calls that wait for that
   std::atomic<int> num_inits = 0, num_shutdowns = 0;
 };
 

@@ -60,15 +60,21 @@ SystemSamplerOptions real_options() {
 
 TEST_CASE("system: the real one is plausible") {
   SystemSampler sampler(real_options());
-  sampler.sample();
-  const auto begin = std::chrono::steady_clock::now();
-  const auto worked = std::clock();
-  std::vector<char> memory(64u << 20, 'x');
-  while (std::clock() - worked < CLOCKS_PER_SEC / 5)
-    continue;  // of this process, however long it takes
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  const auto values = by_name(sampler.sample());
+  const std::vector<char> memory(64u << 20, 'x');
+  NamedValues values;
+  std::chrono::duration<double> took{};
+  // The kernel's time of waiting for disks may go backwards, and then there is no value.
+  for (int i = 0; i < 10 && !values.contains("system/cpu_percent"); ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    sampler.sample();
+    const auto worked = std::clock();
+    while (std::clock() - worked < CLOCKS_PER_SEC / 5)
+      continue;  // of this process, however long it takes
+    values = by_name(sampler.sample());
+    took = std::chrono::steady_clock::now() - begin;
+  }
 
+  REQUIRE(values.contains("system/cpu_percent"));
   CHECK(values.at("system/cpu_percent") > 0);
   CHECK(values.at("system/cpu_percent") <= 100);
   CHECK(values.at("system/memory.used_bytes") > 64e6);
@@ -80,8 +86,12 @@ TEST_CASE("system: the real one is plausible") {
   CHECK(values.at("system/processes.cpu_percent") > 0.5 * 20 / took.count());
   CHECK(values.at("system/processes.cpu_percent") < 500);
   CHECK(values.at("system/processes.open_fds") >= 3);
-  CHECK(values.at("system/network.receive_bytes_per_s") >= 0);
-  CHECK(values.at("system/disk.write_bytes_per_s") >= 0);
+  // A container may have neither of them.
+  for (const auto* name : {"system/network.receive_bytes_per_s", "system/disk.write_bytes_per_s"})
+    if (values.contains(name))
+      CHECK(values.at(name) >= 0);
+    else
+      WARN("there is no device here for " << name);
   CHECK(sampler.oom_kills() == 0);
 }
 
@@ -142,5 +152,7 @@ TEST_CASE("system: sampling goes on while processes vanish under it") {
   stop = true;
   forker.join();
   CHECK(most >= 1);
-  CHECK(most <= 2);
+  // There are two at any time, but the list of processes is not of one moment: beside a child that
+  // is gone since, the next one may be in it.
+  CHECK(most <= 3);
 }

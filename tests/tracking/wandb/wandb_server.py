@@ -59,6 +59,7 @@ class WandbServer:
         self.trouble = trouble  # None, "500", "401", "hang", "stream 500", "no project"
         self.runs, self.files, self.artifacts, self.operations = {}, {}, [], []
         self.committed = set()  # ids of artifacts
+        self.num_refused = 0  # requests that were answered with 500, or hang
         self.changed = threading.Condition()
         self.stopped = threading.Event()
         handler = type("Handler", (Handler,), {"owner": self})
@@ -85,6 +86,11 @@ class WandbServer:
             if name is None:
                 (name,) = self.runs
             return self.runs.setdefault(name, Run())
+
+    def count_refused(self):
+        with self.changed:
+            self.num_refused += 1
+            self.changed.notify_all()
 
     def wait_for(self, condition, timeout=120):
         with self.changed:
@@ -183,10 +189,12 @@ class Handler(BaseHTTPRequestHandler):
         """Answers, or never does, where the server is in trouble."""
         trouble, is_stream = self.owner.trouble, self.path.endswith("/file_stream")
         if trouble == "hang":
+            self.owner.count_refused()
             self.owner.stopped.wait()
             return True
         if trouble == "500" or (trouble == "stream 500" and is_stream):
             self.answer(500, {"error": "broken"})
+            self.owner.count_refused()
             return True
         expected = "Basic " + base64.b64encode(b"api:" + KEY.encode()).decode()
         if trouble == "no project" and not is_stream:

@@ -41,6 +41,7 @@ GroupedOrder::GroupedOrder(std::span<const int64_t> ends, GroupedOrderOptions op
 }
 
 int64_t GroupedOrder::place_before_lanes(int64_t place) const {
+  if (options_.lanes == 1) return place;
   const auto share = size_ / options_.lanes;
   if (place >= share * options_.lanes) return place;
   return place % options_.lanes * share + place / options_.lanes;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "data/row_ahead.h"
+
 namespace lockstep {
 namespace {
 
@@ -24,7 +26,10 @@ void gather_words(const TableEncoding& encoding, const EncodedRows& block, size_
 void gather_features(const TableEncoding& encoding, const EncodedRows& block,
                      std::span<const int64_t> rows, std::span<const int64_t> places, float* out) {
   const auto width = encoding.num_features(), num_numbers = encoding.num_numbers();
+  const auto* base = reinterpret_cast<const uint8_t*>(block.numbers.data());
+  const auto row_bytes = static_cast<size_t>(num_numbers) * sizeof(float);
   for (size_t i = 0; i < rows.size(); ++i) {
+    ask_ahead(base, row_bytes, rows, i);
     const auto* numbers = block.numbers.data() + rows[i] * num_numbers;
     auto* features = out + places[i] * width;
     if (num_numbers == width) {

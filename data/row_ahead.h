@@ -9,17 +9,17 @@
 
 namespace lockstep {
 
-// So many bytes, and at least so many rows, ahead: their copy takes about the time of memory.
-constexpr size_t kBytesAhead = 1024, kRowsAhead = 2;
+// So many rows ahead: the time that two long rows, or sixteen of some numbers, take is about that
+// of memory.
+constexpr size_t kRowsAhead = 2, kShortRowsAhead = 16;
 
 // Call it before row rows[at] is read. `base`: of row 0. A long row is asked for in part: the
 // processor sees by itself how it goes on. Memory that is not there (a mapped file) is not touched.
 inline void ask_ahead(const uint8_t* base, size_t row_bytes, std::span<const int64_t> rows,
-                      size_t at) {
+                      size_t at, size_t ahead = kRowsAhead) {
   constexpr size_t kLine = 64, kMost = 2048;
-  const auto next = at + std::max(kRowsAhead, kBytesAhead / std::max<size_t>(row_bytes, 1));
-  if (next >= rows.size()) return;
-  const auto* row = base + static_cast<size_t>(rows[next]) * row_bytes;
+  if (at + ahead >= rows.size()) return;
+  const auto* row = base + static_cast<size_t>(rows[at + ahead]) * row_bytes;
   for (size_t i = 0; i < std::min(row_bytes, kMost); i += kLine) __builtin_prefetch(row + i);
 }
 

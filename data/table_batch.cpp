@@ -29,7 +29,7 @@ void gather_features(const TableEncoding& encoding, const EncodedRows& block,
   const auto* base = reinterpret_cast<const uint8_t*>(block.numbers.data());
   const auto row_bytes = static_cast<size_t>(num_numbers) * sizeof(float);
   for (size_t i = 0; i < rows.size(); ++i) {
-    ask_ahead(base, row_bytes, rows, i);
+    ask_ahead(base, row_bytes, rows, i, kShortRowsAhead);
     const auto* numbers = block.numbers.data() + rows[i] * num_numbers;
     auto* features = out + places[i] * width;
     if (num_numbers == width) {

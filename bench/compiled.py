@@ -45,7 +45,7 @@ def write_run_file(kind, directory, steps):
     file.write_text(json.dumps({
         "run": {"name": "bench", "dir": str(directory / "runs")},
         "model": {"name": "compiled", "package": str(directory / f"{kind}.ls2")},
-        "data": {"train": data, "per_rank_batch_size": job["batch"]},
+        "data": {"train": data, "per_rank_batch_size": job["batch"], "drop_last": True},
         "optimizer": job["optimizer"],
         "train": {"epochs": 1000, "max_steps": steps, "log_every": f"{max(1, steps // 8)} steps"},
         "checkpoint": {"every": "1000 epochs", "keep_last": 1},

@@ -28,7 +28,7 @@ import measuring
 
 UNIT = "ms per step"
 GOAL = 1.01
-WINDOW_S, START_S = 0.25, 1
+WINDOW_S, START_S, LONGEST_S = 0.25, 1, 600
 KEY = "0" * 40  # of nobody
 # Answers every question of a sink of ours, whichever it is.
 ANSWER = {
@@ -161,8 +161,10 @@ def alternate(run, trains, works):
     measuring.wait_until("the tracking agent", lambda: agent_of(run) or not trains(), timeout=60)
     time.sleep(START_S)  # wandb-core starts, files are made
     try:
-        at_work = False
+        at_work, latest = False, time.monotonic() + LONGEST_S
         while trains():
+            if time.monotonic() > latest:
+                raise RuntimeError(f"the training did not end within {LONGEST_S} s")
             at_work = not at_work
             signal_all(agent_of(run), signal.SIGCONT if at_work and works else signal.SIGSTOP)
             begin = time.time()
@@ -190,7 +192,7 @@ def train(directory, ranks, options, overrides, works=True):
                                    start_new_session=True)
         try:
             windows = alternate(run, lambda: process.poll() is None, works)
-            process.wait(600)
+            process.wait(LONGEST_S)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise

@@ -1,16 +1,18 @@
 """Starting programs, waiting for them with a deadline, and finding what still runs."""
 
 import os
-import random
 import signal
-import socket
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 BIN = Path(os.environ["LOCKSTEP_BIN"])
 SOURCE = Path(os.environ["LOCKSTEP_SOURCE"])
+
+sys.path.insert(0, str(SOURCE / "tests"))
+from free_port import free_port  # noqa: E402,F401
 LOCKSTEP = str(BIN / "lockstep")
 TRAINER = str(BIN / "lockstep-trainer")
 
@@ -103,15 +105,3 @@ def wait_until(condition, timeout, what):
         assert time.monotonic() < deadline, f"waited {timeout} s in vain: {what}"
         time.sleep(0.02)
     return value
-
-
-def free_port():
-    """Below the ports that the kernel gives to whoever asks for any: nobody else gets it before it is used."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as listener:
-            try:
-                listener.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port

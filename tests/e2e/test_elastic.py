@@ -95,9 +95,11 @@ def test_other_failures_are_tried_again(job, end):
 
 def test_a_signal_ends_restarts(job):
     """SIGTERM while the ranks of a failed attempt are still being stopped."""
-    script = 'trap "" TERM; if [ $RANK = 1 ]; then until [ -e here ]; do sleep 0.02; done; exit 9; fi; '
-    script += "touch here; while true; do read x < fifo; done"
-    os.mkfifo(job.directory / "fifo")
+    # Rank 1 fails once rank 0, which writes when somebody reads, can no longer be stopped by SIGTERM.
+    script = 'trap "" TERM; if [ $RANK = 1 ]; then read x < ready; exit 9; fi; '
+    script += "echo > ready; touch here; while true; do read x < fifo; done"
+    for name in ("ready", "fifo"):
+        os.mkfifo(job.directory / name)
     command = [processes.LOCKSTEP, "launch", "-n", 2, "--max-restarts", 5, "--stop-grace", "1s"]
     command += ["--program", "sh", "--", "-c", script]
     launcher = processes.start(command, job.directory)

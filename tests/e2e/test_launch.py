@@ -141,6 +141,13 @@ def test_nothing_is_shown_with_tee_0(job):
     assert "done:" in (only_run(job) / "logs" / "attempt_0" / "0" / "stdout.log").read_text()
 
 
+def test_more_ranks_than_files_may_be_open_at_first(job):
+    """Each costs the launcher several; it raises the soft limit as far as it needs to."""
+    command = ["prlimit", "--nofile=200:4096", processes.LOCKSTEP, "launch", "-n", 50, "--program", "true"]
+    ended = processes.run(command, job.directory)
+    assert ended.code == 0, ended.err
+
+
 CORES = len(os.sched_getaffinity(0))
 
 

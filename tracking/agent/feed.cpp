@@ -248,8 +248,11 @@ void Feed::go_back() {
   for (const auto& source : sources_) source->tail.go_back();
 }
 
-bool Feed::is_complete(const RunEnd& end) {
-  if (!stored_.contains("finished") || stored_["finished"] != to_json(end)) return false;
+// Whether the sink was told the end of the run and nothing has come since: a sink object that is
+// begun now would be told the end once more.
+bool Feed::is_complete(const std::optional<RunEnd>& end) {
+  if (!stored_.contains("finished") || stored_["finished"].is_null()) return false;
+  if (end && stored_["finished"] != to_json(*end)) return false;
   const bool has_more = std::ranges::any_of(
       sources_, [](const auto& source) { return source->tail.next().has_value(); });
   go_back();
@@ -260,7 +263,7 @@ FeedState Feed::pump(const std::optional<RunEnd>& end) {
   if (!lock()) return FeedState::Waiting;
   try {
     if (!loaded_) load();
-    if (!sink_ && end && is_complete(*end)) return FeedState::Done;
+    if (!sink_ && is_complete(end)) return end ? FeedState::Done : FeedState::Waiting;
     if (!prepare()) return end ? FeedState::Done : FeedState::Waiting;  // a log without a run
     bool more = false;
     for (size_t i = 0; i < sources_.size(); ++i) more |= take(*sources_[i]);

@@ -59,7 +59,7 @@ class Feed {
 
   bool lock();
   void load();
-  bool is_complete(const RunEnd& end);
+  bool is_complete(const std::optional<RunEnd>& end);
   bool prepare();
   void be_the_job(RunInfo& info) const;
   void start_sink();

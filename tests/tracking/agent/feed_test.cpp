@@ -81,6 +81,23 @@ TEST_CASE("feed: a run's records and its end arrive once, and again nothing") {
   CHECK(Recorder::shared().entry("job").num_starts == 1);
 }
 
+TEST_CASE("feed: a run that is over is not ended again by a feeder that learns of its end later") {
+  OneRank rank;
+  log_loss(*rank.log, 1, 1);
+  rank.feed()->pump(kFinished);
+  auto feed = rank.feed();
+  CHECK(feed->pump(std::nullopt) == FeedState::Waiting);
+  CHECK(feed->pump(kFinished) == FeedState::Done);
+  CHECK(Recorder::shared().entry("job").num_starts == 1);
+  CHECK(Recorder::shared().entry("job").num_ends == 1);
+
+  log_loss(*rank.log, 2, 1);  // it was continued
+  CHECK(feed->pump(std::nullopt) == FeedState::Waiting);
+  CHECK(feed->pump(kFinished) == FeedState::Done);
+  CHECK(rank.delivered() == losses(1, 2));
+  CHECK(Recorder::shared().entry("job").num_ends == 2);
+}
+
 TEST_CASE("feed: a sink that fails at any record gets everything once in the end") {
   OneRank rank;
   for (int step = 1; step <= 20; ++step) log_loss(*rank.log, step, 1);

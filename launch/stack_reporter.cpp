@@ -23,9 +23,11 @@ namespace {
 
 constexpr int kMostFrames = 40;
 constexpr int kHandlerFrames = 2;  // the handler and the kernel's return from it
-constexpr std::chrono::milliseconds kAnswerTime{500};
+constexpr std::chrono::milliseconds kAnswerTime{500}, kWalkingTime{5000};
 
-// What the signal handler may touch.
+// What the signal handler may touch; the frames only in the thread that was asked, once it has
+// taken the question.
+std::atomic<int> asked{0};  // a thread's id
 std::array<void*, kMostFrames> frames;
 std::atomic<int> num_frames{0};
 sem_t walked;
@@ -34,6 +36,8 @@ int question_signal() { return SIGRTMIN + 7; }
 
 void walk_stack(int) {
   const int saved_errno = errno;
+  auto self = static_cast<int>(::syscall(SYS_gettid));
+  if (!asked.compare_exchange_strong(self, 0)) return;  // too late: it was given up
   num_frames = ::backtrace(frames.data(), kMostFrames);
   ::sem_post(&walked);
   errno = saved_errno;
@@ -54,17 +58,28 @@ std::string describe_frame(void* address) {
   return fmt::format("{} ({})", name, file);
 }
 
-std::string stack_of(int thread) {
-  while (::sem_trywait(&walked) == 0) {  // of a thread that answered too late
-  }
-  if (::syscall(SYS_tgkill, ::getpid(), thread, question_signal()) != 0) return {};
+bool is_walked_within(std::chrono::milliseconds time) {
   timespec until{};
   ::clock_gettime(CLOCK_REALTIME, &until);
-  const auto end = until.tv_nsec + std::chrono::nanoseconds(kAnswerTime).count();
+  const auto end = until.tv_nsec + std::chrono::nanoseconds(time).count();
   until.tv_sec += end / 1'000'000'000;
   until.tv_nsec = end % 1'000'000'000;
   while (::sem_timedwait(&walked, &until) != 0)
-    if (errno != EINTR) return "      (it does not answer)\n";
+    if (errno != EINTR) return false;
+  return true;
+}
+
+std::string stack_of(int thread) {
+  static bool is_lost = false;  // the frames are: to a thread that never came out
+  if (is_lost) return "      (it was not asked)\n";
+  asked = thread;
+  if (::syscall(SYS_tgkill, ::getpid(), thread, question_signal()) != 0) return {};
+  if (!is_walked_within(kAnswerTime)) {
+    auto taken_back = thread;
+    const bool has_begun = !asked.compare_exchange_strong(taken_back, 0);
+    is_lost = has_begun && !is_walked_within(kWalkingTime);
+    if (!has_begun || is_lost) return "      (it does not answer)\n";
+  }
   std::string text;
   for (int i = kHandlerFrames; i < num_frames; ++i)
     text += fmt::format("      {}\n", describe_frame(frames[static_cast<size_t>(i)]));

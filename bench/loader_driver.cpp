@@ -14,6 +14,7 @@
 #include <iostream>
 
 #include "core/durable_file.h"
+#include "core/kept_memory.h"
 #include "core/part.h"
 #include "data/images/decode.h"
 #include "data/loader.h"
@@ -122,6 +123,7 @@ Json copy(const std::vector<std::string>& words) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_freed_memory();  // as the trainer
   at::set_num_threads(1);
   try {
     const std::vector<std::string> words(argv + std::min(argc, 2), argv + argc);

@@ -111,7 +111,7 @@ ArrayDataset::ArrayDataset(std::string name, const ArrayDatasetConfig& config, A
       config_(config),
       path_(printable(config.path, 400)),
       files_(std::move(shards)),
-      open_([this](size_t number) { return reopen(number); }) {
+      open_([this](size_t number, SharedWork&) { return reopen(number); }) {
   check(!files_.files.empty(), "a dataset of arrays needs a file");
   for (size_t number = 0; number < files_.files.size(); ++number) {
     if (files_.files.size() > 1)

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -11,18 +10,20 @@
 #include <mutex>
 
 #include "core/error.h"
+#include "data/shared_work.h"
 
 namespace lockstep {
 
 // Invariant: there are never more blocks than were asked to be kept, or than threads have been
 // inside use() at once, if that is more: with nothing to keep, one worker holds one block. Beyond
-// that, what was used longest ago goes. A thread waits for another that loads the block it wants.
+// that, what was used longest ago goes. A thread that wants a block which another loads helps it.
 //
 // Thread: safe to use from several threads at once.
 template <class T>
 class BlockCache {
  public:
-  using Load = std::function<T(size_t block)>;
+  // `work`: for pieces of the loading that threads which want the block may do.
+  using Load = std::function<T(size_t block, SharedWork& work)>;
   explicit BlockCache(Load load) : load_(std::move(load)) {}
 
   // Calls `read` with block `number`. `keep`: blocks that the caller uses in turns. Throws what
@@ -60,6 +61,7 @@ class BlockCache {
   struct Block {
     int64_t users = 0;
     bool loading = true;
+    SharedWork work;
     uint64_t used_at = 0;
     std::unique_ptr<T> content;
   };
@@ -75,8 +77,9 @@ class BlockCache {
         ++block->users;
         return block;
       }
-      // Not timed: whoever loads it ends, by an error if need be.
-      loaded_.wait(lock, [&] { return !block->loading; });
+      lock.unlock();
+      block->work.help();
+      lock.lock();
     }
     make_room();
     const auto block = std::make_shared<Block>();
@@ -90,11 +93,11 @@ class BlockCache {
       lock.lock();
       block->loading = false;
       if (!succeeded) blocks_.erase(number);
-      loaded_.notify_all();
+      block->work.close();
     };
     const std::unique_ptr<void, decltype(finish)> loading(this, finish);
     try {
-      block->content = std::make_unique<T>(load_(number));
+      block->content = std::make_unique<T>(load_(number, block->work));
     } catch (const Error& error) {
       const std::lock_guard remembering(mutex_);
       if (error.kind() == ErrorKind::Config) damaged_.emplace(number, error);
@@ -120,7 +123,6 @@ class BlockCache {
 
   const Load load_;
   mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable loaded_;
   std::map<size_t, std::shared_ptr<Block>> blocks_;
   std::map<size_t, Error> damaged_;  // what loading them threw
   int64_t inside_ = 0, most_inside_ = 0, keep_ = 0, loads_ = 0, most_blocks_ = 0;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/shared_work.h"
 #include "data/table.h"
 #include "data/table_filter.h"
 
@@ -26,8 +27,9 @@ class ParquetFile {
 
   // The columns of a row group, in that order. Throws Config for a column of a type that is neither
   // number, truth value, date, time nor text, and for a damaged file; Environment when the file
-  // cannot be read or has changed since it was opened.
-  virtual DataTable read(size_t row_group, const std::vector<std::string>& columns) const = 0;
+  // cannot be read or has changed since it was opened. `work`: does the columns, which are pieces.
+  virtual DataTable read(size_t row_group, const std::vector<std::string>& columns,
+                         const DoPieces& work = do_in_turn) const = 0;
 
   // False when the file's statistics say that no row of the group can pass the filter.
   virtual bool may_pass(size_t row_group, const RowFilter& filter) const = 0;

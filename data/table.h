@@ -14,9 +14,19 @@ struct TableColumn {
   std::vector<double> numbers;     // NaN: missing
   std::vector<int32_t> codes;      // which of `words` each row has; -1: missing
   std::vector<std::string> words;  // in the order of their first appearance
+  bool is_complete = false;        // known to miss no value
 
   bool is_missing(size_t row) const {
     return is_text ? codes[row] < 0 : numbers[row] != numbers[row];
+  }
+  // Looks at every value, unless that is known: without an early end, which would keep the compiler
+  // from looking at several at once.
+  bool has_missing() const {
+    if (is_complete) return false;
+    int64_t missing = 0;
+    for (const auto code : codes) missing += code < 0;
+    for (const auto number : numbers) missing += number != number;
+    return missing > 0;
   }
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/error.h"
@@ -18,9 +19,30 @@ bool is_whole(double value) {
   return value == std::floor(value) && std::abs(value) <= kMostWholeNumber;
 }
 
-bool has_missing(const TableColumn& column) {
-  return column.is_text ? std::ranges::any_of(column.codes, [](int32_t code) { return code < 0; })
-                        : std::ranges::any_of(column.numbers, [](double x) { return x != x; });
+struct NumberColumn {
+  const std::vector<double>* values;
+  double filling;  // in place of a missing one
+  bool is_scaled;
+  double origin, unit;
+};
+
+// A piece of work, and how many rows of it are encoded column by column: they stay in the cache.
+constexpr size_t kRowsOfPiece = 4096, kRowsOfTile = 64;
+
+// `out`: of row `begin`.
+void encode_numbers(const std::vector<NumberColumn>& columns, size_t begin, size_t end,
+                    float* out) {
+  std::array<double, kRowsOfTile> whole;
+  for (size_t c = 0; c < columns.size(); ++c) {
+    const auto [all, filling, is_scaled, origin, unit] = columns[c];
+    const auto* values = all->data() + begin;
+    for (size_t i = 0; i < end - begin; ++i)
+      whole[i] = values[i] != values[i] ? filling : values[i];
+    if (is_scaled)
+      for (size_t i = 0; i < end - begin; ++i) whole[i] = (whole[i] - origin) / unit;
+    for (size_t i = 0; i < end - begin; ++i)
+      out[i * columns.size() + c] = static_cast<float>(whole[i]);
+  }
 }
 
 }  // namespace
@@ -52,11 +74,12 @@ std::vector<std::string> used_columns(const TableConfig& config,
   return used;
 }
 
-std::vector<bool> rows_to_keep(const TableConfig& config, const DataTable& table) {
-  std::vector<bool> kept(table.rows, true);
+void drop_missing(const TableConfig& config, DataTable& table) {
+  std::vector<bool> kept;
   for (const auto& column : table.columns) {
     const bool is_label = column.name == config.label;
-    if ((config.missing == "fill" && !is_label) || !has_missing(column)) continue;
+    if ((config.missing == "fill" && !is_label) || !column.has_missing()) continue;
+    kept.resize(table.rows, true);
     for (size_t row = 0; row < table.rows; ++row) {
       if (!column.is_missing(row)) continue;
       if (config.missing != "drop")
@@ -67,7 +90,7 @@ std::vector<bool> rows_to_keep(const TableConfig& config, const DataTable& table
       kept[row] = false;
     }
   }
-  return kept;
+  if (!kept.empty()) keep_rows(table, kept);
 }
 
 void TableEncoding::Statistics::verify_kind(const Column& learned, const TableColumn& column,
@@ -178,32 +201,28 @@ int64_t TableEncoding::num_categories() const {
   return std::ranges::count_if(columns_, [](const auto& column) { return column.is_text; });
 }
 
-EncodedRows TableEncoding::encode(const DataTable& table) const {
+EncodedRows TableEncoding::encode(const DataTable& table, const DoPieces& work) const {
   EncodedRows rows{.rows = table.rows};
-  rows.numbers.resize(table.rows * static_cast<size_t>(num_numbers()));
-  size_t number = 0;
+  std::vector<NumberColumn> numbers;
   for (const auto& learned : columns_) {
     const auto& column = table.column(learned.name);
     verify_kind(learned, column, table.name);
     if (learned.is_text)
       rows.codes.push_back(encode_words(learned, column));
-    else if (table.rows > 0)
-      encode_numbers(learned, column, std::span(rows.numbers).subspan(number++));
+    else
+      numbers.push_back({&column.numbers, learned.mean, config_.standardize, learned.mean,
+                         deviation_of(learned)});
   }
+  rows.numbers.resize(table.rows * numbers.size());
+  if (!numbers.empty())
+    work((table.rows + kRowsOfPiece - 1) / kRowsOfPiece, [&](size_t piece) {
+      const auto end = std::min(table.rows, (piece + 1) * kRowsOfPiece);
+      for (auto row = piece * kRowsOfPiece; row < end; row += kRowsOfTile)
+        encode_numbers(numbers, row, std::min(end, row + kRowsOfTile),
+                       rows.numbers.data() + row * numbers.size());
+    });
   if (label_) encode_label(table, rows);
   return rows;
-}
-
-void TableEncoding::encode_numbers(const Column& learned, const TableColumn& column,
-                                   std::span<float> out) const {
-  const auto deviation = deviation_of(learned);
-  const auto stride = static_cast<size_t>(num_numbers());
-  for (size_t row = 0; row < column.numbers.size(); ++row) {
-    const auto given = column.numbers[row];
-    const auto value = std::isnan(given) ? learned.mean : given;
-    out[row * stride] =
-        static_cast<float>(config_.standardize ? (value - learned.mean) / deviation : value);
-  }
 }
 
 std::vector<int32_t> TableEncoding::encode_words(const Column& learned, const TableColumn& column) {

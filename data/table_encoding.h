@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/config_fields.h"
+#include "data/shared_work.h"
 #include "data/table.h"
 
 namespace lockstep {
@@ -51,9 +52,9 @@ void fields(V& v, TableConfig& c) {
 std::vector<std::string> used_columns(const TableConfig& config,
                                       const std::vector<std::string>& all, const std::string& file);
 
-// False for the rows that `missing` says to drop. Throws Config with `missing: error`, naming the
+// Leaves out the rows that `missing` says to drop. Throws Config with `missing: error`, naming the
 // first missing value, and for a missing label that cannot be filled. `table`: the used columns.
-std::vector<bool> rows_to_keep(const TableConfig& config, const DataTable& table);
+void drop_missing(const TableConfig& config, DataTable& table);
 
 // What batches are made of.
 struct EncodedRows {
@@ -96,8 +97,8 @@ class TableEncoding {
   explicit TableEncoding(const Statistics& statistics);
 
   // Throws Config, naming the row: a label of no class that the training rows have, or one that is
-  // no whole number.
-  EncodedRows encode(const DataTable& table) const;
+  // no whole number. `work`: does ranges of rows, which are pieces.
+  EncodedRows encode(const DataTable& table, const DoPieces& work = do_in_turn) const;
 
   // {"columns": [{name, words or mean and deviation, feature: its first one, features}], "classes",
   // ...}: what the numbers mean.
@@ -127,7 +128,6 @@ class TableEncoding {
   }
   static double deviation_of(const Column& column);
   void encode_label(const DataTable& table, EncodedRows& rows) const;
-  void encode_numbers(const Column& learned, const TableColumn& column, std::span<float> out) const;
   static std::vector<int32_t> encode_words(const Column& learned, const TableColumn& column);
 
   TableConfig config_;

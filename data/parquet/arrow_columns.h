@@ -24,9 +24,7 @@ void append_numbers(const arrow::Array& array, std::vector<double>& out) {
   const auto& values = static_cast<const arrow::NumericArray<ArrowType>&>(array);
   const auto* raw = values.raw_values();
   const auto begin = out.size();
-  out.resize(begin + static_cast<size_t>(values.length()));
-  for (int64_t i = 0; i < values.length(); ++i)
-    out[begin + static_cast<size_t>(i)] = static_cast<double>(raw[i]);
+  out.insert(out.end(), raw, raw + values.length());
   if (values.null_count() == 0) return;
   for (int64_t i = 0; i < values.length(); ++i)
     if (values.IsNull(i)) out[begin + static_cast<size_t>(i)] = kNaN;

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <type_traits>
@@ -106,6 +107,26 @@ ColumnLimits limits_of(const parquet::Statistics& statistics,
   }
 }
 
+// Readers that no thread uses at the moment.
+class ReaderPool {
+ public:
+  std::unique_ptr<parquet::arrow::FileReader> take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return nullptr;
+    auto reader = std::move(free_.back());
+    free_.pop_back();
+    return reader;
+  }
+  void put(std::unique_ptr<parquet::arrow::FileReader> reader) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(reader));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<parquet::arrow::FileReader>> free_;
+};
+
 class ArrowParquetFile final : public ParquetFile {
  public:
   ArrowParquetFile(const std::filesystem::path& path, const std::string& name)
@@ -140,9 +161,10 @@ class ArrowParquetFile final : public ParquetFile {
     });
   }
 
-  DataTable read(size_t row_group, const std::vector<std::string>& columns) const override {
+  DataTable read(size_t row_group, const std::vector<std::string>& columns,
+                 const DoPieces& work) const override {
     verify_unchanged();
-    return unchanged([&] { return read_columns(row_group, columns); });
+    return unchanged([&] { return read_columns(row_group, columns, work); });
   }
 
   bool may_pass(size_t row_group, const RowFilter& filter) const override {
@@ -292,32 +314,51 @@ class ArrowParquetFile final : public ParquetFile {
         table.name, table.rows, columns, limit, opened_.size));
   }
 
-  DataTable read_columns(size_t row_group, const std::vector<std::string>& columns) const {
-    const auto group = static_cast<int>(row_group);
-    DataTable table{.name = fmt::format("{}: row group {}", name_, row_group)};
-    table.rows = static_cast<size_t>(metadata_->RowGroup(group)->num_rows());
-    verify_bytes(table, columns.size());
+  using Reader = parquet::arrow::FileReader;
+
+  std::unique_ptr<Reader> reader_of(const std::vector<std::string>& columns) const {
     parquet::ArrowReaderProperties properties(/*use_threads=*/false);
     for (const auto& column : columns) properties.set_read_dictionary(index_of(column), true);
     parquet::ReaderProperties checked;
     checked.set_page_checksum_verification(true);  // of pages that have one
-    auto reader = parquet::arrow::FileReader::Make(
-        arrow::default_memory_pool(), parquet::ParquetFileReader::Open(open(), checked, metadata_),
-        properties);
+    auto reader =
+        Reader::Make(arrow::default_memory_pool(),
+                     parquet::ParquetFileReader::Open(open(), checked, metadata_), properties);
     accept(reader.status(), name_);
-    for (const auto& column : columns) {
-      chunk_of(row_group, column);
-      std::shared_ptr<arrow::ChunkedArray> chunks;
-      accept((*reader)->RowGroup(group)->Column(field_of(column))->Read(&chunks), table.name);
-      if (!chunks)
-        throw config_error(
-            fmt::format("{}: column '{}' cannot be read", table.name, printable(column)));
-      // Arrow decodes damaged pages into arrays that contradict themselves, such as numbers of
-      // words that a dictionary does not have.
-      accept(chunks->ValidateFull(), table.name);
-      table.columns.push_back(converted(*chunks, column, table));
-    }
+    return std::move(*reader);
+  }
+
+  DataTable read_columns(size_t row_group, const std::vector<std::string>& columns,
+                         const DoPieces& work) const {
+    DataTable table{.name = fmt::format("{}: row group {}", name_, row_group)};
+    table.rows = static_cast<size_t>(metadata_->RowGroup(static_cast<int>(row_group))->num_rows());
+    verify_bytes(table, columns.size());
+    table.columns.resize(columns.size());
+    ReaderPool readers;  // a reader is for one thread at a time
+    work(columns.size(), [&](size_t number) {
+      guarded(name_, [&] {
+        auto reader = readers.take();
+        if (!reader) reader = reader_of(columns);
+        table.columns[number] = read_column(*reader, row_group, columns[number], table);
+        readers.put(std::move(reader));
+      });
+    });
     return table;
+  }
+
+  TableColumn read_column(Reader& reader, size_t row_group, const std::string& column,
+                          const DataTable& table) const {
+    chunk_of(row_group, column);
+    std::shared_ptr<arrow::ChunkedArray> chunks;
+    accept(reader.RowGroup(static_cast<int>(row_group))->Column(field_of(column))->Read(&chunks),
+           table.name);
+    if (!chunks)
+      throw config_error(
+          fmt::format("{}: column '{}' cannot be read", table.name, printable(column)));
+    // Arrow decodes damaged pages into arrays that contradict themselves, such as numbers of words
+    // that a dictionary does not have.
+    accept(chunks->ValidateFull(), table.name);
+    return converted(*chunks, column, table);
   }
 
   TableColumn converted(const arrow::ChunkedArray& chunks, const std::string& name,
@@ -333,6 +374,7 @@ class ArrowParquetFile final : public ParquetFile {
         throw config_error(fmt::format(
             "{}: column '{}' is {}: numbers, truth values, dates, times and texts can be used",
             table.name, printable(name), printable(chunks.type()->ToString())));
+    column.is_complete = !column.has_missing();  // now that the values are at hand
     return column;
   }
 

@@ -108,7 +108,7 @@ DataTable used_table(const CsvConfig& config, const fs::path& file, int64_t bad_
   for (const auto& name : used_columns(config.table, names, table.name))
     used.push_back(table.column(name));
   table.columns = std::move(used);
-  keep_rows(table, rows_to_keep(config.table, table));
+  drop_missing(config.table, table);
   return table;
 }
 
@@ -131,7 +131,9 @@ class CsvDataset final : public Dataset {
   explicit CsvDataset(const Config& config)
       : config_(config),
         files_(csv_files(config.path)),
-        blocks_([this](size_t file) { return encoding().encode(reread(file)); }) {
+        blocks_([this](size_t file, SharedWork& work) {
+          return encoding().encode(reread(file), pieces_of(work));
+        }) {
     int64_t bad_rows = 0;
     for (const auto& file : files_) {
       identities_.push_back(MappedFile::identity_of(file));

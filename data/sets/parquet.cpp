@@ -80,9 +80,9 @@ class RowGroups {
   int64_t begin_of(size_t group) const { return group == 0 ? 0 : ends_[group - 1]; }
 
   // The rows in use of a group.
-  DataTable read(size_t group) const {
+  DataTable read(size_t group, const DoPieces& work = do_in_turn) const {
     const auto [file, number] = groups_[group];
-    auto table = read_used(*files_[file], number);
+    auto table = read_used(*files_[file], number, work);
     check(static_cast<int64_t>(table.rows) == ends_[group] - begin_of(group),
           "a row group has other rows than before");
     return table;
@@ -101,7 +101,7 @@ class RowGroups {
       const bool needs_look =
           !filter_.empty() || (config_.missing == "drop" && !file.is_complete(group, used_));
       const auto count =
-          needs_look ? static_cast<int64_t>(read_used(file, group).rows) : rows[group];
+          needs_look ? static_cast<int64_t>(read_used(file, group, do_in_turn).rows) : rows[group];
       if (count == 0) continue;
       groups_.emplace_back(number, group);
       ends_.push_back((ends_.empty() ? 0 : ends_.back()) + count);
@@ -110,14 +110,15 @@ class RowGroups {
 
   std::string file_name(size_t number) const { return fmt::format("file {}", number + 1); }
 
-  DataTable read_used(const ParquetFile& file, size_t group) const {
-    auto table = file.read(group, read_);
-    std::vector<bool> kept(table.rows, true);
-    apply_filter(filter_, table, kept);
+  DataTable read_used(const ParquetFile& file, size_t group, const DoPieces& work) const {
+    auto table = file.read(group, read_, work);
+    if (!filter_.empty()) {
+      std::vector<bool> kept(table.rows, true);
+      apply_filter(filter_, table, kept);
+      if (std::ranges::find(kept, false) != kept.end()) keep_rows(table, kept);
+    }
     table.columns.resize(used_.size());
-    if (std::ranges::find(kept, false) != kept.end()) keep_rows(table, kept);
-    kept = rows_to_keep(config_, table);
-    if (std::ranges::find(kept, false) != kept.end()) keep_rows(table, kept);
+    drop_missing(config_, table);
     return table;
   }
 
@@ -137,7 +138,10 @@ class ParquetDataset final : public Dataset {
       : config_(config.table),
         kept_(config.keep_row_groups),
         groups_(config),
-        blocks_([this](size_t group) { return encoding().encode(groups_.read(group)); }) {}
+        blocks_([this](size_t group, SharedWork& work) {
+          const auto pieces = pieces_of(work);
+          return encoding().encode(groups_.read(group, pieces), pieces);
+        }) {}
 
   int64_t size() const override { return groups_.ends().back(); }
   std::vector<int64_t> groups() const override { return groups_.ends(); }

@@ -57,7 +57,7 @@ class TokensDataset final : public Dataset {
       : config_(config),
         files_(token_files(config.path)),
         windows_(static_cast<size_t>(config.length), config.separator),
-        shards_([this](size_t number) { return reopen(number); }) {
+        shards_([this](size_t number, SharedWork&) { return reopen(number); }) {
     for (const auto& file : files_) {
       const TokenShard shard(file, *element_type_of(config.dtype));
       windows_.add(shard);

@@ -1,5 +1,7 @@
 #include "data/block_cache.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <catch2/catch.hpp>
@@ -14,6 +16,7 @@ namespace lockstep {
 namespace {
 
 EncodedRows rows_of(size_t block) { return {.rows = block + 1}; }
+EncodedRows load_rows(size_t block, SharedWork&) { return rows_of(block); }
 
 // What each of `threads` threads reads when all go through the same blocks, each several times, in
 // step.
@@ -36,7 +39,7 @@ std::vector<std::vector<size_t>> read_by(BlockCache<EncodedRows>& cache, size_t 
 }
 
 TEST_CASE("block cache: one thread holds one block, and loads each once on its way") {
-  BlockCache<EncodedRows> cache(rows_of);
+  BlockCache<EncodedRows> cache(load_rows);
   const auto read = read_by(cache, 1, 20);
   CHECK(cache.loads() == 20);
   CHECK(cache.most_blocks() == 1);
@@ -46,7 +49,7 @@ TEST_CASE("block cache: one thread holds one block, and loads each once on its w
 
 TEST_CASE("block cache: threads that read the same block load it once") {
   std::atomic<int> inside = 0, most_inside = 0;
-  BlockCache<EncodedRows> cache([&](size_t block) {
+  BlockCache<EncodedRows> cache([&](size_t block, SharedWork&) {
     most_inside = std::max(most_inside.load(), ++inside);
     const auto rows = rows_of(block);
     --inside;
@@ -60,7 +63,7 @@ TEST_CASE("block cache: threads that read the same block load it once") {
 }
 
 TEST_CASE("block cache: there are never more blocks than threads") {
-  BlockCache<EncodedRows> cache(rows_of);
+  BlockCache<EncodedRows> cache(load_rows);
   std::atomic<bool> wrong = false;
   {
     std::vector<std::jthread> all;
@@ -78,9 +81,54 @@ TEST_CASE("block cache: there are never more blocks than threads") {
   CHECK(cache.most_blocks() <= 3);
 }
 
+TEST_CASE("block cache: a thread that waits for a block helps to load it") {
+  // Both pieces wait for each other: a single thread would never get through.
+  std::barrier both(2);
+  BlockCache<EncodedRows> cache([&](size_t block, SharedWork& work) {
+    work.do_all(2, [&](size_t) { both.arrive_and_wait(); });
+    return rows_of(block);
+  });
+  const auto read = read_by(cache, 2, 20);
+  CHECK(cache.loads() == 20);
+  CHECK(read[0] == read[1]);
+}
+
+TEST_CASE("block cache: what a piece throws on a helping thread, the loading throws") {
+  std::barrier both(2);
+  std::atomic<int> tries = 0;
+  BlockCache<EncodedRows> cache([&](size_t block, SharedWork& work) {
+    ++tries;
+    work.do_all(2, [&](size_t piece) {
+      both.arrive_and_wait();
+      throw config_error(piece == 0 ? "the first" : "the second");
+    });
+    return rows_of(block);
+  });
+  std::array<std::string, 2> errors;
+  {
+    std::vector<std::jthread> all;
+    for (auto& error : errors)
+      all.emplace_back([&] { error = error_of([&] { cache.use(1, 1, [](const auto&) {}); }); });
+  }
+  CHECK(errors == std::array<std::string, 2>{"config: the first", "config: the first"});
+  CHECK(tries == 1);
+}
+
+TEST_CASE("shared work: every piece is done once, whoever does it, again and again") {
+  SharedWork work;
+  std::vector<std::jthread> helpers;
+  for (int i = 0; i < 3; ++i) helpers.emplace_back([&] { work.help(); });
+  for (size_t count = 0; count < 300; ++count) {
+    std::vector<std::atomic<int>> times(count);
+    work.do_all(count, [&](size_t piece) { ++times[piece]; });
+    REQUIRE(std::ranges::all_of(times, [](const auto& n) { return n == 1; }));
+  }
+  work.close();
+}
+
 TEST_CASE("block cache: a block that could not be loaded is tried again") {
   int attempts = 0;
-  BlockCache<EncodedRows> cache([&](size_t block) {
+  BlockCache<EncodedRows> cache([&](size_t block, SharedWork&) {
     if (++attempts == 1) throw environment_error("disk on fire");
     return rows_of(block);
   });
@@ -95,7 +143,7 @@ TEST_CASE("block cache: a block that could not be loaded is tried again") {
 }
 
 TEST_CASE("block cache: a damaged block is not loaded again") {
-  BlockCache<EncodedRows> cache([](size_t block) {
+  BlockCache<EncodedRows> cache([](size_t block, SharedWork&) {
     if (block == 3) throw config_error("damaged");
     return rows_of(block);
   });

@@ -144,7 +144,7 @@ TEST_CASE("resume: the same batches for 0, 1 and 4 workers and for 1 and 2 ranks
 class Stored final : public Dataset {
  public:
   explicit Stored(std::vector<int64_t> ends)
-      : ends_(std::move(ends)), shards_([](size_t shard) { return shard; }) {}
+      : ends_(std::move(ends)), shards_([](size_t shard, SharedWork&) { return shard; }) {}
   int64_t size() const override { return ends_.back(); }
   std::vector<int64_t> shards() const override { return ends_; }
   Batch get_batch(std::span<const int64_t> indices) const override {

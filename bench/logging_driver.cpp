@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <iostream>
 
 #include "core/part.h"
@@ -77,7 +78,8 @@ class Logging {
   explicit Logging(const std::filesystem::path& run_dir) {
     const RunInfo process{.id = "bench", .name = "bench", .job_id = "bench"};
     create_run_directory(run_dir, process, Json::object());
-    tracker_ = open_tracker({.run_dir = run_dir, .process = process});
+    tracker_ =
+        open_tracker({.run_dir = run_dir, .process = process, .console = {.out = &console_}});
     for (int64_t i = 0; i < kPerStep; ++i) names_.push_back("train/metric-" + std::to_string(i));
     for (const auto& name : names_) metrics_.push_back({name, 0});
   }
@@ -93,6 +95,7 @@ class Logging {
   uint64_t finish() { return tracker_.finish({.state = RunState::Finished}).num_dropped; }
 
  private:
+  std::ofstream console_{"/dev/null"};
   Tracker tracker_;
   std::vector<std::string> names_;
   std::vector<Metric> metrics_;  // views of the names

@@ -166,17 +166,28 @@ std::optional<uint32_t> EventLogWriter::key_of(std::string_view name) {
   return num_keys_++;
 }
 
+// Most rows have the names of the one before.
+std::optional<uint32_t> EventLogWriter::key_at(size_t place, std::string_view name) {
+  if (!name.empty() && place < row_keys_.size() && row_keys_[place].first == name)
+    return row_keys_[place].second;
+  const auto id = key_of(name);
+  if (!id) return std::nullopt;
+  if (row_keys_.size() <= place) row_keys_.resize(place + 1);
+  row_keys_[place] = {std::string(name), *id};
+  return id;
+}
+
 void EventLogWriter::scalars(const ScalarRow& row) {
   payload_.clear();
   put(payload_, row.step);
   put(payload_, row.time);
   put(payload_, row.epoch);
   const auto head = payload_.size();
-  for (const auto& metric : row.values) {
-    const auto id = key_of(metric.name);
+  for (size_t i = 0; i < row.values.size(); ++i) {
+    const auto id = key_at(i, row.values[i].name);
     if (!id) continue;
     put(payload_, *id);
-    put(payload_, metric.value);
+    put(payload_, row.values[i].value);
   }
   if (payload_.size() > head) append(FrameType::Scalars, payload_);
 }

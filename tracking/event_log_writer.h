@@ -15,6 +15,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/config_value.h"
 #include "core/file_descriptor.h"
@@ -74,6 +76,7 @@ class EventLogWriter {
   void begin_segment();
   LogState state() const;
   std::optional<uint32_t> key_of(std::string_view name);
+  std::optional<uint32_t> key_at(size_t place, std::string_view name);
   bool drop(const std::string& why);  // false
 
   std::filesystem::path path_;
@@ -86,8 +89,9 @@ class EventLogWriter {
   std::optional<RunInfo> info_;
   Json config_;
   std::map<std::string, uint32_t, std::less<>> keys_;
-  uint32_t num_keys_ = 0;  // ids given so far
-  std::string payload_;    // reused by scalars()
+  uint32_t num_keys_ = 0;                                   // ids given so far
+  std::string payload_;                                     // reused by scalars()
+  std::vector<std::pair<std::string, uint32_t>> row_keys_;  // of the last row, by place
   uint64_t num_dropped_ = 0;
   std::string failure_;
 };

@@ -8,7 +8,8 @@
 #include <algorithm>
 #include <cmath>
 #include <ostream>
-#include <utility>
+#include <string>
+#include <vector>
 
 #include "core/period.h"
 #include "tracking/sink.h"
@@ -47,6 +48,36 @@ std::string clock_text(double seconds) {
   return fmt::format("{}:{:02}:{:02}", total / 3600, total / 60 % 60, total % 60);
 }
 
+// A row of its own, in memory that is used again: one that comes every step costs next to nothing.
+class HeldRow {
+ public:
+  void hold(const ScalarRow& row) {
+    step_ = row.step;
+    time_ = row.time;
+    epoch_ = row.epoch;
+    if (names_.size() < row.values.size()) names_.resize(row.values.size());
+    metrics_.clear();
+    for (const auto& metric : row.values) {
+      auto& name = names_[metrics_.size()];
+      name.assign(metric.name);
+      metrics_.push_back({name, metric.value});
+    }
+    is_held_ = true;
+  }
+  void drop() { is_held_ = false; }
+  bool is_held() const { return is_held_; }
+  ScalarRow row() const {
+    return {.step = step_, .time = time_, .epoch = epoch_, .values = metrics_};
+  }
+
+ private:
+  int64_t step_ = 0;
+  double time_ = 0, epoch_ = 0;
+  std::vector<std::string> names_;
+  std::vector<Metric> metrics_;  // views of the names
+  bool is_held_ = false;
+};
+
 class ConsoleSink final : public Sink {
  public:
   using Config = ConsoleConfig;
@@ -63,21 +94,18 @@ class ConsoleSink final : public Sink {
 
   void scalars(const ScalarRow& row) override {
     last_time_ = row.time;
+    if (!console_.out) return;
     if (has_axis(row, "eval/")) return keep(paint(kGreen, "eval") + evaluation(row));
     if (!has_axis(row, "train/")) return;
     if (first_time_ == 0 || row.step < first_step_) {
       first_time_ = row.time;
       first_step_ = row.step;
     }
-    auto line = position(row) + measurements(row) + time_left(row);
     // A clock that was set back must not silence progress.
     const auto passed = std::abs(row.time - shown_time_);
-    if (passed < interval_) {
-      waiting_ = std::move(line);
-      return;
-    }
+    if (passed < interval_) return waiting_.hold(row);
     shown_time_ = row.time;
-    progress(std::move(line));
+    progress(row);
   }
 
   void text(const TextLine& text) override {
@@ -155,9 +183,9 @@ class ConsoleSink final : public Sink {
     return console_.color && color ? fmt::format("{}{}{}", color, text, kReset) : std::string(text);
   }
 
-  void progress(std::string line) {
-    waiting_.clear();
-    if (!console_.out) return;
+  void progress(const ScalarRow& row) {
+    waiting_.drop();
+    auto line = position(row) + measurements(row) + time_left(row);
     if (!console_.terminal) return keep(line);
     // A line that wraps could not be rewritten.
     line.resize(std::min(line.size(), static_cast<size_t>(std::max(console_.columns - 1, 1))));
@@ -168,7 +196,7 @@ class ConsoleSink final : public Sink {
   // A line that stays, above the progress line.
   void keep(const std::string& line) {
     if (!console_.out) return;
-    if (!waiting_.empty()) progress(std::exchange(waiting_, {}));
+    if (waiting_.is_held()) progress(waiting_.row());
     if (open_line_) *console_.out << "\r\x1b[K";
     open_line_ = false;
     *console_.out << line << "\n" << std::flush;
@@ -180,7 +208,7 @@ class ConsoleSink final : public Sink {
   double started_ = 0, first_time_ = 0, last_time_ = 0;
   int64_t first_step_ = 0;
   double interval_ = 0, shown_time_ = 0;
-  std::string waiting_;  // progress that came too soon after what is shown
+  HeldRow waiting_;  // progress that came too soon after what is shown
   bool open_line_ = false;
 };
 

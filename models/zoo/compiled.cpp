@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <exception>
 #include <set>
+#include <type_traits>
 
 #include "core/error.h"
 #include "core/printable.h"
@@ -91,7 +93,7 @@ class CompiledModel final : public Model {
 
   Outputs forward(const Batch& batch) override {
     auto inputs = inputs_of(batch);
-    auto values = evaluation_->run(inputs);
+    auto values = computed(batch, [&] { return evaluation_->run(inputs); });
     check(values.size() ==
               1 + manifest_.sums.size() + (has_targets() ? 1 : 0) + (manifest_.predictions ? 1 : 0),
           "a compiled evaluation gives loss, sums, targets and predictions");
@@ -107,7 +109,7 @@ class CompiledModel final : public Model {
     const auto count = inputs.back().size(0);
     if (!manifest_.dynamic_batch && count != manifest_.batch_size) throw wrong_size(count);
     inputs.push_back(weight);
-    auto results = training_->run(std::move(inputs));
+    auto results = computed(batch, [&] { return training_->run(std::move(inputs)); });
     if (!is_verified_) verify_gradients(results.gradients);
     if (results.later.empty())
       change_buffers(results.buffers);
@@ -125,7 +127,8 @@ class CompiledModel final : public Model {
   std::string target_name() const override { return manifest_.targets; }
 
   at::Tensor count_targets(const Batch& batch) const override {
-    return count_->run(fields_of(batch)).at(0);
+    const auto fields = fields_of(batch);
+    return computed(batch, [&] { return count_->run(fields); }).at(0);
   }
 
   void verify(const ModelUse& use) const override {
@@ -260,6 +263,36 @@ class CompiledModel final : public Model {
         fmt::format("{}: '{}' holds {}, but the model has {} classes: 0 to {} are valid", package_,
                     printable(manifest_.class_field), *wrong, manifest_.num_classes,
                     manifest_.num_classes - 1));
+  }
+
+  // What compiled code says of a number that it cannot use as an index goes to stderr, with a stack
+  // and without the number.
+  template <class Run>
+  std::invoke_result_t<Run> computed(const Batch& batch, const Run& run) const {
+    try {
+      return run();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception&) {
+      const auto numbers = whole_numbers_of(batch);
+      if (numbers.empty()) throw;
+      throw config_error(
+          fmt::format("{}: its code failed on a batch with {}: the usual reason is a number that "
+                      "is none of the "
+                      "model's classes, or no token of its vocabulary",
+                      package_, numbers));
+    }
+  }
+
+  std::string whole_numbers_of(const Batch& batch) const {
+    std::string text;
+    for (const auto& field : manifest_.fields) {
+      const auto& tensor = batch.at(field.name);
+      if (!tensor.is_cpu() || tensor.scalar_type() != at::kLong || tensor.numel() == 0) continue;
+      text += fmt::format("{}'{}' from {} to {}", text.empty() ? "" : ", ", printable(field.name),
+                          tensor.min().item<int64_t>(), tensor.max().item<int64_t>());
+    }
+    return text;
   }
 
   void verify_field(const TensorSpec& field, const at::Tensor& tensor) const {

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import zipfile
@@ -563,6 +564,19 @@ def test_a_label_outside_of_the_classes(job, packages, label):
         ended = job.run(*settings)
         assert ended.code == 78
         assert ended.err.splitlines()[0].endswith(f"mlp.ls2: 'label' holds {label}, but the model has 10 classes: 0 to 9 are valid")
+
+
+def test_a_token_outside_of_the_vocabulary(job, packages, texts):
+    """Where the loss says nothing of it: the model's embedding finds it, in training and in evaluation."""
+    use(job, packages["gpt2"], "gpt2", texts)
+    known = numpy.load(texts)
+    tokens = known["input_ids"].copy()
+    tokens[5, 3] = 64
+    other = save(job.directory / "texts.npz", input_ids=tokens, labels=known["labels"])
+    for settings in ([other], [other.replace("train", "eval"), "train.max_steps=1"]):
+        ended = job.run(*settings, "data.shuffle=false")
+        assert ended.code == 78
+        assert re.search(r"gpt2.ls2: its code failed on a batch with 'input_ids' from \d+ to 64, 'labels' from \d+ to \d+:", ended.err)
 
 
 def test_batches_that_do_not_fit(job, packages):

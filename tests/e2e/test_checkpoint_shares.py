@@ -93,6 +93,19 @@ def test_resumed_on_another_number_of_ranks(job, whole, ranks):
     assert_same(shared, single)
 
 
+def test_published_as_an_artifact_with_all_shares(job):
+    """Also while the shares are written by a thread of each rank: a version is whole, and equals its checkpoint."""
+    run_dir = job.train(ALL, ADAMW, "train.epochs=2", "tracking.checkpoints=all", *EVERY_EPOCH, ranks=2)
+    for version, step in ((1, "21"), (2, "42")):
+        name, got = f"e2e-model:v{version}", job.directory / f"got-{version}"
+        for command in (["get", name, "-o", got], ["verify", name]):
+            ended = processes.run([processes.LOCKSTEP, "artifacts", *command, "--dir", job.runs], job.directory)
+            assert ended.code == 0, ended.err
+        expected = {path.name: path.read_bytes() for path in (run_dir / "checkpoints" / step).iterdir()}
+        assert {path.name: path.read_bytes() for path in got.iterdir()} == expected
+        assert expected.keys() >= {*shares_of("model", 2), *shares_of("optimizer", 2), "model.safetensors.index.json"}
+
+
 # Writing it takes a good part of a second.
 LARGE = ["model.hidden=[4096,4096]", "data.train.limit=96", "data.eval.limit=10", "train.epochs=100"]
 

@@ -7,6 +7,8 @@
 
 #include <cstdio>
 #include <iostream>
+#include <sstream>
+#include <string>
 
 #include "core/error.h"
 #include "core/kept_memory.h"
@@ -115,6 +117,23 @@ std::filesystem::path program_beside(const char* name) {
   return std::filesystem::exists(path, error) ? path : std::filesystem::path();
 }
 
+// The program beside this one as a user calls it: by its name where that finds it, else by where it
+// is.
+std::string lockstep_command() {
+  const auto own = program_beside("lockstep");
+  std::error_code error;
+  std::istringstream folders(environment("PATH").value_or(""));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const auto found = std::filesystem::path(folder) / "lockstep";
+    if (!std::filesystem::exists(found, error)) continue;
+    if (own.empty() || std::filesystem::equivalent(found, own, error)) return "lockstep";
+    break;
+  }
+  if (own.empty()) return "lockstep";
+  const auto from_here = std::filesystem::proximate(own, error).string();
+  return from_here.size() < own.string().size() ? from_here : own.string();
+}
+
 void print_result(const SessionResult& result, const RankEnv& ranks) {
   if (!is_main(ranks.rank)) return;
   if (result.ending == Ending::Preempted) {
@@ -129,9 +148,9 @@ void print_result(const SessionResult& result, const RankEnv& ranks) {
     values += fmt::format("  eval/{} {:.4f}", name, value);
   const auto runs = result.run_dir.parent_path().string();
   std::cout << fmt::format(
-                   "done:{}\nrun:   {}\nlook:  lockstep runs show {} --dir {}\n"
-                   "       lockstep ui --dir {}   (in a browser)\n",
-                   values, result.run_dir.string(), result.run_id, runs, runs)
+                   "done:{0}\nrun:   {1}\nlook:  {2} runs show {3} --dir {4}\n"
+                   "       {2} ui --dir {4}   (in a browser)\n",
+                   values, result.run_dir.string(), lockstep_command(), result.run_id, runs)
             << std::flush;
 }
 

@@ -85,6 +85,11 @@ class Job:
         assert ended.code == 0, ended.err
         return ended.out
 
+    def only_run(self):
+        """Its directory."""
+        (run,) = self.runs.glob("*/run.json")
+        return run.parent
+
     def list(self):
         return json.loads(self.query("list", "--json"))
 

@@ -40,11 +40,6 @@ def assert_each_step_once(job, run_dir):
     assert steps == sorted(set(steps)) and steps[-1] == STEPS
 
 
-def only_run(job):
-    (run,) = job.runs.glob("*/run.json")
-    return run.parent
-
-
 # One host
 
 
@@ -57,7 +52,7 @@ def test_a_killed_worker_is_started_again(job, undisturbed, victim):
     assert ended.code == 0, ended.err
     note = f"lockstep: restart 1 of 1: rank {victim} (of 2) failed first: killed by SIGKILL"
     assert note in ended.err
-    run_dir = only_run(job)
+    run_dir = job.only_run()
     assert sorted(p.name for p in (run_dir / "logs").iterdir()) == ["attempt_0", "attempt_1"]
     assert_whole(run_dir, undisturbed)
     assert_each_step_once(job, run_dir)
@@ -173,7 +168,7 @@ def test_sigterm_to_a_job_of_two_hosts(job, cluster, undisturbed):
     first, second = (cluster.finish(host, GRACE_S) for host in cluster.hosts)
     assert (first.code, second.code) == (143, 143), first.err + second.err
     assert not processes.ranks_of(job.directory)
-    run_dir = only_run(job)
+    run_dir = job.only_run()
     step = checkpoints(run_dir)[-1]
     assert f"preempted by SIGTERM after step {step} of {STEPS}" in first.out
     assert [entry["state"] for entry in job.list()] == ["preempted"]
@@ -263,7 +258,7 @@ def test_the_node_that_serves_dies(job, cluster):
     assert f"lost alpha ({alpha.address}:29400), which serves the rendezvous: the connection" in ended.err
     assert cluster.finish(alpha).code == -signal.SIGKILL
     wait_until(lambda: not processes.ranks_of(job.directory), GONE_S, "no rank is left")
-    run = only_run(job).name
+    run = job.only_run().name
     cluster.start_all(*LONG, options=["--resume", run])
     assert [cluster.finish(host).code for host in cluster.hosts] == [0, 0]
-    assert checkpoints(only_run(job))[-1] == STEPS
+    assert checkpoints(job.only_run())[-1] == STEPS

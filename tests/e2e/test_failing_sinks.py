@@ -78,11 +78,6 @@ class Servers:
                                      LOCKSTEP_WEBHOOK_URL=f"{self.proxies['webhook'].url}/services/{SECRET}")
 
 
-def only_run(job):
-    (job_file,) = job.runs.glob("*/run.json")
-    return job_file.parent
-
-
 def train(job, environment=None):
     """A run whose sinks fail. It ends in time: after its last record the programs may take FINISH_TIMEOUT_S for the sinks, and
     for themselves 5 s, or what they took to get there on a machine that is slower than that."""
@@ -90,7 +85,7 @@ def train(job, environment=None):
     ended = processes.finish(job.start(ranks=2, env=environment))
     end = time.time()
     assert ended.code == 0, ended.err
-    run_dir = only_run(job)
+    run_dir = job.only_run()
     last = max(row["time"] for row in job.export(run_dir.name) if not row["metric"].startswith("system/"))
     assert end - last < FINISH_TIMEOUT_S + max(5, last - begin)
     return ended, run_dir
@@ -249,7 +244,7 @@ def test_an_agent_whose_sinks_fail_needs_next_to_no_processor(job, mlflow):
         job.write()
         started = job.start(ranks=2, env=servers.environment())
         (agent,) = wait_until(lambda: next(filter(None, map(agents_of, job.runs.glob("*"))), None), PATIENCE_S, "the agent")
-        run_dir = only_run(job)
+        run_dir = job.only_run()
         status = run_dir / "sinks/agent-00000.json"
         wait_until(lambda: status.exists() and "mlflow" in status.read_text(), PATIENCE_S, "a failure")
         assert os.getpriority(os.PRIO_PROCESS, agent) > os.getpriority(os.PRIO_PROCESS, started.pid)

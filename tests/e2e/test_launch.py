@@ -29,12 +29,6 @@ def start_endless(job, *overrides, ranks=2, options=()):
     return process
 
 
-def only_run(job):
-    runs = list(job.runs.iterdir())
-    assert len(runs) == 1
-    return runs[0]
-
-
 def assert_nothing_is_left(job):
     """No rank once the launcher has ended; the tracking agent ends a moment after it has given its lock back."""
     assert not ranks_of(job.directory)
@@ -43,7 +37,7 @@ def assert_nothing_is_left(job):
 
 def assert_resumable(job, ranks=2):
     """The last checkpoint loads, and the run goes on to a good end."""
-    run_dir = only_run(job)
+    run_dir = job.only_run()
     step = checkpoints(run_dir)[-1]
     overrides = ["train.epochs=100000", f"train.max_steps={step + 5}"]
     ended = job.run(*overrides, ranks=ranks, options=["--resume", run_dir.name])
@@ -114,7 +108,7 @@ def test_a_stopped_rank_is_killed_after_the_grace(job):
 def test_logs_hold_what_the_ranks_said(job):
     ended = job.run("train.max_steps=3", "tracking.ranks=all", ranks=2)
     assert ended.code == 0, ended.err
-    logs = only_run(job) / "logs" / "attempt_0"
+    logs = job.only_run() / "logs" / "attempt_0"
     shown = {rank: [] for rank in (0, 1)}
     for line in ended.out.splitlines():
         assert line.startswith(("[rank 0] ", "[rank 1] "))
@@ -129,13 +123,13 @@ def test_logs_where_the_user_wants_them(job):
     ended = job.run("train.max_steps=1", ranks=2, options=["--log-dir", job.directory / "here"])
     assert ended.code == 0, ended.err
     assert "done:" in (job.directory / "here" / "attempt_0" / "0" / "stdout.log").read_text()
-    assert not (only_run(job) / "logs").exists()
+    assert not (job.only_run() / "logs").exists()
 
 
 def test_nothing_is_shown_with_tee_0(job):
     ended = job.run("train.max_steps=1", ranks=2, options=["--tee", "0"])
     assert (ended.code, ended.out, ended.err) == (0, "", "")
-    assert "done:" in (only_run(job) / "logs" / "attempt_0" / "0" / "stdout.log").read_text()
+    assert "done:" in (job.only_run() / "logs" / "attempt_0" / "0" / "stdout.log").read_text()
 
 
 def test_more_ranks_than_files_may_be_open_at_first(job):
@@ -213,7 +207,7 @@ def test_torchrun_restarts_and_the_run_continues(job):
     os.kill(ranks_of(job.directory)[1], signal.SIGKILL)
     ended = processes.finish(torchrun)
     assert ended.code == 0, ended.err
-    run_dir = only_run(job)
+    run_dir = job.only_run()
     assert checkpoints(run_dir)[-1] == 4000
     steps = [step for step, _ in job.series(run_dir.name, "train/loss")]
     assert steps == sorted(set(steps)) and steps[-1] == 4000

@@ -3,11 +3,11 @@
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
 import processes
-from processes import LOCKSTEP
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 
 OPTIMIZERS = {
@@ -251,13 +251,15 @@ def test_another_optimizer_than_the_checkpoint_has(job):
 
 
 def test_the_command_that_show_names_finds_the_run(job):
-    """The last lines of a run say how to look at it; that command works."""
-    ended = job.run("train.max_steps=2")
-    command = only(line for line in ended.out.splitlines() if line.startswith("look:"))
-    arguments = command.split()[2:]
-    shown = processes.run([LOCKSTEP, *arguments, "--json"], job.directory)
-    assert shown.code == 0, shown.err
-    assert run_id_of(json.loads(shown.out)) == only(job.runs.iterdir()).name
+    """The last lines of a run say how to look at it; that command works as it stands, also where PATH does not lead to it."""
+    on_path = processes.environment(PATH=f"{processes.BIN}:{os.environ['PATH']}")
+    for environment in (None, on_path):
+        ended = job.run("train.max_steps=2", env=environment)
+        told = {line.split()[0]: line.split()[1:] for line in ended.out.splitlines() if line.startswith(("run:", "look:"))}
+        assert (told["look:"][0] == "lockstep") == (environment is on_path)
+        shown = processes.run([*told["look:"], "--json"], job.directory, environment)
+        assert shown.code == 0, shown.err
+        assert run_id_of(json.loads(shown.out)) == Path(*told["run:"]).name
 
 
 def run_id_of(shown):

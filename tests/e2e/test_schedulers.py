@@ -30,15 +30,9 @@ def slurm():
     cluster.stop()
 
 
-def only_run(job):
-    runs = [path for path in job.runs.iterdir() if not path.name.startswith(".")]
-    assert len(runs) == 1, f"expected one run directory, got {runs}"
-    return runs[0]
-
-
 def assert_one_run(job, world_size):
     """One directory, one entry, of as many ranks. Returns the directory."""
-    run_dir = only_run(job)
+    run_dir = job.only_run()
     (entry,) = job.list()
     assert (entry["id"], entry["state"]) == (run_dir.name, "finished")
     assert entry["world_size"] == world_size
@@ -67,7 +61,7 @@ def test_srun_tells_ranks_which_node_they_are_on(slurm, job):
     command = ["srun", "-N2", "-n4", TRAINER, job.file, STEPS, "tracking.ranks=node"]
     ended = slurm.run(command, job.directory)
     assert ended.code == 0, ended.err
-    only_run(job)
+    job.only_run()
     assert sorted(entry["rank"] for entry in job.list()) == [0, 2]
 
 
@@ -133,7 +127,7 @@ def test_scancel_ends_all_of_it(slurm, job, launched):
     tasks = ["-n2", LOCKSTEP, "launch", "-n", 2] if launched else ["-n4", TRAINER]
     srun = slurm.start(["srun", "-N2", *tasks, job.file, *ENDLESS], job.directory)
     wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
-    number = only_run(job).name.split("-")[2]
+    number = job.only_run().name.split("-")[2]
     assert slurm.run(["scancel", "--signal=TERM", number], job.directory).code == 0
     ended = processes.finish(srun)
     assert ended.code != 0
@@ -260,7 +254,7 @@ def test_torchrun_on_two_nodes(job):
         ended = processes.finish(node)
         assert ended.code == 0, ended.err
     assert sorted(entry["rank"] for entry in job.list()) == [0, 1]
-    assert_trained_as_launched(job, only_run(job), ranks=2)
+    assert_trained_as_launched(job, job.only_run(), ranks=2)
 
 
 # ---- Kubernetes

@@ -18,7 +18,8 @@ constexpr int64_t kBatchesPerQuestion = 50;
 // nullopt: broken off. `most_batches`: of any rank; all ranks ask equally often.
 std::optional<std::vector<Measured>> run_batches(World& world, Model& model, Loader& loader,
                                                  int64_t most_batches,
-                                                 const std::function<bool()>& should_stop) {
+                                                 const EvaluationOptions& options) {
+  const auto& should_stop = options.should_stop;
   std::vector<Measured> results;
   Meter meter;
   for (int64_t i = 0; i < most_batches; ++i) {
@@ -26,7 +27,7 @@ std::optional<std::vector<Measured>> run_batches(World& world, Model& model, Loa
       return std::nullopt;
     const auto batch = loader.next();
     if (!batch) continue;
-    meter.add(model.forward(batch->to(world.device())));
+    meter.add(forward_in(options.precision, model, batch->to(world.device())));
     results.push_back(meter.take());
   }
   return results;
@@ -46,7 +47,7 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
                  .name = "data.eval",
                  .bad_samples = options.bad_samples});
   model.eval();
-  const auto finished = run_batches(world, model, loader, most_batches, options.should_stop);
+  const auto finished = run_batches(world, model, loader, most_batches, options);
   model.train();
   if (!finished) return {};
   const auto& results = *finished;

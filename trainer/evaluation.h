@@ -10,12 +10,14 @@
 #include "data/dataset.h"
 #include "distributed/world.h"
 #include "models/model.h"
+#include "trainer/precision.h"
 
 namespace lockstep {
 
 struct EvaluationOptions {
   int64_t batch_size = 500;
-  int64_t workers = 0;                // loader threads of this rank
+  int64_t workers = 0;  // loader threads of this rank
+  std::string precision = kFloat32;
   BadSamples* bad_samples = nullptr;  // as of a Loader
   // Collective, may be empty: asked by all ranks every few batches; true breaks off.
   std::function<bool()> should_stop;

@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,7 @@
 #include "core/error.h"
 #include "data/sampler.h"
 #include "distributed/cuda.h"
+#include "trainer/precision.h"
 
 namespace lockstep {
 namespace {
@@ -32,6 +34,14 @@ int64_t last_batch_size(const BatchPlan& plan, const LoaderConfig& config, int64
   return sampler.num_samples() - (plan.batches_per_epoch - 1) * plan.per_rank_batch_size;
 }
 
+void verify_precision(const Model& model, const std::string& precision) {
+  if (precision == kFloat32 || !model.has_backward()) return;
+  throw config_error(fmt::format(
+      "train.precision: {} has no effect on a compiled model: compile it with --precision {}, and "
+      "leave this out",
+      precision, precision));
+}
+
 }  // namespace
 
 std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& train_set,
@@ -39,6 +49,7 @@ std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& train
                                    RankCounts ranks) {
   at::manual_seed(static_cast<uint64_t>(config.run.seed));
   auto model = config.model.build();
+  verify_precision(*model, config.train.precision);
   ModelUse use{.device = wants_gpu(config.distributed.device) ? "cuda" : "cpu"};
   use.gpu = gpu_architecture;
   use.batch_size = plan.per_rank_batch_size;
@@ -57,6 +68,7 @@ std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& train
 
 std::shared_ptr<Model> build_model_to_predict(const RunConfig& config, const Dataset& eval_set) {
   auto model = config.model.build();
+  verify_precision(*model, config.train.precision);
   ModelUse use{.device = wants_gpu(config.distributed.device) ? "cuda" : "cpu"};
   use.gpu = gpu_architecture;
   use.first_samples = [&] {

@@ -18,6 +18,7 @@
 #include "trainer/initial_weights.h"
 #include "trainer/meeting.h"
 #include "trainer/model_building.h"
+#include "trainer/precision.h"
 #include "trainer/rows_file.h"
 #include "trainer/training_state.h"
 
@@ -37,8 +38,8 @@ std::string text_of(const RowLayout& row) {
 }
 
 // On the CPU, a row for each sample of `batch`.
-at::Tensor predictions_of(Model& model, const Batch& batch) {
-  auto predictions = model.forward(batch).predictions;
+at::Tensor predictions_of(const std::string& precision, Model& model, const Batch& batch) {
+  auto predictions = forward_in(precision, model, batch).predictions;
   if (!predictions.defined())
     throw config_error(
         "the model gives no predictions; one that lockstep-compile made does when its loss "
@@ -48,6 +49,7 @@ at::Tensor predictions_of(Model& model, const Batch& batch) {
     throw config_error(
         fmt::format("the model does not predict for each sample: [{}] for {} of them",
                     fmt::join(predictions.sizes(), ", "), batch.size()));
+  if (precision != kFloat32) predictions = predictions.to(at::kFloat);  // what numpy can read
   return predictions.to(at::kCPU);
 }
 
@@ -106,7 +108,8 @@ RowLayout predict_all(const Prediction& job, RowsFile* file) {
   for (int64_t round = 0; round < batches.most_batches; ++round) {
     at::Tensor predictions;
     if (const auto batch = loader.next())
-      predictions = predictions_of(job.model, batch->to(world.device()));
+      predictions =
+          predictions_of(job.config.train.precision, job.model, batch->to(world.device()));
     if (round == 0) {
       row = agree_on_layout(world, predictions);
       act_on_main(world, "predictions file", [&] {

@@ -12,6 +12,7 @@
 #include "data/split.h"
 #include "distributed/data_parallel.h"
 #include "trainer/early_stop.h"
+#include "trainer/precision.h"
 #include "trainer/weight_average.h"
 
 namespace lockstep {
@@ -35,7 +36,7 @@ struct TrainSection {
   std::optional<int64_t> max_steps;
   std::optional<std::string> init_from;
   int64_t accumulate = 1;
-  std::string precision = "fp32";
+  std::string precision = kFloat32;
   std::optional<double> clip_grad_norm;
   Period eval_every{1, Period::Unit::Epochs};
   Period log_every{10, Period::Unit::Steps};
@@ -88,7 +89,10 @@ void fields(V& v, TrainSection& c) {
     "e.g. "
     "for fine-tuning");
   v("accumulate", c.accumulate, "batches per optimizer step", at_least(1));
-  v("precision", c.precision, "of the forward and backward pass", one_of({"fp32"}));
+  v("precision", c.precision,
+    "of the forward and backward pass; bf16: autocast to bfloat16, as torch.autocast: parameters, "
+    "gradients and loss stay float32",
+    one_of({kFloat32, kBFloat16}));
   v("clip_grad_norm", c.clip_grad_norm, "scale gradients down to this norm when they are longer",
     above(0));
   v("eval_every", c.eval_every, "how often to evaluate; always also at the end");

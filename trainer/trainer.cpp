@@ -14,6 +14,7 @@
 #include "trainer/evaluation.h"
 #include "trainer/gradients.h"
 #include "trainer/initial_weights.h"
+#include "trainer/precision.h"
 #include "trainer/step_batches.h"
 #include "trainer/training_state.h"
 
@@ -211,7 +212,7 @@ void Trainer::train_step(Loader& loader) {
     const bool compiled = model_->has_backward();
     const auto outputs = compiled
                              ? pass_compiled(batch, batches.weighted(at::ones({})), synchronize)
-                             : model_->forward(batch);
+                             : forward_in(parts_.config.train.precision, *model_, batch);
     batches.verify(outputs);
     clock_.enter(Phase::Backward);
     if (!compiled) parallel_.backward(batches.weighted(outputs.loss), synchronize);
@@ -321,6 +322,7 @@ void Trainer::evaluate_now() {
   const auto result = evaluate(parts_.world, *model_, *parts_.eval_set,
                                {.batch_size = parts_.config.data.eval_batch_size,
                                 .workers = plan_.workers_per_rank,
+                                .precision = parts_.config.train.precision,
                                 .bad_samples = allowed(bad_eval_),
                                 .should_stop = [this] {
                                   vote_.begin(own_flags());

@@ -579,6 +579,11 @@ def test_a_token_outside_of_the_vocabulary(job, packages, texts):
         assert re.search(r"gpt2.ls2: its code failed on a batch with 'input_ids' from \d+ to 64, 'labels' from \d+ to \d+:", ended.err)
 
 
+def test_a_precision_that_is_compiled_in(job, packages):
+    use(job, packages["mlp"], "mlp")
+    refuse(job, ["train.precision=bf16"], ["train.precision: bf16 has no effect on a compiled model", "--precision bf16"], None)
+
+
 def test_batches_that_do_not_fit(job, packages):
     use(job, packages["mlp"], "mlp")
     refuse(job, ["data.per_rank_batch_size=12"],

@@ -39,16 +39,25 @@ def predicted(job, *overrides, out="predictions.safetensors", **how):
     return arrays["predictions"], ended.out
 
 
-def in_python(weights, images, **sizes):
+def in_python(weights, images, bf16=False, **sizes):
     module = models.build(sizes.pop("name"), 0, **sizes).eval()
     module.load_state_dict(load_weights(weights))
-    with torch.inference_mode():
-        return torch.cat([module(part) for part in images.split(50)]).numpy()
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        return torch.cat([module(part) for part in images.split(50)]).float().numpy()
 
 
 @pytest.fixture
 def trained(job):
     return job.train("train.max_steps=5", "train.ema.decay=0.5")
+
+
+def test_under_autocast(job, trained):
+    """As numbers that numpy has."""
+    images, _ = idx.load_split(MNIST, "test", SAMPLES)
+    found, _ = predicted(job, "train.ema=null", "train.precision=bf16", resume=trained.name)
+    assert found.dtype == numpy.float32
+    expected = in_python(last_weights(trained), images, bf16=True, name="mlp", hidden=[32])
+    assert (found == expected).all() and (expected != in_python(last_weights(trained), images, name="mlp", hidden=[32])).any()
 
 
 def test_the_same_on_1_2_and_3_ranks_and_in_python(job, trained):

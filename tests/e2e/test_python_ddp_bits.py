@@ -67,10 +67,7 @@ def text(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("world_size, accumulate", [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2)])
-@pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
-def test_a_gpt_over_tokens(job, peers, text, optimizer, accumulate, world_size):
-    """Its loss is a mean over tokens; with as many on every rank the weights are exactly 1."""
+def train_gpt(job, peers, text, world_size, accumulate, *parts):
     limit = 301 if accumulate == 1 else 300  # so many that groups are even
     train = f"data={{train: {{name: tokens, path: '{text}', length: 16, limit: {limit}}}, batch_size: 12}}"
     model = (
@@ -78,12 +75,26 @@ def test_a_gpt_over_tokens(job, peers, text, optimizer, accumulate, world_size):
         ["--model", "gpt", "--gpt", json.dumps(GPT_SIZES), "--data", text, "--limit", limit]
         + ["--batch-size", "12", "--accumulate", accumulate],
     )
-    ours = [override for part in (model, optimizer) for override in part[0]]
-    run_dir = job.train(*ours, ranks=world_size)
+    run_dir = job.train(*[override for part in (model, *parts) for override in part[0]], ranks=world_size)
     peer_file = job.directory / "peer.safetensors"
-    peers.train(world_size, peer_file, "--seed", "7", *model[1], *optimizer[1])
+    peers.train(world_size, peer_file, "--seed", "7", *[argument for part in (model, *parts) for argument in part[1]])
     assert_same_bits(last_weights(run_dir), peer_file)
     assert checkpoints(run_dir) == [{1: 26, 2: 13}[accumulate]]
+
+
+@pytest.mark.parametrize("world_size, accumulate", [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
+def test_a_gpt_over_tokens(job, peers, text, optimizer, accumulate, world_size):
+    """Its loss is a mean over tokens; with as many on every rank the weights are exactly 1."""
+    train_gpt(job, peers, text, world_size, accumulate, optimizer)
+
+
+BF16 = (["train.precision=bf16"], ["--precision", "bf16"])
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_gpt_under_autocast(job, peers, text, world_size):
+    train_gpt(job, peers, text, world_size, 1, ADAMW, BF16)
 
 
 EXTRAS = {
@@ -103,6 +114,22 @@ EXTRAS = {
 def test_settings(job, peers, extra):
     """On 3 ranks, where dividing by the number of ranks rounds."""
     compare(job, peers, 3, MLP, FEW, SGD, extra)
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("model, data", [(MLP, MANY), (CNN, FEW)], ids=["mlp", "cnn"])
+def test_under_autocast(job, peers, model, data, world_size):
+    """And not as without it."""
+    run_dir = compare(job, peers, world_size, model, data, ADAMW, BF16)
+    plain = job.train(*model[0], *data[0], *ADAMW[0], ranks=world_size)
+    with pytest.raises(AssertionError, match="the bytes of .* differ"):
+        assert_same_bits(last_weights(run_dir), last_weights(plain))
+
+
+def test_accumulated_under_autocast(job, peers):
+    """A cast of a parameter must not outlive the step."""
+    data = (["data.train.limit=960", "data.batch_size=48"], ["--limit", 960, "--batch-size", 48])
+    compare(job, peers, 2, MLP, data, SGD, BF16, (["train.accumulate=2"], ["--accumulate", 2]))
 
 
 @pytest.mark.parametrize("world_size", [1, 2])

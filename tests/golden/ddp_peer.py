@@ -47,6 +47,7 @@ def parse_arguments():
     parser.add_argument(
         "--accumulate", type=int, default=1, help="forward passes per optimizer step"
     )
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast")
     parser.add_argument("--clip-grad-norm", type=float, help="longest norm of all gradients")
     parser.add_argument("--bucket-cap-mb", type=float, help="DistributedDataParallel's own default")
     parser.add_argument("--gradient-as-bucket-view", action="store_true")
@@ -108,6 +109,10 @@ def steps_of(loader, accumulate):
         yield group
 
 
+def autocast(args):
+    return torch.autocast("cpu", torch.bfloat16, enabled=args.precision == "bf16")
+
+
 def train_step(args, model, optimizer, group):
     """One optimizer step on the mean over all samples of `group`.
 
@@ -119,7 +124,8 @@ def train_step(args, model, optimizer, group):
     for i, (image, label) in enumerate(group):
         is_last = i + 1 == len(group)
         with contextlib.nullcontext() if is_last else model.no_sync():
-            loss = F.cross_entropy(model(image).flatten(0, -2), label.flatten())
+            with autocast(args):
+                loss = F.cross_entropy(model(image).flatten(0, -2), label.flatten())
             (loss if len(group) == 1 else loss * (len(label) / num_samples)).backward()
     if args.clip_grad_norm is not None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip_grad_norm)
@@ -158,7 +164,7 @@ def evaluate(args, model):
     """Loss and accuracy over the whole test set, summed in float64."""
     images, labels = idx.load_split(args.data, "test", args.eval_limit, args.mean, args.std)
     loss_sum, correct = 0.0, 0
-    with torch.no_grad():
+    with torch.no_grad(), autocast(args):
         for image, label in zip(images.split(1000), labels.split(1000)):
             logits = model(image)
             loss_sum += F.cross_entropy(logits, label, reduction="none").double().sum().item()

@@ -1,0 +1,18 @@
+// `train.precision`: what a model computes in.
+#pragma once
+
+#include <string>
+
+#include "models/model.h"
+
+namespace lockstep {
+
+inline constexpr const char *kFloat32 = "fp32", *kBFloat16 = "bf16";
+
+// model.forward(batch) with "fp32"; with "bf16" under autocast, as Python's `with
+// torch.autocast(device, torch.bfloat16)` around model and loss: matrix products and convolutions
+// in bfloat16, what needs the range of float32 in that, as LibTorch's lists for the batch's device
+// say. Parameters, gradients and loss are float32 with either.
+Outputs forward_in(const std::string& precision, Model& model, const Batch& batch);
+
+}  // namespace lockstep

@@ -37,6 +37,9 @@ def parse_arguments():
     parser.add_argument("--interval", type=int, required=True)
     parser.add_argument("--tuned", action="store_true", help="gradient_as_bucket_view, static_graph, fused optimizer")
     parser.add_argument("--compile", action="store_true", help="torch.compile around DDP; prints seconds of the first step")
+    parser.add_argument("--compile-mode", default="default", help="of torch.compile")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: all data are on it; one rank only")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast")
     return parser.parse_args()
 
 
@@ -70,6 +73,7 @@ def batches(args, images, labels, rank, world):
     while True:
         sampler.set_epoch(epoch)
         for chosen in torch.tensor(list(sampler)).split(args.batch_size):
+            chosen = chosen.to(images.device)
             yield images[chosen], labels[chosen]
         epoch += 1
 
@@ -87,21 +91,25 @@ def main():
     if world > 1:
         dist.init_process_group("gloo")
     module, images, labels, loss_of = load(args)
+    module, images, labels = (part.to(args.device) for part in (module, images, labels))
     model = wrap(args, module, world)
-    model = torch.compile(model) if args.compile else model
+    model = torch.compile(model, mode=args.compile_mode) if args.compile else model
     optimizer = make_optimizer(args, module.parameters())
     source = batches(args, images, labels, rank, world)
     seconds, loss, first = [], None, None
-    total = torch.zeros((), dtype=torch.float64)
+    total = torch.zeros((), dtype=torch.float64, device=args.device)
     begin = time.perf_counter()
     for step in range(1, args.steps + 1):
         image, label = next(source)
         optimizer.zero_grad(set_to_none=not args.tuned)
-        result = loss_of(model(image), label)
+        with torch.autocast(args.device, torch.bfloat16, enabled=args.precision == "bf16"):
+            result = loss_of(model(image), label)
         result.backward()
         optimizer.step()
         total += result.detach()
-        first = time.perf_counter() - begin if step == 1 else first
+        if step == 1:
+            result.item()  # waits for a GPU
+            first = time.perf_counter() - begin
         if step % args.interval == 0:
             loss = mean_loss(total, args.interval, world)
             seconds.append((time.perf_counter() - begin) / args.interval)

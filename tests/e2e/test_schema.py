@@ -14,6 +14,7 @@ RECIPES = sorted((SOURCE / "configs").glob("*.yaml"))
 # Recipes for data of one's own: the tests that make such data and train on it.
 TESTED_ELSEWHERE = {
     "digits.yaml": "test_images.py",
+    "gpt2_124m.yaml": "test_gpt.py",
     "gpt_bible.yaml": "test_gpt.py",
     "images.yaml": "test_images.py",
 }

@@ -5,7 +5,7 @@
 
 gpt2: GPT-2 124M under autocast to bfloat16, 32 samples of 1,024 tokens. mlp: three layers of 256, 64 samples, where launching
 kernels is what takes the time. Python's batches come from tensors on the GPU; Lockstep's come through its loader. "first step"
-is the time from the command to the end of the first step.
+is how long the command takes, less the steps after the first.
 """
 
 import argparse
@@ -74,9 +74,13 @@ def compile_package(name, job, settings):
     return package
 
 
-def lockstep(job, settings, package=None, steps=None):
-    steps = steps or job["steps"]
-    file = write_run_file(job, settings, steps, package)
+def later_steps(job, seconds):
+    """How long all steps but the first took, by the means of each eighth of the run; the first eighth warms up."""
+    return (sum(seconds[1:]) + seconds[1]) * (job["steps"] // 8) - seconds[1]
+
+
+def lockstep(job, settings, package=None):
+    file = write_run_file(job, settings, job["steps"], package)
     begin = time.monotonic()
     output_of([BIN / "lockstep-trainer", file], settings.directory, 3600)
     taken = time.monotonic() - begin
@@ -86,8 +90,8 @@ def lockstep(job, settings, package=None, steps=None):
     values = {}
     for record in map(json.loads, text.splitlines()):
         values.setdefault(record["metric"], []).append(record["value"])
-    return {"seconds": [job["batch"] / speed for speed in values["train/samples_per_s"]], "loss": values["train/loss"][-1],
-            "first_step": taken}
+    seconds = [job["batch"] / speed for speed in values["train/samples_per_s"]]
+    return {"seconds": seconds, "loss": values["train/loss"][-1], "first_step": taken - later_steps(job, seconds)}
 
 
 def peer(job, settings, *options):
@@ -99,8 +103,7 @@ def peer(job, settings, *options):
          "--lr", job["lr"], "--batch-size", job["batch"], "--steps", job["steps"], "--interval", job["steps"] // 8,
          "--device", settings.device, "--precision", job["precision"], *options], settings.directory, 3600,
         PYTHONPATH=str(SOURCE / "python"), TORCHINDUCTOR_CACHE_DIR=tempfile.mkdtemp(dir=settings.directory)))
-    steps = sum(result["seconds"]) * (job["steps"] // 8)
-    return {**result, "first_step": time.monotonic() - begin - steps + result["first_step"]}
+    return {**result, "first_step": time.monotonic() - begin - later_steps(job, result["seconds"])}
 
 
 def rows(name, job, settings):

@@ -12,13 +12,12 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
 import measuring
-from measuring import BIN, SOURCE, output_of, print_table
+from measuring import BIN, SOURCE, newest_run, output_of, print_table
 from rows_collectives import TORCHRUN, last_json
 from rows_steps import SIDE, write_images, write_text
 
@@ -81,12 +80,7 @@ def trainer(kind, ranks, steps, directory):
     begin = time.monotonic()
     output_of([BIN / "lockstep", "launch", "-n", str(ranks), file], directory, 600, OMP_NUM_THREADS="1")
     taken = time.monotonic() - begin
-    newest = max((directory / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
-    text = subprocess.run([BIN / "lockstep", "runs", "export", newest.name, "--format", "jsonl", "--dir", newest.parent],
-                          check=True, capture_output=True, text=True).stdout
-    values = {}
-    for record in map(json.loads, text.splitlines()):
-        values.setdefault(record["metric"], []).append(record["value"])
+    values = newest_run(directory / "runs")
     seconds = [JOBS[kind]["batch"] * ranks / speed for speed in values["train/samples_per_s"]]
     return {"command": taken, "seconds": seconds, "loss": values["train/loss"][-1]}
 

@@ -19,7 +19,7 @@ import tempfile
 import time
 
 import measuring
-from measuring import BIN, SOURCE, output_of, print_table
+from measuring import BIN, SOURCE, newest_run, output_of, print_table
 from rows_collectives import last_json
 from rows_steps import SIDE, write_images, write_text
 
@@ -84,12 +84,7 @@ def lockstep(job, settings, package=None):
     begin = time.monotonic()
     output_of([BIN / "lockstep-trainer", file], settings.directory, 3600)
     taken = time.monotonic() - begin
-    newest = max((settings.directory / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
-    text = subprocess.run([BIN / "lockstep", "runs", "export", newest.name, "--format", "jsonl", "--dir", newest.parent],
-                          check=True, capture_output=True, text=True).stdout
-    values = {}
-    for record in map(json.loads, text.splitlines()):
-        values.setdefault(record["metric"], []).append(record["value"])
+    values = newest_run(settings.directory / "runs")
     seconds = [job["batch"] / speed for speed in values["train/samples_per_s"]]
     return {"seconds": seconds, "loss": values["train/loss"][-1], "first_step": taken - later_steps(job, seconds)}
 

@@ -1,5 +1,6 @@
 """What the measurements of tracking share: rows of results, the facts of the machine, processes without traces."""
 
+import json
 import os
 import pathlib
 import platform
@@ -54,6 +55,17 @@ def output_of(command, directory, timeout, **more):
     if process.returncode != 0:
         raise RuntimeError(f"{command[0]} ended with {process.returncode}: {err[-2000:]}")
     return out
+
+
+def newest_run(runs):
+    """{metric: its values, in their order} of the run in the folder `runs` that was written to last."""
+    newest = max(pathlib.Path(runs).iterdir(), key=lambda path: path.stat().st_mtime)
+    text = subprocess.run([BIN / "lockstep", "runs", "export", newest.name, "--format", "jsonl", "--dir", runs],
+                          check=True, capture_output=True, text=True).stdout
+    values = {}
+    for record in map(json.loads, text.splitlines()):
+        values.setdefault(record["metric"], []).append(record["value"])
+    return values
 
 
 def wait_until(what, condition, timeout):

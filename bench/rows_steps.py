@@ -2,10 +2,9 @@
 
 import json
 import statistics
-import subprocess
 import sys
 
-from measuring import BIN, SOURCE, output_of
+from measuring import BIN, SOURCE, newest_run, output_of
 from rows_collectives import TORCHRUN, compared, last_json
 
 sys.path.insert(0, str(SOURCE / "tests" / "golden"))
@@ -75,13 +74,8 @@ def trainer(job, ranks, settings, tuned):
         "checkpoint": {"every": "1000 epochs", "keep_last": 1},
         "tracking": {"sinks": []}}))
     output_of([BIN / "lockstep", "launch", "-n", str(ranks), file], directory, 600, OMP_NUM_THREADS="1")
-    newest = max((directory / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
-    text = subprocess.run([BIN / "lockstep", "runs", "export", newest.name, "--format", "jsonl", "--dir", newest.parent],
-                          check=True, capture_output=True, text=True).stdout
-    records = [json.loads(line) for line in text.splitlines()]
-    speed = [record["value"] for record in records if record["metric"] == "train/samples_per_s"]
-    loss = [record["value"] for record in records if record["metric"] == "train/loss"]
-    return {"seconds": [job["batch"] * ranks / value for value in speed], "loss": loss[-1]}
+    values = newest_run(directory / "runs")
+    return {"seconds": [job["batch"] * ranks / speed for speed in values["train/samples_per_s"]], "loss": values["train/loss"][-1]}
 
 
 def peer(job, ranks, settings, tuned):

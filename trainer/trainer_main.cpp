@@ -121,15 +121,15 @@ std::filesystem::path program_beside(const char* name) {
 // is.
 std::string lockstep_command() {
   const auto own = program_beside("lockstep");
+  if (own.empty()) return "lockstep";
   std::error_code error;
   std::istringstream folders(environment("PATH").value_or(""));
   for (std::string folder; std::getline(folders, folder, ':');) {
     const auto found = std::filesystem::path(folder) / "lockstep";
     if (!std::filesystem::exists(found, error)) continue;
-    if (own.empty() || std::filesystem::equivalent(found, own, error)) return "lockstep";
+    if (std::filesystem::equivalent(found, own, error)) return "lockstep";
     break;
   }
-  if (own.empty()) return "lockstep";
   const auto from_here = std::filesystem::proximate(own, error).string();
   return from_here.size() < own.string().size() ? from_here : own.string();
 }

@@ -278,8 +278,7 @@ class CompiledModel final : public Model {
       if (numbers.empty()) throw;
       throw config_error(
           fmt::format("{}: its code failed on a batch with {}: the usual reason is a number that "
-                      "is none of the "
-                      "model's classes, or no token of its vocabulary",
+                      "is none of the model's classes, or no token of its vocabulary",
                       package_, numbers));
     }
   }

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "distributed/compression_hook.h"
 #include "distributed/fence.h"
 #include "distributed/gradient_source.h"
 #include "distributed/objects.h"
@@ -87,7 +88,7 @@ BucketCaps bucket_caps(const DataParallelConfig& config) {
 bool can_share_gradients(World& world, const std::vector<at::Tensor>& parameters,
                          const DataParallelConfig& config) {
   if (!world.groups().shared || config.find_unused_parameters || config.static_graph ||
-      config.gradient_as_bucket_view)
+      config.gradient_as_bucket_view || config.gradient_compression != kNoCompression)
     return false;
   return std::all_of(parameters.begin(), parameters.end(), [](const at::Tensor& parameter) {
     return parameter.is_cpu() && parameter.is_floating_point();
@@ -145,6 +146,9 @@ void DataParallel::make_reducer(const std::vector<int64_t>& order) {
   logger = std::make_shared<c10d::Logger>(reducer);
   reducer->set_logger(logger);
   if (config_.static_graph) reducer->set_static_graph();
+  if (config_.gradient_compression != kNoCompression)
+    reducer->register_comm_hook(
+        std::make_unique<CompressionHook>(group, config_.gradient_compression));
   publish_buckets();
 }
 

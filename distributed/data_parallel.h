@@ -28,6 +28,7 @@ struct DataParallelConfig {
   bool static_graph = false;
   bool gradient_as_bucket_view = false;
   bool broadcast_buffers = true;
+  std::string gradient_compression = "none";
 };
 
 template <class V>
@@ -42,6 +43,10 @@ void fields(V& v, DataParallelConfig& c) {
     "let gradients live in the buckets (saves one copy)");
   v("broadcast_buffers", c.broadcast_buffers,
     "send buffers (e.g. BatchNorm's) from rank 0 before each forward");
+  v("gradient_compression", c.gradient_compression,
+    "send gradients as 16-bit floats, as Python's fp16_compress_hook and bf16_compress_hook: half "
+    "the traffic between hosts, less precise sums",
+    one_of({"none", "fp16", "bf16"}));
 }
 
 class DataParallel {

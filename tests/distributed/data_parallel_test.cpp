@@ -162,6 +162,8 @@ TEST_CASE("data parallel: after a resume gradients have the bits of a run that w
       {"shm", {.bucket_cap_mb = 0.001}, kWideEnough},
       {"gloo", {.bucket_cap_mb = 0.001}},
       {"gloo", {.bucket_cap_mb = 0.001, .static_graph = true}},
+      {"gloo", {.bucket_cap_mb = 0.001, .gradient_compression = "bf16"}},
+      {"shm", {.bucket_cap_mb = 0.001, .gradient_compression = "fp16"}},
       {"gloo", {.bucket_cap_mb = 0.001, .gradient_as_bucket_view = true}},
       {"gloo", {.bucket_cap_mb = 0.001, .find_unused_parameters = true}}};
   for (const auto& way : ways) {

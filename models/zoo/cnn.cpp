@@ -5,10 +5,10 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/linear.h>
 
 #include "core/error.h"
 #include "models/classification.h"
+#include "models/linear.h"
 
 namespace lockstep {
 namespace {
@@ -64,8 +64,8 @@ class Cnn final : public Model {
           name, torch::nn::Conv2d(torch::nn::Conv2dOptions(channels, next, kKernel))));
       channels = next;
     }
-    fc1_ = register_module("fc1", torch::nn::Linear(channels * size * size, config.hidden));
-    fc2_ = register_module("fc2", torch::nn::Linear(config.hidden, config.classes));
+    fc1_ = register_module("fc1", std::make_shared<Linear>(channels * size * size, config.hidden));
+    fc2_ = register_module("fc2", std::make_shared<Linear>(config.hidden, config.classes));
   }
 
   Outputs forward(const Batch& batch) override {
@@ -84,7 +84,7 @@ class Cnn final : public Model {
  private:
   int64_t in_channels_, image_size_;
   std::vector<torch::nn::Conv2d> convs_;
-  torch::nn::Linear fc1_{nullptr}, fc2_{nullptr};
+  std::shared_ptr<Linear> fc1_, fc2_;
 };
 
 REGISTER_MODEL(

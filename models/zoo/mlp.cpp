@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/linear.h>
 
 #include <string>
 
 #include "core/error.h"
 #include "models/classification.h"
+#include "models/linear.h"
 
 namespace lockstep {
 namespace {
@@ -39,11 +39,11 @@ class Mlp final : public Model {
   explicit Mlp(const Config& config) : input_(config.input), inputs_(config.inputs) {
     auto width = config.inputs;
     for (const auto hidden : config.hidden) {
-      layers_->push_back(torch::nn::Linear(width, hidden));
+      layers_->push_back(std::make_shared<Linear>(width, hidden));
       layers_->push_back(torch::nn::ReLU());
       width = hidden;
     }
-    layers_->push_back(torch::nn::Linear(width, config.classes));
+    layers_->push_back(std::make_shared<Linear>(width, config.classes));
     register_module("layers", layers_);
   }
 

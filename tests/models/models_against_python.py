@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torchvision
 from lockstep import models
 from torch.nn import functional as F
 
@@ -19,12 +20,22 @@ import printer  # noqa: E402
 import tokens  # noqa: E402
 
 BATCH_SIZE = 48
+VIT = dict(name="vit", image_size=28, patch_size=4, layers=2, heads=4, width=16, mlp_width=24)
+VIT.update(in_channels=1, classes=10)
 CASES = {
     "mlp": (dict(name="mlp"), models.Mlp, {}),
     "mlp-narrow": (dict(name="mlp", hidden=[17, 5, 3]), models.Mlp, {}),
     "mlp-linear": (dict(name="mlp", hidden=[]), models.Mlp, {}),
     "mlp-normalised": (dict(name="mlp", hidden=[64]), models.Mlp, dict(mean=0.1307, std=0.3081)),
     "cnn": (dict(name="cnn"), models.Cnn, {}),
+    "resnet": (dict(name="resnet", stem="small", in_channels=1, classes=10), models.Resnet, {}),
+    "resnet-50": (
+        dict(name="resnet", depth=50, in_channels=1, classes=10, zero_init_residual=True),
+        models.Resnet,
+        {},
+    ),
+    "vit": (dict(VIT, attention_dropout=0.1, dropout=0.2), models.Vit, {}),
+    "vit-plain": (VIT, models.Vit, {}),
     "cnn-small": (
         dict(name="cnn", channels=[3, 5, 7], hidden=11),
         models.Cnn,
@@ -64,6 +75,7 @@ def run_python(seed, model_class, arguments, images, scaling):
     for name, parameter in model.named_parameters():
         tensors[f"parameter.{name}"] = parameter
         tensors[f"gradient.{name}"] = parameter.grad
+    tensors.update((f"buffer.{name}", buffer) for name, buffer in model.named_buffers())
     names = [name for name, _ in model.named_parameters()]
     return names, {name: tensor.detach().numpy().tobytes() for name, tensor in tensors.items()}
 
@@ -139,3 +151,45 @@ def test_every_bit_of_a_gpt_is_equal(case, separator, tmp_path):
     assert ours.keys() == theirs.keys()
     for name, expected in theirs.items():
         assert ours[name] == expected, f"{name} differs"
+
+
+TWINS = {
+    "resnet18": (models.Resnet, {}, torchvision.models.resnet18, {}),
+    "resnet34": (models.Resnet, dict(depth=34), torchvision.models.resnet34, {}),
+    "resnet50": (
+        models.Resnet,
+        dict(depth=50, classes=7, zero_init_residual=True),
+        torchvision.models.resnet50,
+        dict(num_classes=7, zero_init_residual=True),
+    ),
+    "vit": (
+        models.Vit,
+        dict(image_size=32, patch_size=8, layers=2, heads=2, width=16, mlp_width=32, dropout=0.1),
+        torchvision.models.VisionTransformer,
+        dict(image_size=32, patch_size=8, num_layers=2, num_heads=2, hidden_dim=16, mlp_dim=32)
+        | dict(dropout=0.1),
+    ),
+}
+
+
+def train_step(model_class, arguments):
+    """Everything a model holds before and after a step, and what it said."""
+    torch.manual_seed(5)
+    model = model_class(**arguments)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    torch.manual_seed(6)
+    logits = model(torch.rand(3, 3, 32, 32))
+    F.cross_entropy(logits, torch.arange(3)).backward()
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    return [before, model.state_dict(), gradients, {"logits": logits.detach()}]
+
+
+@pytest.mark.parametrize("case", TWINS)
+def test_the_twins_are_torchvisions(case):
+    torch.set_num_threads(1)
+    twin, arguments, original, original_arguments = TWINS[case]
+    ours, theirs = train_step(twin, arguments), train_step(original, original_arguments)
+    for mine, other in zip(ours, theirs):
+        assert list(mine) == list(other)
+        for name, expected in other.items():
+            assert torch.equal(mine[name], expected), name

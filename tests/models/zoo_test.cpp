@@ -29,6 +29,11 @@ std::string forward_error(const std::string& yaml, const Batch& batch) {
   return error_of([&] { model->forward(batch); });
 }
 
+constexpr const char* kSmallResnet = "{name: resnet, in_channels: 1, classes: 10, stem: small}";
+constexpr const char* kSmallVit =
+    "{name: vit, image_size: 8, patch_size: 4, layers: 1, heads: 2, width: 8, mlp_width: 16, "
+    "in_channels: 1, classes: 10}";
+
 TEST_CASE("zoo: parameters carry the names of the Python modules") {
   CHECK(build("{name: mlp, hidden: [4, 3]}")->named_parameters().keys() ==
         std::vector<std::string>{"layers.0.weight", "layers.0.bias", "layers.2.weight",
@@ -40,7 +45,7 @@ TEST_CASE("zoo: parameters carry the names of the Python modules") {
 
 TEST_CASE("zoo: every model gives logits, a loss and gradients for all its parameters") {
   for (const auto* yaml :
-       {"{name: mlp, hidden: [8]}", "{name: cnn, channels: [4, 6], hidden: 8}"}) {
+       {"{name: mlp, hidden: [8]}", "{name: cnn, channels: [4, 6], hidden: 8}", kSmallResnet}) {
     INFO(yaml);
     const auto model = build(yaml);
     const auto outputs = model->forward(images({5, 1, 28, 28}));
@@ -187,6 +192,55 @@ TEST_CASE("zoo: text that does not fit a gpt is an error of the input") {
         "Long [B, T]");
   CHECK(error_of([] { build("{name: gpt, heads: 3}"); }) ==
         "config: model gpt: 3 heads do not divide a width of 128");
+}
+
+TEST_CASE("zoo: a resnet takes images of any size, and has torchvision's names") {
+  const auto model = build(kSmallResnet);
+  for (const int64_t size : {9, 28, 40})
+    CHECK(model->forward(images({2, 1, size, size + 1})).predictions.sizes() ==
+          at::IntArrayRef{2, 10});
+  const auto parameters = build("{name: resnet, depth: 50}")->named_parameters();
+  CHECK(parameters.size() == 161);
+  CHECK(parameters["layer4.0.downsample.0.weight"].sizes() == at::IntArrayRef{2048, 1024, 1, 1});
+  CHECK(parameters["fc.weight"].sizes() == at::IntArrayRef{1000, 2048});
+}
+
+TEST_CASE("zoo: a resnet's blocks can begin as the identity") {
+  const auto norm = [](const std::string& yaml) {
+    return build(yaml)->named_parameters()["layer1.0.bn2.weight"].sum().item<float>();
+  };
+  CHECK(norm(kSmallResnet) == 64);
+  CHECK(norm("{name: resnet, zero_init_residual: true}") == 0);
+}
+
+TEST_CASE("zoo: images that do not fit a resnet or a vit are errors of the input") {
+  CHECK(
+      forward_error("{name: resnet}", images({2, 1, 28, 28})) ==
+      "config: model resnet takes float images [B, 3, H, W], but 'image' is Float [2, 1, 28, 28]; "
+      "set model.in_channels");
+  CHECK(forward_error(kSmallResnet, images({1, 1, 8, 8})) ==
+        "config: model resnet cannot train on a batch of one image of 8x8: its norms need more "
+        "than one value; give larger batches, data.drop_last or larger images");
+  const auto use = [](int64_t last_batch_size) {
+    return ModelUse{
+        .device = "cpu", .batch_size = 4, .last_batch_size = last_batch_size, .first_samples = [] {
+          return std::vector{images({1, 1, 8, 8})};
+        }};
+  };
+  CHECK_NOTHROW(build(kSmallResnet)->verify(use(4)));
+  CHECK(error_of([&] {
+          build(kSmallResnet)->verify(use(1));
+        }).starts_with("config: model resnet cannot train on a batch of one image"));
+  CHECK(error_of([] { build("{name: resnet, depth: 20}"); }) ==
+        "config: model resnet has no depth of 20: 18, 34, 50, 101 and 152 are valid");
+  CHECK(forward_error(kSmallVit, images({2, 1, 8, 9})) ==
+        "config: model vit takes float images [B, 1, 8, 8], but 'image' is Float [2, 1, 8, 9]; set "
+        "model.in_channels and model.image_size");
+  CHECK(error_of([] { build("{name: vit, patch_size: 15}"); }) ==
+        "config: model vit: patches of 15 pixels do not divide images of 224; set "
+        "model.patch_size or model.image_size");
+  CHECK(error_of([] { build("{name: vit, heads: 5}"); }) ==
+        "config: model vit: 5 heads do not divide a width of 768");
 }
 
 TEST_CASE("zoo: a cnn that its images are too small for is an error") {

@@ -57,6 +57,8 @@ void print_model_of(const std::string& config_file, const std::filesystem::path&
     write_tensor(out, "parameter." + parameter.key(), parameter.value());
     write_tensor(out, "gradient." + parameter.key(), parameter.value().grad());
   }
+  for (const auto& buffer : model->named_buffers())
+    write_tensor(out, "buffer." + buffer.key(), buffer.value());
   write_tensor(out, "logits", outputs.predictions);
   write_tensor(out, "loss", outputs.loss);
   for (const auto& [name, sum] : outputs.sums) write_tensor(out, "sum." + name, sum);

@@ -53,8 +53,11 @@ TEST_CASE(
     INFO("model " << entry.name);
     // One that needs a file is tested with it: tests/e2e/test_compiled.py.
     if (entry.make()->schema().contains("required")) continue;
+    const auto defaults = entry.make()->dump();
+    const auto channels = defaults.value("in_channels", int64_t{1});
+    const auto size = defaults.value("image_size", int64_t{28});
     const auto model = entry.make()->build();
-    const Batch batch{.fields = {{"image", at::rand({3, 1, 28, 28})},
+    const Batch batch{.fields = {{"image", at::rand({3, channels, size, size})},
                                  {"label", at::tensor({0, 1, 2}, at::kLong)},
                                  {"tokens", at::arange(24).view({3, 8})},
                                  {"targets", at::arange(24).view({3, 8})}},

@@ -22,6 +22,12 @@ class Schedule {
   virtual double factor(int64_t step) const = 0;
 };
 
+// Linear warm-up: what `step` is multiplied with, 1 once `warmup_steps` are over.
+double warmup_factor(int64_t step, int64_t warmup_steps);
+
+// Throws Config when no step of the run is left after the warm-up.
+void verify_warmup(int64_t warmup_steps, const ScheduleSpan& span);
+
 using ScheduleRegistry = Registry<Schedule, const ScheduleSpan&>;
 ScheduleRegistry& schedule_registry();
 

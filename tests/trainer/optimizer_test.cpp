@@ -96,6 +96,25 @@ TEST_CASE("schedules: constant, and warm-up followed by a cosine") {
                     Catch::Contains("less than the steps"));
 }
 
+TEST_CASE("schedules: a straight line after the warm-up, and falls after epochs") {
+  const ScheduleSpan span{.total_steps = 110, .steps_per_epoch = 10};
+  const auto* linear = "{name: linear, warmup_steps: 10, final_factor: 0.2}";
+  CHECK(factor(linear, 4, span) == Approx(0.5));
+  CHECK(factor(linear, 10, span) == Approx(1));
+  CHECK(factor(linear, 60, span) == Approx(0.6));
+  CHECK(factor(linear, 110, span) == Approx(0.2));
+  const auto* falls = "{name: step, milestones: [3, 6], gamma: 0.5, warmup_steps: 4}";
+  CHECK(factor(falls, 1, span) == Approx(0.5));
+  CHECK(factor(falls, 29, span) == 1);
+  CHECK(factor(falls, 30, span) == 0.5);
+  CHECK(factor(falls, 60, span) == 0.25);
+  CHECK_THROWS_WITH(factor("{name: step, milestones: [6, 3]}", 0, span),
+                    Catch::Contains("in rising order"));
+  CHECK_THROWS_WITH(factor("{name: step}", 0, span), Catch::Contains("milestones"));
+  CHECK_THROWS_WITH(factor("{name: linear, warmup_steps: 110}", 0, span),
+                    Catch::Contains("less than the steps"));
+}
+
 TEST_CASE("gradients: weights of the batches of a step are their shares of its samples") {
   const auto counts = batch_counts(10, 4, 0, 3);
   CHECK(counts == std::vector<int64_t>{4, 4, 2});

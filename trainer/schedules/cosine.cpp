@@ -27,15 +27,11 @@ class Cosine final : public Schedule {
 
   Cosine(const Config& config, const ScheduleSpan& span)
       : config_(config), total_steps_(span.total_steps) {
-    if (config.warmup_steps > 0 && config.warmup_steps >= span.total_steps)
-      throw config_error("schedule.warmup_steps (" + std::to_string(config.warmup_steps) +
-                         ") must be less than the steps of the run (" +
-                         std::to_string(span.total_steps) + ")");
+    verify_warmup(config.warmup_steps, span);
   }
 
   double factor(int64_t step) const override {
-    if (step < config_.warmup_steps)
-      return static_cast<double>(step + 1) / static_cast<double>(config_.warmup_steps);
+    if (step < config_.warmup_steps) return warmup_factor(step, config_.warmup_steps);
     const auto decay_steps = total_steps_ - config_.warmup_steps;
     if (decay_steps <= 0) return 1;
     const auto progress = std::min(

@@ -1,0 +1,59 @@
+// The learning rate falls by a factor at the beginning of some epochs: torch.optim.lr_scheduler's
+// MultiStepLR, with linear warm-up.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/error.h"
+#include "trainer/schedule.h"
+
+namespace lockstep {
+namespace {
+
+struct StepScheduleConfig {
+  std::vector<int64_t> milestones;
+  double gamma = 0.1;
+  int64_t warmup_steps = 0;
+};
+
+template <class V>
+void fields(V& v, StepScheduleConfig& c) {
+  v("milestones", c.milestones, "epochs after which the learning rate falls, e.g. [30, 60, 80]",
+    required(), at_least(1));
+  v("gamma", c.gamma, "by what it is multiplied then", above(0), at_most(1));
+  v("warmup_steps", c.warmup_steps, "steps in which the learning rate rises linearly from 0",
+    at_least(0));
+}
+
+class StepSchedule final : public Schedule {
+ public:
+  using Config = StepScheduleConfig;
+
+  StepSchedule(const Config& config, const ScheduleSpan& span)
+      : config_(config), steps_per_epoch_(std::max<int64_t>(1, span.steps_per_epoch)) {
+    const auto& epochs = config.milestones;
+    if (epochs.empty() ||
+        std::adjacent_find(epochs.begin(), epochs.end(), std::greater_equal<>()) != epochs.end())
+      throw config_error("schedule.milestones: give epochs in rising order, e.g. [30, 60, 80]");
+    verify_warmup(config.warmup_steps, span);
+  }
+
+  double factor(int64_t step) const override {
+    const auto epoch = step / steps_per_epoch_;
+    const auto passed = std::count_if(config_.milestones.begin(), config_.milestones.end(),
+                                      [&](int64_t milestone) { return milestone <= epoch; });
+    return warmup_factor(step, config_.warmup_steps) *
+           std::pow(config_.gamma, static_cast<double>(passed));
+  }
+
+ private:
+  Config config_;
+  int64_t steps_per_epoch_;
+};
+
+REGISTER_SCHEDULE("step", StepSchedule, "falls by a factor after some epochs");
+
+}  // namespace
+}  // namespace lockstep

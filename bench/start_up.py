@@ -30,7 +30,7 @@ def lockstep_command(directory):
 
 def torchrun_command(directory):
     peer = [SOURCE / "tests" / "golden" / "ddp_peer.py", "--data", SOURCE / ".data" / "mnist"]
-    peer += ["--hidden", "256,128", "--momentum", "0.9", "--max-steps", STEPS, "--out", f"{directory}/peer.safetensors"]
+    peer += ["--config", '{"hidden": [256, 128]}', "--momentum", "0.9", "--max-steps", STEPS, "--out", f"{directory}/peer.safetensors"]
     return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *peer]
 
 

@@ -14,6 +14,7 @@
 #include "core/printable.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
+#include "trainer/chosen_weights.h"
 #include "trainer/safetensors.h"
 #include "trainer/safetensors_index.h"
 #include "trainer/training_state.h"
@@ -46,13 +47,14 @@ std::string misfit(const NamedTensors& model, const NamedTensors& loaded) {
     const auto* found = find_tensor(loaded, name);
     if (!found) return "has no " + missing_text(name, names_of_tensors(loaded));
     if (found->sizes() != tensor.sizes())
-      return fmt::format("'{}' is {} there and {} in the model", name,
-                         nlohmann::json(found->sizes().vec()).dump(),
+      return fmt::format("'{}' is {} there and {} in the model; train.init_except leaves it out",
+                         name, nlohmann::json(found->sizes().vec()).dump(),
                          nlohmann::json(tensor.sizes().vec()).dump());
   }
   for (const auto& [name, tensor] : loaded)
     if (!find_tensor(model, name))
-      return fmt::format("has '{}', which the model does not have", printable(name, 200));
+      return fmt::format("has '{}', which the model does not have; train.init_except leaves it out",
+                         printable(name, 200));
   return {};
 }
 
@@ -83,8 +85,20 @@ NamedTensors weights_in(const std::filesystem::path& path) {
   }
 }
 
-void fill_from(const std::filesystem::path& path, const NamedTensors& model) {
-  const auto loaded = weights_in(path);
+NamedTensors without(const NamedTensors& tensors, const std::vector<std::string>& except) {
+  NamedTensors kept;
+  for (const auto& item : tensors)
+    if (!is_chosen(item.first, except)) kept.push_back(item);
+  return kept;
+}
+
+void fill_from(const std::filesystem::path& path, const NamedTensors& all_of_model,
+               const std::vector<std::string>& except) {
+  const auto all_loaded = weights_in(path);
+  auto names = names_of_tensors(all_of_model);
+  for (const auto& [name, tensor] : all_loaded) names.push_back(name);
+  verify_chosen("train.init_except", except, names);
+  const auto model = without(all_of_model, except), loaded = without(all_loaded, except);
   const auto problem = misfit(model, loaded);
   if (!problem.empty())
     throw config_error(
@@ -94,11 +108,12 @@ void fill_from(const std::filesystem::path& path, const NamedTensors& model) {
 
 }  // namespace
 
-void load_initial_weights(World& world, Model& model, const std::filesystem::path& path) {
+void load_initial_weights(World& world, Model& model, const std::filesystem::path& path,
+                          const std::vector<std::string>& except) {
   const at::NoGradGuard no_grad;
   auto tensors = tensors_of(model);
   act_on_main(world, "initial weights", [&] {
-    fill_from(path, tensors);
+    fill_from(path, tensors, except);
     return true;
   });
   for (auto& [name, tensor] : tensors) broadcast(world, tensor, 0, "initial weights " + name);

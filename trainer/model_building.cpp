@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "data/sampler.h"
 #include "distributed/cuda.h"
+#include "trainer/chosen_weights.h"
 #include "trainer/precision.h"
 
 namespace lockstep {
@@ -42,6 +43,21 @@ void verify_precision(const Model& model, const std::string& precision) {
       precision, precision));
 }
 
+void freeze(Model& model, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  if (model.has_backward())
+    throw config_error(
+        "train.freeze has no effect on a compiled model: which weights have gradients is compiled "
+        "in");
+  verify_chosen("train.freeze", names, model.named_parameters().keys());
+  for (auto& parameter : model.named_parameters())
+    if (is_chosen(parameter.key(), names)) parameter.value().requires_grad_(false);
+  const auto parameters = model.parameters();
+  if (std::none_of(parameters.begin(), parameters.end(),
+                   [](const at::Tensor& parameter) { return parameter.requires_grad(); }))
+    throw config_error("train.freeze leaves nothing to train");
+}
+
 }  // namespace
 
 std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& train_set,
@@ -50,6 +66,7 @@ std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& train
   at::manual_seed(static_cast<uint64_t>(config.run.seed));
   auto model = config.model.build();
   verify_precision(*model, config.train.precision);
+  freeze(*model, config.train.freeze);
   ModelUse use{.device = wants_gpu(config.distributed.device) ? "cuda" : "cpu"};
   use.gpu = gpu_architecture;
   use.batch_size = plan.per_rank_batch_size;

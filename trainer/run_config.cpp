@@ -54,6 +54,9 @@ void refuse_idle_settings(const ConfigNode& root, const RunConfig& config) {
     return node && node->kind != ConfigNode::Kind::Null ? node : nullptr;
   };
   refuse_idle_average(root, config.train.ema);
+  if (!config.train.init_except.empty() && !config.train.init_from)
+    throw config_error(fmt::format("{}: train.init_except: has no effect without train.init_from",
+                                   given("train", "init_except")->origin));
   if (config.data.eval.is_set() || config.data.split.eval) return;
   for (const auto& [section, key] :
        {std::pair{"data", "eval_batch_size"}, std::pair{"train", "eval_every"},

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/part.h"
 #include "core/period.h"
@@ -35,6 +36,8 @@ struct TrainSection {
   int64_t epochs = 1;
   std::optional<int64_t> max_steps;
   std::optional<std::string> init_from;
+  std::vector<std::string> init_except;
+  std::vector<std::string> freeze;
   int64_t accumulate = 1;
   std::string precision = kFloat32;
   std::optional<double> clip_grad_norm;
@@ -88,6 +91,10 @@ void fields(V& v, TrainSection& c) {
     "a safetensors file, or the index of several, with the weights that a new run begins with, "
     "e.g. "
     "for fine-tuning");
+  v("init_except", c.init_except,
+    "weights, or modules, that begin as without init_from, whatever the file has, e.g. [fc] for "
+    "other classes");
+  v("freeze", c.freeze, "weights, or modules, that are not trained, e.g. [conv1, bn1, layer1]");
   v("accumulate", c.accumulate, "batches per optimizer step", at_least(1));
   v("precision", c.precision,
     "of the forward and backward pass; bf16: autocast to bfloat16, as torch.autocast: parameters, "

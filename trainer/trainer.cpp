@@ -113,7 +113,7 @@ int64_t Trainer::resume() {
 
 void Trainer::load_initial_weights() {
   if (const auto& path = parts_.config.train.init_from)
-    lockstep::load_initial_weights(parts_.world, *model_, *path);
+    lockstep::load_initial_weights(parts_.world, *model_, *path, parts_.config.train.init_except);
 }
 
 EvaluationResult Trainer::run() {

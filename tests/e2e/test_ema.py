@@ -10,7 +10,7 @@ from safetensors_file import assert_same_bits, checkpoints, last_weights, read_r
 from test_resume import assert_same_checkpoint, resume, whole  # noqa: F401, a fixture
 
 FEW = (["data.train.limit=301", "data.batch_size=12"], ["--limit", "301", "--batch-size", "12"])
-MLP = (["model={name: mlp, hidden: [32]}"], ["--model", "mlp", "--hidden", "32"])
+MLP = (["model={name: mlp, hidden: [32]}"], ["--model", "mlp", "--config", '{"hidden": [32]}'])
 SGD = (["optimizer.lr=0.1", "optimizer.momentum=0.9"], ["--lr", "0.1", "--momentum", "0.9"])
 
 

@@ -55,8 +55,9 @@ def test_accuracy_is_a_count_over_all_samples(job):
 def test_equal_to_python(job, peers, world_size):
     run_dir = job.train(*EVALUATION, "data.train.limit=301", ranks=world_size)
     ours = {name: float(value) for name, value in evaluations(job, run_dir).items()}
-    arguments = "--seed 7 --hidden 32 --limit 301 --batch-size 48 --momentum 0.9 --eval-limit 301"
-    theirs = peers.train(world_size, job.directory / "peer.safetensors", *arguments.split())
+    arguments = "--seed 7 --limit 301 --batch-size 48 --momentum 0.9 --eval-limit 301"
+    model = ["--config", '{"hidden": [32]}']
+    theirs = peers.train(world_size, job.directory / "peer.safetensors", *arguments.split(), *model)
     assert theirs["num_samples"] == 301
     assert ours["eval/loss"] == pytest.approx(theirs["loss"], rel=1e-6)
     assert ours["eval/accuracy"] == theirs["accuracy"]

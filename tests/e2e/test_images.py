@@ -11,6 +11,7 @@ import yaml
 from PIL import Image, ImageDraw
 
 from processes import SOURCE, TRAINER, run
+from refusals import refuse
 from safetensors_file import assert_same_bits, last_weights
 
 CLASSES = ["circle", "square", "stripes"]
@@ -53,22 +54,27 @@ def photos(tmp_path_factory):
     return root
 
 
-@pytest.fixture
-def images(job, photos):
+def use_recipe(job, photos, name):
     """The recipe, on three classes of small drawings."""
-    recipe = yaml.safe_load((SOURCE / "configs" / "images.yaml").read_text())
+    recipe = yaml.safe_load((SOURCE / "configs" / name).read_text())
     recipe["run"]["dir"] = str(job.runs)
     recipe["model"] = {"name": "cnn", "in_channels": 3, "image_size": 32, "channels": [8, 16], "hidden": 32, "classes": 3}
     for split, part in (("train", "train"), ("val", "eval")):
         recipe["data"][part]["path"] = str(photos / split)
     recipe["data"]["train"]["transforms"][0].update(size=[32], scale=[0.4, 1.0])
     recipe["data"]["eval"]["transforms"] = [{"name": "resize", "size": [36]}, {"name": "center_crop", "size": [32]}, "normalize"]
+    recipe["data"].pop("per_rank_batch_size", None)
     recipe["data"].update(batch_size=20, eval_batch_size=20)
     recipe["schedule"] = {"name": "constant"}
     recipe["train"] = {"epochs": 2, "log_every": "1 step"}
     job.config = recipe
     job.write()
     return job
+
+
+@pytest.fixture
+def images(job, photos):
+    return use_recipe(job, photos, "images.yaml")
 
 
 def test_the_recipe_learns(images):
@@ -191,3 +197,55 @@ def test_the_recipe_of_handwritten_digits_learns(job):
     job.write()
     run_dir = job.train(ranks=2)
     assert job.series(run_dir.name, "eval/accuracy")[-1][1] > 0.95
+
+
+def torchvisions_resnet(path, **arguments):
+    import torch
+    import torchvision
+    from safetensors.torch import save_file
+
+    torch.manual_seed(3)
+    model = torchvision.models.resnet18(**arguments)
+    save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, path)
+    return model.state_dict()
+
+
+RESNET = "model={name: resnet, depth: 18, classes: 3}"
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_a_resnet_of_torchvision_learns_other_classes(images, ranks):
+    """Only its new last layer, and what its norms count, differ afterwards."""
+    import torch
+    import torchvision
+    from safetensors.torch import load_file
+
+    begin = torchvisions_resnet(images.directory / "resnet18.safetensors")
+    images.config["train"].update(init_from=str(images.directory / "resnet18.safetensors"), init_except=["fc"],
+                                  freeze=["conv1", "bn1", "layer1", "layer2", "layer3", "layer4"], epochs=1)
+    images.write()
+    tuned = load_file(last_weights(images.train(RESNET, ranks=ranks)))
+    torchvision.models.resnet18(num_classes=3).load_state_dict(tuned, strict=True)
+    for name, tensor in begin.items():
+        is_the_same = tuned[name].shape == tensor.shape and torch.equal(tuned[name], tensor)
+        assert is_the_same == (not name.startswith("fc.") and "running" not in name and "tracked" not in name), name
+
+
+def test_chosen_weights_that_do_not_exist_or_leave_nothing(images):
+    torchvisions_resnet(images.directory / "resnet18.safetensors")
+    weights = f"train.init_from={images.directory}/resnet18.safetensors"
+    refuse(images, [RESNET, weights], ["'fc.weight' is [1000,512] there and [3,512] in the model; train.init_except"], 2)
+    refuse(images, [RESNET, weights, "train.init_except=[fd]"], ["train.init_except: no weight is 'fd'", "did you mean 'fc'?"], None)
+    refuse(images, [RESNET, "train.init_except=[fc]"], ["train.init_except: has no effect without train.init_from"], None)
+    refuse(images, [RESNET, "train.freeze=[layer5]"], ["train.freeze: no weight is 'layer5'", "did you mean 'layer"], None)
+    everything = "train.freeze=[conv1, bn1, layer1, layer2, layer3, layer4, fc]"
+    refuse(images, [RESNET, everything], ["train.freeze leaves nothing to train"], 2)
+
+
+def test_the_recipe_for_imagenet(job, photos):
+    recipe = use_recipe(job, photos, "imagenet_resnet50.yaml")
+    recipe.config["model"] = {"name": "resnet", "depth": 50, "classes": 3}
+    recipe.config["data"].update(workers=2)
+    recipe.write()
+    run_dir = recipe.train("train.epochs=1", "train.precision=bf16", ranks=2)
+    assert len(recipe.series(run_dir.name, "train/loss")) == 9

@@ -15,8 +15,8 @@ ADAMW = (
     ["optimizer={name: adamw, lr: 0.01}"],
     ["--optimizer", "adamw", "--lr", "0.01", "--weight-decay", "0.01"],
 )
-MLP = (["model={name: mlp, hidden: [32]}"], ["--model", "mlp", "--hidden", "32"])
-CNN = (["model={name: cnn, hidden: 16}"], ["--model", "cnn", "--hidden", "16"])
+MLP = (["model={name: mlp, hidden: [32]}"], ["--model", "mlp", "--config", '{"hidden": [32]}'])
+CNN = (["model={name: cnn, hidden: 16}"], ["--model", "cnn", "--config", '{"hidden": 16}'])
 # 1003 and 301 samples are no multiple of 2 or 3: the last batch is smaller and the sampler pads.
 MANY = (["data.train.limit=1003", "data.batch_size=48"], ["--limit", "1003", "--batch-size", "48"])
 GPT_SIZES = {"vocab_size": 61, "context": 16, "layers": 2, "heads": 2, "width": 32}
@@ -45,7 +45,7 @@ def test_weights_after_an_epoch(job, peers, model, data, optimizer, world_size):
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_gradients_in_the_shared_segment(job, peers, world_size):
     """From 1 MiB on they live where all ranks see them: 512 wide has 1.6 MB."""
-    model = (["model={name: mlp, hidden: [512]}"], ["--model", "mlp", "--hidden", "512"])
+    model = (["model={name: mlp, hidden: [512]}"], ["--model", "mlp", "--config", '{"hidden": [512]}'])
     compare(job, peers, world_size, model, FEW, ADAMW)
 
 
@@ -72,7 +72,7 @@ def train_gpt(job, peers, text, world_size, accumulate, *parts):
     train = f"data={{train: {{name: tokens, path: '{text}', length: 16, limit: {limit}}}, batch_size: 12}}"
     model = (
         [f"model={json.dumps({'name': 'gpt', **GPT_SIZES})}", train, f"train.accumulate={accumulate}"],
-        ["--model", "gpt", "--gpt", json.dumps(GPT_SIZES), "--data", text, "--limit", limit]
+        ["--model", "gpt", "--config", json.dumps(GPT_SIZES), "--data", text, "--limit", limit]
         + ["--batch-size", "12", "--accumulate", accumulate],
     )
     run_dir = job.train(*[override for part in (model, *parts) for override in part[0]], ranks=world_size)
@@ -92,9 +92,23 @@ def test_a_gpt_over_tokens(job, peers, text, optimizer, accumulate, world_size):
 BF16 = (["train.precision=bf16"], ["--precision", "bf16"])
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [1, 2, 3])
 def test_a_gpt_under_autocast(job, peers, text, world_size):
     train_gpt(job, peers, text, world_size, 1, ADAMW, BF16)
+
+
+RESNET = {"depth": 18, "classes": 10, "in_channels": 1, "stem": "small"}
+VIT = {"image_size": 28, "patch_size": 7, "layers": 2, "heads": 2, "width": 16, "mlp_width": 32, "classes": 10, "in_channels": 1}
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("name, sizes", [("resnet", RESNET), ("vit", VIT)], ids=["resnet", "vit"])
+def test_models_of_images(job, peers, name, sizes, world_size):
+    """A resnet's norms are buffers, rank 0's on every rank: the running means are equal too."""
+    model = ([f"model={json.dumps({'name': name, **sizes})}"], ["--model", name, "--config", json.dumps(sizes)])
+    data = (["data.train.limit=59", "data.batch_size=12"], ["--limit", "59", "--batch-size", "12"])
+    run_dir = compare(job, peers, world_size, model, data, SGD)
+    assert checkpoints(run_dir) == [5]
 
 
 EXTRAS = {
@@ -116,7 +130,19 @@ def test_settings(job, peers, extra):
     compare(job, peers, 3, MLP, FEW, SGD, extra)
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("backend, world_size", [("auto", 2), ("gloo", 2), ("gloo", 3)])
+@pytest.mark.parametrize("kind", ["fp16", "bf16"])
+def test_compressed_gradients(job, peers, kind, backend, world_size):
+    """And not as without it. Shared memory rounds sums of three once, Gloo twice."""
+    compression = ([f"distributed.gradient_compression={kind}"], ["--gradient-compression", kind])
+    backend = [f"distributed.backend={backend}"]
+    run_dir = compare(job, peers, world_size, MLP, FEW, ADAMW, compression, (backend, []))
+    plain = job.train(*MLP[0], *FEW[0], *ADAMW[0], ranks=world_size)
+    with pytest.raises(AssertionError, match="the bytes of .* differ"):
+        assert_same_bits(last_weights(run_dir), last_weights(plain))
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
 @pytest.mark.parametrize("model, data", [(MLP, MANY), (CNN, FEW)], ids=["mlp", "cnn"])
 def test_under_autocast(job, peers, model, data, world_size):
     """And not as without it."""

@@ -16,6 +16,7 @@ TESTED_ELSEWHERE = {
     "digits.yaml": "test_images.py",
     "gpt2_124m.yaml": "test_gpt.py",
     "gpt_bible.yaml": "test_gpt.py",
+    "imagenet_resnet50.yaml": "test_images.py",
     "images.yaml": "test_images.py",
 }
 HERE = [recipe for recipe in RECIPES if recipe.name not in TESTED_ELSEWHERE]

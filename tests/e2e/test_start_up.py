@@ -27,7 +27,7 @@ def test_start_train_20_steps_and_end(job, capsys):
     peer = SOURCE / "tests" / "golden" / "ddp_peer.py"
     theirs = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     theirs += ["--nproc-per-node", "2", peer, "--data", MNIST, "--limit", 1003, "--batch-size", 48]
-    theirs += ["--hidden", 64, "--momentum", 0.9, "--eval-limit", 301, "--max-steps", 20]
+    theirs += ["--config", '{"hidden": [64]}', "--momentum", 0.9, "--eval-limit", 301, "--max-steps", 20]
     theirs += ["--seed", 7, "--out", job.directory / "peer.safetensors"]
     our_times, their_times = [], []
     while len(our_times) < ROUNDS or min(our_times) > min(their_times) / 4:

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from lockstep import models
 from safetensors.torch import save_file
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -22,12 +23,13 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 import idx
 import tokens
 
+HOOKS = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
+
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=["mlp", "cnn", "gpt"], default="mlp")
-    parser.add_argument("--hidden", help="widths of the hidden layers, e.g. 64,32")
-    parser.add_argument("--gpt", type=json.loads, help="sizes of the gpt, as JSON")
+    parser.add_argument("--model", choices=["mlp", "cnn", "resnet", "vit", "gpt"], default="mlp")
+    parser.add_argument("--config", type=json.loads, default={}, help='of the model, as JSON: {"hidden": [64, 32]}')
     parser.add_argument(
         "--data", required=True, help="directory of the IDX files, for a gpt a file of tokens"
     )
@@ -51,6 +53,7 @@ def parse_arguments():
     parser.add_argument("--clip-grad-norm", type=float, help="longest norm of all gradients")
     parser.add_argument("--bucket-cap-mb", type=float, help="DistributedDataParallel's own default")
     parser.add_argument("--gradient-as-bucket-view", action="store_true")
+    parser.add_argument("--gradient-compression", choices=HOOKS, help="how DistributedDataParallel sends gradients")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--max-steps", type=int, help="stop after this many optimizer steps")
     parser.add_argument("--seed", type=int, default=0)
@@ -74,7 +77,7 @@ def make_optimizer(args, parameters):
 
 def load_train(args):
     if args.model == "gpt":
-        return [part[: args.limit] for part in tokens.load_windows(args.data, args.gpt["context"])]
+        return [part[: args.limit] for part in tokens.load_windows(args.data, args.config["context"])]
     return idx.load_split(args.data, "train", args.limit, args.mean, args.std)
 
 
@@ -164,6 +167,7 @@ def evaluate(args, model):
     """Loss and accuracy over the whole test set, summed in float64."""
     images, labels = idx.load_split(args.data, "test", args.eval_limit, args.mean, args.std)
     loss_sum, correct = 0.0, 0
+    model.eval()
     with torch.no_grad(), autocast(args):
         for image, label in zip(images.split(1000), labels.split(1000)):
             logits = model(image)
@@ -174,15 +178,6 @@ def evaluate(args, model):
         "accuracy": correct / len(labels),
         "num_samples": len(labels),
     }
-
-
-def build(args):
-    if args.model == "gpt":
-        return models.build("gpt", args.seed, **args.gpt)
-    if args.hidden is None:
-        return models.build(args.model, args.seed)
-    hidden = [int(width) for width in args.hidden.split(",")]
-    return models.build(args.model, args.seed, hidden=hidden if args.model == "mlp" else hidden[0])
 
 
 def save(module, path):
@@ -196,12 +191,14 @@ def main():
     if args.batch_size % world:
         raise SystemExit(f"--batch-size {args.batch_size} does not divide over {world} ranks")
     dist.init_process_group("gloo")
-    module = build(args)
+    module = models.build(args.model, args.seed, **args.config)
     parallel = DistributedDataParallel(
         module,
         bucket_cap_mb=args.bucket_cap_mb,
         gradient_as_bucket_view=args.gradient_as_bucket_view,
     )
+    if args.gradient_compression:
+        parallel.register_comm_hook(None, HOOKS[args.gradient_compression])
     averaged = make_average(args, module)
     train(args, parallel, averaged, rank, world)
     if rank == 0:

@@ -11,6 +11,15 @@ OptimizerRegistry& optimizer_registry() {
   return registry;
 }
 
+bool is_decayed(const std::string& weight_decay_on, const at::Tensor& parameter) {
+  return weight_decay_on == kDecayAll || parameter.dim() >= 2;
+}
+
+void verify_decay(const std::string& weight_decay_on, double weight_decay) {
+  if (weight_decay_on != kDecayAll && weight_decay == 0)
+    throw config_error("optimizer.weight_decay_on has no effect without weight_decay");
+}
+
 at::Tensor find_state(const NamedTensors& state, const std::string& kind,
                       const std::string& parameter, at::IntArrayRef shape) {
   const auto name = kind + "." + parameter;

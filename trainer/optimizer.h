@@ -34,6 +34,17 @@ class Optimizer {
   virtual void load_state(const NamedTensors& state) = 0;
 };
 
+// Values of `weight_decay_on`: all parameters, or those of two dimensions and more, so no biases
+// and no norms.
+inline constexpr const char *kDecayAll = "all", *kDecayMatrices = "matrices";
+inline constexpr const char* kDecayHelp =
+    "matrices: weight decay spares parameters of one dimension, which are biases and norms";
+
+bool is_decayed(const std::string& weight_decay_on, const at::Tensor& parameter);
+
+// Throws Config where there is no weight decay to be spared from.
+void verify_decay(const std::string& weight_decay_on, double weight_decay);
+
 using OptimizerRegistry = Registry<Optimizer, const NamedTensors&>;
 OptimizerRegistry& optimizer_registry();
 

@@ -71,6 +71,8 @@ TEST_CASE("optimizers: settings that cannot take effect are refused") {
                     Catch::Contains("nesterov needs momentum"));
   CHECK_THROWS_WITH(make("{name: sgd, dampening: 0.1}", {}),
                     Catch::Contains("no effect without momentum"));
+  CHECK_THROWS_WITH(make("{name: sgd, weight_decay_on: matrices}", {}),
+                    Catch::Contains("no effect without weight_decay"));
   CHECK_THROWS_WITH(make("{name: adamw, betas: [0.9]}", {}),
                     Catch::Contains("expected two numbers"));
 }

@@ -13,6 +13,7 @@ struct SgdConfig {
   double momentum = 0;
   double dampening = 0;
   double weight_decay = 0;
+  std::string weight_decay_on = kDecayAll;
   bool nesterov = false;
 };
 
@@ -22,6 +23,7 @@ void fields(V& v, SgdConfig& c) {
   v("momentum", c.momentum, "momentum factor", at_least(0), below(1));
   v("dampening", c.dampening, "dampening of the momentum", at_least(0), at_most(1));
   v("weight_decay", c.weight_decay, "L2 penalty", at_least(0));
+  v("weight_decay_on", c.weight_decay_on, kDecayHelp, one_of({kDecayAll, kDecayMatrices}));
   v("nesterov", c.nesterov, "look ahead along the momentum");
 }
 
@@ -35,25 +37,14 @@ class Sgd final : public Optimizer {
       throw config_error("optimizer.nesterov needs momentum above 0 and dampening 0");
     if (config.dampening != 0 && config.momentum == 0)
       throw config_error("optimizer.dampening has no effect without momentum");
+    verify_decay(config.weight_decay_on, config.weight_decay);
   }
 
   double base_lr() const override { return config_.lr; }
 
   void step(double lr) override {
-    clear();
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      const auto& gradient = parameters_[i].second.grad();
-      if (!gradient.defined()) continue;
-      changed_.push_back(parameters_[i].second);
-      gradients_.push_back(gradient);
-      used_.push_back(i);
-    }
-    if (changed_.empty()) return;
-    if (config_.weight_decay != 0)
-      gradients_ = at::_foreach_add(gradients_, changed_, config_.weight_decay);
-    if (config_.momentum != 0) gradients_ = apply_momentum(used_, gradients_);
-    at::_foreach_add_(changed_, gradients_, -lr);
-    clear();  // gradients must not outlive their step
+    update(lr, config_.weight_decay, true);
+    if (config_.weight_decay_on != kDecayAll) update(lr, 0, false);
   }
 
   NamedTensors state() const override {
@@ -74,6 +65,25 @@ class Sgd final : public Optimizer {
   }
 
  private:
+  // The parameters that weight decay acts on, or the others.
+  void update(double lr, double weight_decay, bool decayed) {
+    clear();
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      const auto& parameter = parameters_[i].second;
+      const auto& gradient = parameter.grad();
+      if (!gradient.defined() || is_decayed(config_.weight_decay_on, parameter) != decayed)
+        continue;
+      changed_.push_back(parameter);
+      gradients_.push_back(gradient);
+      used_.push_back(i);
+    }
+    if (changed_.empty()) return;
+    if (weight_decay != 0) gradients_ = at::_foreach_add(gradients_, changed_, weight_decay);
+    if (config_.momentum != 0) gradients_ = apply_momentum(used_, gradients_);
+    at::_foreach_add_(changed_, gradients_, -lr);
+    clear();  // gradients must not outlive their step
+  }
+
   std::vector<at::Tensor> apply_momentum(const std::vector<size_t>& used,
                                          const std::vector<at::Tensor>& gradients) {
     std::vector<at::Tensor> started, started_gradients;

@@ -8,7 +8,7 @@ using HeadJson = nlohmann::ordered_json;
 
 HeadJson describe_head(const CheckpointHead& head) {
   const auto& [position, world_size, early_stop, evaluation_is_due, evaluation, gradient_order,
-               ema_updates] = head;
+               ema_updates, loss_scale] = head;
   HeadJson json = {{"step", position.step},
                    {"epoch", position.epoch},
                    {"samples", position.samples},
@@ -23,6 +23,8 @@ HeadJson describe_head(const CheckpointHead& head) {
   for (const auto& [name, value] : evaluation) json["evaluation"][name] = value;
   json["gradient_order"] = gradient_order;
   json["ema_updates"] = ema_updates;
+  if (loss_scale)
+    json["loss_scale"] = {{"scale", loss_scale->scale}, {"good_steps", loss_scale->good_steps}};
   return json;
 }
 
@@ -43,6 +45,8 @@ CheckpointHead read_head(const HeadJson& json) {
       head.evaluation[name] = value.is_number() ? value.get<double>() : std::nan("");
   head.gradient_order = json.value("gradient_order", std::vector<std::string>{});
   head.ema_updates = json.value("ema_updates", int64_t{0});
+  if (const auto found = json.find("loss_scale"); found != json.end())
+    head.loss_scale = {found->at("scale"), found->at("good_steps")};
   return head;
 }
 

@@ -3,10 +3,12 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "trainer/early_stop.h"
+#include "trainer/loss_scaler.h"
 #include "trainer/position.h"
 
 namespace lockstep {
@@ -23,6 +25,8 @@ struct CheckpointHead {
   std::vector<std::string> gradient_order;
   // WeightAverage::num_updates(); 0 without train.ema
   int64_t ema_updates = 0;
+  // Of a run in fp16.
+  std::optional<LossScaleState> loss_scale;
 
   bool operator==(const CheckpointHead&) const = default;
 };

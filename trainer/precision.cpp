@@ -10,12 +10,12 @@ namespace {
 // Of this thread, for as long as it lives. Casts of parameters are kept until the last one ends.
 class Autocast {
  public:
-  explicit Autocast(at::DeviceType device)
+  Autocast(at::DeviceType device, at::ScalarType type)
       : device_(device),
         was_enabled_(at::autocast::is_autocast_enabled(device)),
         type_before_(at::autocast::get_autocast_dtype(device)) {
     at::autocast::set_autocast_enabled(device, true);
-    at::autocast::set_autocast_dtype(device, at::kBFloat16);
+    at::autocast::set_autocast_dtype(device, type);
     at::autocast::increment_nesting();
   }
   ~Autocast() {
@@ -36,8 +36,10 @@ class Autocast {
 
 Outputs forward_in(const std::string& precision, Model& model, const Batch& batch) {
   if (precision == kFloat32) return model.forward(batch);
-  check(precision == kBFloat16 && !batch.fields.empty(), "a precision that there is");
-  const Autocast autocast(batch.fields.begin()->second.device().type());
+  check((precision == kBFloat16 || precision == kFloat16) && !batch.fields.empty(),
+        "a precision that there is");
+  const Autocast autocast(batch.fields.begin()->second.device().type(),
+                          precision == kFloat16 ? at::kHalf : at::kBFloat16);
   return model.forward(batch);
 }
 

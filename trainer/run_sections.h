@@ -97,9 +97,9 @@ void fields(V& v, TrainSection& c) {
   v("freeze", c.freeze, "weights, or modules, that are not trained, e.g. [conv1, bn1, layer1]");
   v("accumulate", c.accumulate, "batches per optimizer step", at_least(1));
   v("precision", c.precision,
-    "of the forward and backward pass; bf16: autocast to bfloat16, as torch.autocast: parameters, "
-    "gradients and loss stay float32",
-    one_of({kFloat32, kBFloat16}));
+    "of the forward and backward pass; bf16, fp16: autocast, as torch.autocast: parameters, "
+    "gradients and loss stay float32; fp16 scales the loss as torch.amp.GradScaler",
+    one_of({kFloat32, kBFloat16, kFloat16}));
   v("clip_grad_norm", c.clip_grad_norm, "scale gradients down to this norm when they are longer",
     above(0));
   v("eval_every", c.eval_every, "how often to evaluate; always also at the end");

@@ -93,6 +93,7 @@ Trainer::Trainer(const TrainerParts& parts)
       vote_(parts.world),
       early_stop_(parts.config.train.early_stop),
       saving_(parts.world, parts.tracker, saving_options(parts)) {
+  if (parts.config.train.precision == kFloat16) scaler_.emplace();
   if (parts.config.train.ema.decay) average_.emplace(parts.config.train.ema, *model_);
 }
 
@@ -102,6 +103,7 @@ int64_t Trainer::resume() {
                             checkpoints_path(parts_.run_dir));
   position_ = head.position;
   early_stop_.restore(head.early_stop);
+  if (scaler_ && head.loss_scale) scaler_->restore(*head.loss_scale);
   evaluation_is_due_ = head.evaluation_is_due;
   saved_step_ = position_.step;
   if (!head.evaluation.empty()) {
@@ -215,7 +217,7 @@ void Trainer::train_step(Loader& loader) {
                              : forward_in(parts_.config.train.precision, *model_, batch);
     batches.verify(outputs);
     clock_.enter(Phase::Backward);
-    if (!compiled) parallel_.backward(batches.weighted(outputs.loss), synchronize);
+    if (!compiled) parallel_.backward(scaled(batches.weighted(outputs.loss)), synchronize);
     if (synchronize) clock_.add_communication(parallel_.exposed_wait());
     meter_.add(outputs);
     position_.samples =
@@ -232,6 +234,10 @@ void Trainer::train_step(Loader& loader) {
   clock_.end_step(position_.step, total_steps_);
 }
 
+at::Tensor Trainer::scaled(const at::Tensor& loss) const {
+  return scaler_ ? scaler_->scaled(loss) : loss;
+}
+
 Outputs Trainer::pass_compiled(const Batch& batch, const at::Tensor& weight, bool synchronize) {
   auto step = model_->forward_backward(batch, weight.to(parts_.world.device()));
   clock_.enter(Phase::Backward);
@@ -242,6 +248,7 @@ Outputs Trainer::pass_compiled(const Batch& batch, const at::Tensor& weight, boo
 void Trainer::optimize() {
   const at::NoGradGuard no_grad;
   last_lr_ = optimizer_->base_lr() * schedule_->factor(position_.step);
+  if (scaler_ && !scaler_->unscale(parameters_)) return;
   if (const auto limit = parts_.config.train.clip_grad_norm)
     last_grad_norm_ = clip_gradients(parameters_, *limit);
   optimizer_->step(last_lr_);
@@ -279,6 +286,10 @@ void Trainer::log_training() {
   values.insert(values.end(), step_times.begin(), step_times.end());
   values.emplace_back("train/lr", last_lr_);
   if (last_grad_norm_) values.emplace_back("train/grad_norm", *last_grad_norm_);
+  if (scaler_) {
+    values.emplace_back("train/loss_scale", scaler_->state().scale);
+    values.emplace_back("train/skipped_steps", static_cast<double>(scaler_->take_skipped()));
+  }
   if (elapsed.count() > 0) {
     values.emplace_back("train/samples_per_s", global.samples / elapsed.count());
     if (const auto name = model_->target_name(); !name.empty())
@@ -348,6 +359,7 @@ void Trainer::save_now() {
   CheckpointHead head{.position = position_,
                       .early_stop = early_stop_.state(),
                       .evaluation_is_due = evaluation_is_due_};
+  if (scaler_) head.loss_scale = scaler_->state();
   if (evaluated_step_ == position_.step) head.evaluation = evaluation_;
   saving_.save({*model_, *optimizer_, parallel_, head, average()}, checkpoint_to_publish(),
                votes_ || is_finished());

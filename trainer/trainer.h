@@ -19,6 +19,7 @@
 #include "trainer/early_stop.h"
 #include "trainer/ending.h"
 #include "trainer/interruption.h"
+#include "trainer/loss_scaler.h"
 #include "trainer/meter.h"
 #include "trainer/position.h"
 #include "trainer/run_config.h"
@@ -74,6 +75,7 @@ class Trainer {
  private:
   void train_epoch();
   void train_step(Loader& loader);
+  at::Tensor scaled(const at::Tensor& loss) const;
   Outputs pass_compiled(const Batch& batch, const at::Tensor& weight, bool synchronize);
   void optimize();
   void after_step(bool epoch_ended);
@@ -110,6 +112,7 @@ class Trainer {
       bad_eval_{parts_.config.data.loader.max_bad_samples};
   double last_lr_ = 0;
   std::optional<double> last_grad_norm_;
+  std::optional<LossScaler> scaler_;  // with fp16
   std::chrono::steady_clock::time_point logged_at_;
   StepClock clock_;
   StepVote vote_;

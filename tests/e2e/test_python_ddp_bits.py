@@ -5,33 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from ddp_comparison import ADAMW, CNN, FEW, MANY, MLP, SGD, compare
 from safetensors_file import assert_same_bits, checkpoints, last_weights, read_raw
 
-SGD = (
-    ["optimizer.name=sgd", "optimizer.lr=0.1", "optimizer.momentum=0.9"],
-    ["--optimizer", "sgd", "--lr", "0.1", "--momentum", "0.9"],
-)
-ADAMW = (
-    ["optimizer={name: adamw, lr: 0.01}"],
-    ["--optimizer", "adamw", "--lr", "0.01", "--weight-decay", "0.01"],
-)
-MLP = (["model={name: mlp, hidden: [32]}"], ["--model", "mlp", "--config", '{"hidden": [32]}'])
-CNN = (["model={name: cnn, hidden: 16}"], ["--model", "cnn", "--config", '{"hidden": 16}'])
-# 1003 and 301 samples are no multiple of 2 or 3: the last batch is smaller and the sampler pads.
-MANY = (["data.train.limit=1003", "data.batch_size=48"], ["--limit", "1003", "--batch-size", "48"])
 GPT_SIZES = {"vocab_size": 61, "context": 16, "layers": 2, "heads": 2, "width": 32}
-FEW = (["data.train.limit=301", "data.batch_size=12"], ["--limit", "301", "--batch-size", "12"])
-
-
-def compare(job, peers, world_size, *parts):
-    """Trains both and compares. `parts`: pairs of (our overrides, the peer's arguments)."""
-    ours = [override for part in parts for override in part[0]]
-    theirs = [argument for part in parts for argument in part[1]]
-    run_dir = job.train(*ours, ranks=world_size)
-    peer_file = job.directory / "peer.safetensors"
-    peers.train(world_size, peer_file, "--seed", "7", "--eval-limit", "301", *theirs)
-    assert_same_bits(last_weights(run_dir), peer_file)
-    return run_dir
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
@@ -47,6 +24,14 @@ def test_gradients_in_the_shared_segment(job, peers, world_size):
     """From 1 MiB on they live where all ranks see them: 512 wide has 1.6 MB."""
     model = (["model={name: mlp, hidden: [512]}"], ["--model", "mlp", "--config", '{"hidden": [512]}'])
     compare(job, peers, world_size, model, FEW, ADAMW)
+
+
+def test_adamw_that_decays_matrices(job, peers):
+    kept = (["optimizer.weight_decay_on=matrices"], ["--decay-matrices"])
+    run_dir = compare(job, peers, 2, MLP, FEW, ADAMW, kept)
+    plain = job.train(*MLP[0], *FEW[0], *ADAMW[0], ranks=2)
+    with pytest.raises(AssertionError, match="the bytes of .* differ"):
+        assert_same_bits(last_weights(run_dir), last_weights(plain))
 
 
 def test_a_changed_setting_changes_the_bits(job, peers):
@@ -114,6 +99,10 @@ def test_models_of_images(job, peers, name, sizes, world_size):
 EXTRAS = {
     "two epochs": (["train.epochs=2"], ["--epochs", "2"]),
     "sgd with weight decay": (["optimizer.weight_decay=0.01"], ["--weight-decay", "0.01"]),
+    "decay of matrices": (
+        ["optimizer.weight_decay=0.1", "optimizer.weight_decay_on=matrices"],
+        ["--weight-decay", "0.1", "--decay-matrices"],
+    ),
     "drop_last": (["data.drop_last=true"], ["--drop-last"]),
     "clip_grad_norm": (["train.clip_grad_norm=0.5"], ["--clip-grad-norm", "0.5"]),
     "small buckets": (["distributed.bucket_cap_mb=0.001"], ["--bucket-cap-mb", "0.001"]),

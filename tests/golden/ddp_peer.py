@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 import idx
 import tokens
 
+TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 HOOKS = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
 
 
@@ -43,13 +44,14 @@ def parse_arguments():
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--momentum", type=float, default=0.0)
     parser.add_argument("--weight-decay", type=float, default=0.0)
+    parser.add_argument("--decay-matrices", action="store_true", help="no decay of biases and norms")
     parser.add_argument(
         "--batch-size", type=int, default=128, help="samples per forward pass over all ranks"
     )
     parser.add_argument(
         "--accumulate", type=int, default=1, help="forward passes per optimizer step"
     )
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast")
+    parser.add_argument("--precision", choices=["fp32", *TYPES], default="fp32", help="of autocast")
     parser.add_argument("--clip-grad-norm", type=float, help="longest norm of all gradients")
     parser.add_argument("--bucket-cap-mb", type=float, help="DistributedDataParallel's own default")
     parser.add_argument("--gradient-as-bucket-view", action="store_true")
@@ -68,6 +70,12 @@ def parse_arguments():
 
 def make_optimizer(args, parameters):
     """SGD with Python's default implementation; AdamW with its fused one."""
+    if args.decay_matrices:
+        parameters = list(parameters)
+        parameters = [
+            {"params": [p for p in parameters if p.dim() >= 2]},
+            {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+        ]
     if args.optimizer == "sgd":
         return torch.optim.SGD(
             parameters, lr=args.lr, momentum=args.momentum, weight_decay=args.weight_decay
@@ -113,10 +121,10 @@ def steps_of(loader, accumulate):
 
 
 def autocast(args):
-    return torch.autocast("cpu", torch.bfloat16, enabled=args.precision == "bf16")
+    return torch.autocast("cpu", TYPES.get(args.precision), enabled=args.precision in TYPES)
 
 
-def train_step(args, model, optimizer, group):
+def train_step(args, model, optimizer, scaler, group):
     """One optimizer step on the mean over all samples of `group`.
 
     Only the last backward pass synchronises gradients. Gradients that live in the buckets are set
@@ -129,10 +137,13 @@ def train_step(args, model, optimizer, group):
         with contextlib.nullcontext() if is_last else model.no_sync():
             with autocast(args):
                 loss = F.cross_entropy(model(image).flatten(0, -2), label.flatten())
-            (loss if len(group) == 1 else loss * (len(label) / num_samples)).backward()
+            loss = loss if len(group) == 1 else loss * (len(label) / num_samples)
+            scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
     if args.clip_grad_norm is not None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip_grad_norm)
-    optimizer.step()
+    scaler.step(optimizer)
+    scaler.update()
 
 
 def make_average(args, module):
@@ -150,6 +161,7 @@ def make_average(args, module):
 
 def train(args, model, averaged, rank, world):
     optimizer = make_optimizer(args, model.parameters())
+    scaler = torch.amp.GradScaler("cpu", enabled=args.precision == "fp16")
     sampler, loader = make_loader(args, rank, world)
     step = 0
     for epoch in range(args.epochs):
@@ -157,7 +169,7 @@ def train(args, model, averaged, rank, world):
         for group in steps_of(loader, args.accumulate):
             if args.max_steps is not None and step == args.max_steps:
                 return
-            train_step(args, model, optimizer, group)
+            train_step(args, model, optimizer, scaler, group)
             step += 1
             if averaged is not None and step % args.ema_every == 0:
                 averaged.update_parameters(model.module)

@@ -1,0 +1,56 @@
+#include "trainer/loss_scaler.h"
+
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <limits>
+
+using namespace lockstep;
+
+namespace {
+
+// A parameter with that gradient.
+NamedTensors with_gradient(float gradient) {
+  auto parameter = at::zeros({3}).requires_grad_();
+  parameter.mutable_grad() = at::full({3}, gradient);
+  return {{"w", parameter}, {"unused", at::zeros({2}).requires_grad_()}};
+}
+
+}  // namespace
+
+TEST_CASE("loss scaler: gradients of the scaled loss come back as those of the loss") {
+  LossScaler scaler;
+  CHECK(scaler.scaled(at::scalar_tensor(0.5)).item<float>() == 32768);
+  const auto parameters = with_gradient(32768);
+  CHECK(scaler.unscale(parameters));
+  CHECK(at::equal(parameters[0].second.grad(), at::full({3}, 0.5)));
+  CHECK(scaler.state() == LossScaleState{65536, 1});
+}
+
+TEST_CASE("loss scaler: an overflow halves the scale, 2000 steps without one double it") {
+  LossScaler scaler;
+  CHECK(scaler.unscale(with_gradient(1)));
+  CHECK_FALSE(scaler.unscale(with_gradient(std::numeric_limits<float>::infinity())));
+  CHECK_FALSE(scaler.unscale(with_gradient(std::numeric_limits<float>::quiet_NaN())));
+  CHECK(scaler.state() == LossScaleState{16384, 0});
+  CHECK(scaler.take_skipped() == 2);
+  CHECK(scaler.take_skipped() == 0);
+  const auto good = with_gradient(0);
+  for (int i = 0; i < 1999; ++i) scaler.unscale(good);
+  CHECK(scaler.state() == LossScaleState{16384, 1999});
+  scaler.unscale(good);
+  CHECK(scaler.state() == LossScaleState{32768, 0});
+}
+
+TEST_CASE("loss scaler: a scale that float32 does not hold is not taken") {
+  LossScaler scaler;
+  scaler.restore({0x1p127, 1999});
+  scaler.unscale(with_gradient(0));
+  CHECK(scaler.state() == LossScaleState{0x1p127, 0});
+}
+
+TEST_CASE("loss scaler: without a gradient there is nothing to divide") {
+  LossScaler scaler;
+  CHECK(scaler.unscale({{"unused", at::zeros({2}).requires_grad_()}}));
+  CHECK(scaler.state() == LossScaleState{});
+}

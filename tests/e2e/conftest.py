@@ -168,7 +168,7 @@ class PeerHost:
     def train(self, world_size, out, *arguments):
         """Trains and writes the weights to `out`; returns the peer's own evaluation."""
         arguments = ["--data", str(MNIST), "--out", str(out), *map(str, arguments)]
-        job = {"world_size": world_size, "port": processes.free_port(), "arguments": arguments}
+        job = {"world_size": world_size, "arguments": arguments}
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())

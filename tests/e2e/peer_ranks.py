@@ -1,7 +1,7 @@
 """Runs jobs of the Python peer: loads torch once, then forks one process per rank for each job.
 
-Reads one JSON object per line, {"world_size", "port", "arguments"}, and answers each with one line,
-{"ok", "output"}: what the ranks printed. The argument is a directory for that output.
+Reads one JSON object per line, {"world_size", "arguments"}, and answers each with one line, {"ok", "output"}: what the
+ranks printed. The argument is a directory for that output, and for the files that ranks meet by: no port to be taken.
 """
 
 import json
@@ -20,14 +20,14 @@ import ddp_peer  # noqa: E402
 import torch._dynamo  # noqa: E402, F401  (DistributedDataParallel would load it in every rank)
 
 
-def become_rank(rank, job, output):
+def become_rank(rank, job, meeting, output):
     """In the forked process: is rank `rank` until the end. Never returns."""
     code = 1
     try:
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(job["world_size"]))
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(job["port"]))
+        os.environ["INIT_METHOD"] = f"file://{meeting}"
         sys.argv = ["ddp_peer.py", *job["arguments"]]
         ddp_peer.main()
         code = 0
@@ -58,13 +58,14 @@ def wait_for(pids):
 
 
 def run_job(job, directory):
-    path = directory / "output.txt"
+    path, meeting = directory / "output.txt", directory / "meeting"
+    meeting.unlink(missing_ok=True)
     with open(path, "w+b") as output:
         pids = []
         for rank in range(job["world_size"]):
             pid = os.fork()
             if pid == 0:
-                become_rank(rank, job, output.fileno())
+                become_rank(rank, job, meeting, output.fileno())
             pids.append(pid)
         ok = wait_for(pids)
     return {"ok": ok, "output": path.read_text()}

@@ -1,7 +1,7 @@
 """The same training job in Python: DistributedDataParallel over Gloo, with defaults.
 
 One process is one rank. Reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as every launcher sets
-them. Rank 0 writes the weights and prints one JSON line with the evaluation. The end-to-end test
+them; with INIT_METHOD ranks meet there. Rank 0 writes the weights and prints one JSON line with the evaluation. The end-to-end test
 compares the weights with those of lockstep-trainer, bit for bit.
 """
 
@@ -202,7 +202,7 @@ def main():
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if args.batch_size % world:
         raise SystemExit(f"--batch-size {args.batch_size} does not divide over {world} ranks")
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", init_method=os.environ.get("INIT_METHOD"), rank=rank, world_size=world)
     module = models.build(args.model, args.seed, **args.config)
     parallel = DistributedDataParallel(
         module,

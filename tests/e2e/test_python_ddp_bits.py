@@ -26,6 +26,12 @@ def test_gradients_in_the_shared_segment(job, peers, world_size):
     compare(job, peers, world_size, model, FEW, ADAMW)
 
 
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_adam(job, peers, world_size):
+    adam = (["optimizer={name: adam, lr: 0.01, weight_decay: 0.02}"], ["--optimizer", "adam", "--lr", "0.01", "--weight-decay", "0.02"])
+    compare(job, peers, world_size, MLP, FEW, adam)
+
+
 def test_adamw_that_decays_matrices(job, peers):
     kept = (["optimizer.weight_decay_on=matrices"], ["--decay-matrices"])
     run_dir = compare(job, peers, 2, MLP, FEW, ADAMW, kept)

@@ -40,7 +40,7 @@ def parse_arguments():
     parser.add_argument("--std", type=float)
     parser.add_argument("--limit", type=int, help="use only the first N training samples")
     parser.add_argument("--eval-limit", type=int, help="use only the first N test samples")
-    parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
+    parser.add_argument("--optimizer", choices=["sgd", "adam", "adamw"], default="sgd")
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--momentum", type=float, default=0.0)
     parser.add_argument("--weight-decay", type=float, default=0.0)
@@ -69,7 +69,7 @@ def parse_arguments():
 
 
 def make_optimizer(args, parameters):
-    """SGD with Python's default implementation; AdamW with its fused one."""
+    """SGD with Python's default implementation; Adam and AdamW with their fused ones."""
     if args.decay_matrices:
         parameters = list(parameters)
         parameters = [
@@ -80,7 +80,8 @@ def make_optimizer(args, parameters):
         return torch.optim.SGD(
             parameters, lr=args.lr, momentum=args.momentum, weight_decay=args.weight_decay
         )
-    return torch.optim.AdamW(parameters, lr=args.lr, weight_decay=args.weight_decay, fused=True)
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[args.optimizer]
+    return kind(parameters, lr=args.lr, weight_decay=args.weight_decay, fused=True)
 
 
 def load_train(args):

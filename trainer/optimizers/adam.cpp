@@ -1,5 +1,5 @@
-// AdamW in one fused kernel call over all parameters: the bits of Python's
-// torch.optim.AdamW(fused=True).
+// Adam and AdamW in one fused kernel call over all parameters: the bits of Python's
+// torch.optim.Adam(fused=True) and torch.optim.AdamW(fused=True).
 #include <ATen/ATen.h>
 
 #include "trainer/optimizer.h"
@@ -7,30 +7,42 @@
 namespace lockstep {
 namespace {
 
-struct AdamWConfig {
+struct AdamConfig {
   double lr = 1e-3;
   std::vector<double> betas = {0.9, 0.999};
   double eps = 1e-8;
-  double weight_decay = 1e-2;
+  double weight_decay = 0;
   std::string weight_decay_on = kDecayAll;
 };
 
+struct AdamWConfig : AdamConfig {
+  AdamWConfig() { weight_decay = 1e-2; }
+};
+
 template <class V>
-void fields(V& v, AdamWConfig& c) {
+void add_fields(V& v, AdamConfig& c, const char* decay_help) {
   v("lr", c.lr, "learning rate", above(0));
   v("betas", c.betas, "decay of the averages of gradient and squared gradient", at_least(0),
     below(1));
   v("eps", c.eps, "added to the denominator", above(0));
-  v("weight_decay", c.weight_decay, "decoupled weight decay", at_least(0));
+  v("weight_decay", c.weight_decay, decay_help, at_least(0));
   v("weight_decay_on", c.weight_decay_on, kDecayHelp, one_of({kDecayAll, kDecayMatrices}));
 }
 
-class AdamW final : public Optimizer {
- public:
-  using Config = AdamWConfig;
+template <class V>
+void fields(V& v, AdamConfig& c) {
+  add_fields(v, c, "L2 penalty");
+}
 
-  AdamW(const Config& config, const NamedTensors& parameters)
-      : config_(config), parameters_(parameters) {
+template <class V>
+void fields(V& v, AdamWConfig& c) {
+  add_fields(v, c, "decoupled weight decay");
+}
+
+class AdamOptimizer : public Optimizer {
+ public:
+  AdamOptimizer(const AdamConfig& config, const NamedTensors& parameters, bool decouples)
+      : config_(config), decouples_(decouples), parameters_(parameters) {
     if (config.betas.size() != 2) throw config_error("optimizer.betas: expected two numbers");
     verify_decay(config.weight_decay_on, config.weight_decay);
     for (const auto& [name, parameter] : parameters) {
@@ -83,9 +95,11 @@ class AdamW final : public Optimizer {
     }
     if (used_.parameters.empty()) return;
     at::_foreach_add_(used_.steps, 1);
-    at::_fused_adamw_(used_.parameters, used_.gradients, used_.averages, used_.squares,
-                      /*max_exp_avg_sqs=*/{}, used_.steps, lr, config_.betas[0], config_.betas[1],
-                      weight_decay, config_.eps, /*amsgrad=*/false, /*maximize=*/false);
+    const auto kernel = decouples_ ? kDecoupled : kPlain;
+    kernel(used_.parameters, used_.gradients, used_.averages, used_.squares,
+           /*max_exp_avg_sqs=*/{}, used_.steps, lr, config_.betas[0], config_.betas[1],
+           weight_decay, config_.eps, /*amsgrad=*/false, /*maximize=*/false,
+           /*grad_scale=*/{}, /*found_inf=*/{});
     used_.clear();  // gradients must not outlive their step
   }
 
@@ -98,12 +112,32 @@ class AdamW final : public Optimizer {
     }
   };
 
-  Config config_;
+  using Kernel = void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList,
+                          at::TensorList, at::TensorList, double, double, double, double, double,
+                          bool, bool, const std::optional<at::Tensor>&,
+                          const std::optional<at::Tensor>&);
+  static constexpr Kernel kDecoupled = at::_fused_adamw_, kPlain = at::_fused_adam_;
+
+  AdamConfig config_;
+  bool decouples_;
   NamedTensors parameters_;
   std::vector<at::Tensor> exp_avg_, exp_avg_sq_, steps_;
   Used used_;
 };
 
+struct Adam final : AdamOptimizer {
+  using Config = AdamConfig;
+  Adam(const Config& config, const NamedTensors& parameters)
+      : AdamOptimizer(config, parameters, /*decouples=*/false) {}
+};
+
+struct AdamW final : AdamOptimizer {
+  using Config = AdamWConfig;
+  AdamW(const Config& config, const NamedTensors& parameters)
+      : AdamOptimizer(config, parameters, /*decouples=*/true) {}
+};
+
+REGISTER_OPTIMIZER("adam", Adam, "Adam (as torch.optim.Adam(fused=True))");
 REGISTER_OPTIMIZER("adamw", AdamW,
                    "Adam with decoupled weight decay (as torch.optim.AdamW(fused=True))");
 

@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
   }
   Training training(std::stoll(argv[2]));
   const SavingOptions options{.checkpoints = std::filesystem::path(argv[1]) / "checkpoints",
-                              .keep_last = 1,
+                              .keep = {.last = 1},
                               .in_background = std::string(argv[5]) != "waiting",
                               .all_write = std::string(argv[5]) == "shares"};
   const auto result = measure(training, options, std::stoi(argv[3]), std::stoi(argv[4]));

@@ -201,23 +201,18 @@ std::optional<Checkpoint> read_last_good_checkpoint(const fs::path& checkpoints,
                   checkpoints.string(), rejected.front()));
 }
 
-void prune_checkpoints(const fs::path& checkpoints, int64_t newest, int64_t keep_last) {
-  const auto steps = list_checkpoints(checkpoints);
-  const auto end = std::ranges::upper_bound(steps, newest) - steps.begin();
-  for (std::ptrdiff_t i = 0; i < std::ssize(steps); ++i) {
-    if (i < end && i + keep_last >= end) continue;
-    const auto step = steps[static_cast<size_t>(i)];
-    // Renamed first, so that a kill in the middle leaves no half of a checkpoint under a step's
-    // name.
-    const auto doomed = checkpoints / fmt::format("{}old-{}", kTemporaryPrefix, step);
-    std::error_code error;
-    fs::rename(directory_of(checkpoints, step), doomed, error);
-    if (!error) fs::remove_all(doomed, error);
-    if (error)
-      throw environment_error(fmt::format("cannot remove the old checkpoint {}: {}",
-                                          directory_of(checkpoints, step).string(),
-                                          error.message()));
-  }
+CheckpointHead read_checkpoint_head(const fs::path& checkpoints, int64_t step) {
+  return read_head(read_manifest(directory_of(checkpoints, step) / kManifest));
+}
+
+void remove_checkpoint(const fs::path& checkpoints, int64_t step) {
+  const auto doomed = checkpoints / fmt::format("{}old-{}", kTemporaryPrefix, step);
+  std::error_code error;
+  fs::rename(directory_of(checkpoints, step), doomed, error);
+  if (!error) fs::remove_all(doomed, error);
+  if (error)
+    throw environment_error(fmt::format("cannot remove the old checkpoint {}: {}",
+                                        directory_of(checkpoints, step).string(), error.message()));
 }
 
 }  // namespace lockstep

@@ -77,9 +77,11 @@ Checkpoint read_checkpoint(const std::filesystem::path& checkpoints, int64_t ste
 std::optional<Checkpoint> read_last_good_checkpoint(const std::filesystem::path& checkpoints,
                                                     std::vector<std::string>& rejected);
 
-// Once the checkpoint of `newest` is written: removes those before it but for the latest
-// `keep_last`, it included, and those of later steps, which an earlier run of the directory left
-// that was begun anew, or resumed before them. Throws Environment.
-void prune_checkpoints(const std::filesystem::path& checkpoints, int64_t newest, int64_t keep_last);
+// What it says beside its tensors, which are not looked at. Throws Environment.
+CheckpointHead read_checkpoint_head(const std::filesystem::path& checkpoints, int64_t step);
+
+// Renamed first, so that a kill in the middle leaves no half of a checkpoint under a step's name.
+// Throws Environment.
+void remove_checkpoint(const std::filesystem::path& checkpoints, int64_t step);
 
 }  // namespace lockstep

@@ -4,21 +4,13 @@
 
 #include <cmath>
 
-#include "core/error.h"
-#include "core/nearest_name.h"
+#include "trainer/evaluation.h"
 
 namespace lockstep {
 
 void EarlyStop::add(const std::map<std::string, double>& evaluation) {
   if (!config_.patience) return;
-  const auto found = evaluation.find(config_.metric);
-  if (found == evaluation.end()) {
-    std::vector<std::string> names;
-    for (const auto& [name, value] : evaluation) names.push_back(name);
-    throw config_error(fmt::format("train.early_stop.metric: the evaluation has no '{}'{}",
-                                   config_.metric, suggest(config_.metric, names)));
-  }
-  const double value = found->second;
+  const double value = metric_of(evaluation, config_.metric, "train.early_stop.metric");
   const auto gain = [&] {
     return config_.mode == "min" ? *state_.best - value : value - *state_.best;
   };

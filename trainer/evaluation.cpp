@@ -2,8 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/nearest_name.h"
 #include "data/loader.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
@@ -77,6 +79,15 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
   std::map<std::string, double> means;
   for (int64_t j = 0; j < width; ++j) means[names[static_cast<size_t>(j)]] = total(j) / targets;
   return means;
+}
+
+double metric_of(const std::map<std::string, double>& evaluation, const std::string& metric,
+                 const std::string& key) {
+  if (const auto found = evaluation.find(metric); found != evaluation.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : evaluation) names.push_back(name);
+  throw config_error(
+      fmt::format("{}: the evaluation has no '{}'{}", key, metric, suggest(metric, names)));
 }
 
 }  // namespace lockstep

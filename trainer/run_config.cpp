@@ -57,7 +57,14 @@ void refuse_idle_settings(const ConfigNode& root, const RunConfig& config) {
   if (!config.train.init_except.empty() && !config.train.init_from)
     throw config_error(fmt::format("{}: train.init_except: has no effect without train.init_from",
                                    given("train", "init_except")->origin));
+  if (config.checkpoint.keep_every && config.checkpoint.keep_every->unit == Period::Unit::Seconds)
+    throw config_error(fmt::format("{}: checkpoint.keep_every: expected steps or epochs",
+                                   given("checkpoint", "keep_every")->origin));
   if (config.data.eval.is_set() || config.data.split.eval) return;
+  if (config.checkpoint.keep_best.count)
+    throw config_error(
+        fmt::format("{}: checkpoint.keep_best: has no effect without data.eval or data.split.eval",
+                    given("checkpoint", "keep_best")->origin));
   for (const auto& [section, key] :
        {std::pair{"data", "eval_batch_size"}, std::pair{"train", "eval_every"},
         std::pair{"train", "early_stop"}})

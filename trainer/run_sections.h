@@ -12,6 +12,7 @@
 #include "data/dataset.h"
 #include "data/split.h"
 #include "distributed/data_parallel.h"
+#include "trainer/checkpoint_keeping.h"
 #include "trainer/early_stop.h"
 #include "trainer/precision.h"
 #include "trainer/weight_average.h"
@@ -59,6 +60,8 @@ struct DistributedSection {
 struct CheckpointSection {
   Period every{1, Period::Unit::Epochs};
   int64_t keep_last = 2;
+  KeepBestConfig keep_best;
+  std::optional<Period> keep_every;
   bool async = true;
   std::string writers = "main";
   std::string resume = "auto";
@@ -131,6 +134,9 @@ template <class V>
 void fields(V& v, CheckpointSection& c) {
   v("every", c.every, "how often to save; always also at the end");
   v("keep_last", c.keep_last, "how many of the latest checkpoints to keep", at_least(1));
+  v("keep_best", c.keep_best, "checkpoints that stay for their evaluation");
+  v("keep_every", c.keep_every,
+    "checkpoints that stay as milestones, e.g. '10 epochs' (nothing: none)");
   v("async", c.async,
     "write while training goes on, from a copy of model and optimizer in the memory of the rank "
     "that "

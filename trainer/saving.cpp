@@ -87,7 +87,7 @@ void Saving::write_own(const Checkpoint& share) {
 
 void Saving::commit(const std::vector<nlohmann::ordered_json>& written) {
   commit_checkpoint(options_.checkpoints, ending_.head, written, writers_->share);
-  prune_checkpoints(options_.checkpoints, ending_.head.position.step, options_.keep_last);
+  prune_checkpoints(options_.checkpoints, ending_.head.position.step, options_.keep);
   if (ending_.to_publish) published_ = publish_checkpoint(*ending_.to_publish);
 }
 

@@ -9,6 +9,7 @@
 #include "distributed/world.h"
 #include "tracking/tracker.h"
 #include "trainer/background_work.h"
+#include "trainer/checkpoint_keeping.h"
 #include "trainer/checkpoint_shares.h"
 #include "trainer/publishing.h"
 #include "trainer/snapshot.h"
@@ -18,7 +19,7 @@ namespace lockstep {
 
 struct SavingOptions {
   std::filesystem::path checkpoints;
-  int64_t keep_last = 2;
+  KeepOptions keep;
   bool in_background = true;
   bool all_write = false;
 };

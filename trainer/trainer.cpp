@@ -67,7 +67,8 @@ int64_t count_steps(const RunConfig& config, int64_t steps_per_epoch) {
 
 SavingOptions saving_options(const TrainerParts& parts) {
   return {.checkpoints = checkpoints_path(parts.run_dir),
-          .keep_last = parts.config.checkpoint.keep_last,
+          .keep = {parts.config.checkpoint.keep_last, parts.config.checkpoint.keep_best,
+                   parts.config.checkpoint.keep_every},
           .in_background = parts.config.checkpoint.async,
           .all_write = parts.config.checkpoint.writers == "all"};
 }
@@ -344,6 +345,8 @@ void Trainer::evaluate_now() {
   evaluated_step_ = position_.step;
   evaluation_is_due_ = false;
   early_stop_.add(evaluation_);
+  if (const auto& best = parts_.config.checkpoint.keep_best; best.count)
+    metric_of(evaluation_, best.metric, "checkpoint.keep_best.metric");
   if (early_stop_.is_due() && !is_finished()) votes_ |= kEarlyStop;  // the same on every rank
   NamedValues values;
   for (const auto& [name, value] : evaluation_) values.emplace_back("eval/" + name, value);

@@ -146,6 +146,18 @@ def test_keep_last(job, background):
     assert checkpoints(run_dir) == [16, 20, 21]
 
 
+def test_keep_the_best_and_milestones(job):
+    """Also when a later part of the run is a resume."""
+    keep = ["checkpoint.every=2 steps", "checkpoint.keep_last=1", "train.eval_every=2 steps", "optimizer.lr=0.5",
+            "checkpoint.keep_best={count: 2, metric: accuracy, mode: max}", "checkpoint.keep_every=10 steps"]
+    run_dir = job.train(*keep, "train.max_steps=14")
+    ended = job.run(*keep, options=["--resume", run_dir.name])
+    assert ended.code == 0, ended.err
+    accuracies = {int(step): value for step, value in job.series(run_dir.name, "eval/accuracy")}
+    best = sorted(accuracies, key=lambda step: (-accuracies[step], step))[:2]
+    assert checkpoints(run_dir) == sorted({10, 20, 21, *best})
+
+
 # Writing it takes a good part of a second.
 LARGE = ["model.hidden=[4096,4096]", "data.train.limit=96", "data.eval.limit=10", "train.epochs=100",
          "train.log_every=1 step"]

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "data/safetensors_header.h"
 #include "tests/temporary_directory.h"
+#include "trainer/checkpoint_keeping.h"
 #include "trainer/checkpoint_shares.h"
 #include "trainer/safetensors.h"
 #include "trainer/safetensors_index.h"
@@ -256,15 +257,46 @@ TEST_CASE("checkpoint: none at all is no error, old ones are pruned") {
   CHECK_FALSE(read_last_good_checkpoint(directory / "checkpoints", rejected));
   for (const int64_t step : {1, 20, 3}) write_checkpoint(directory / "checkpoints", sample(step));
   const auto left = [&] { return list_checkpoints(directory / "checkpoints"); };
-  prune_checkpoints(directory / "checkpoints", 20, 2);
+  prune_checkpoints(directory / "checkpoints", 20, {.last = 2});
   CHECK(left() == std::vector<int64_t>{3, 20});
   // A run that began anew in the same directory: what it wrote stays, what it will not come from
   // goes.
   write_checkpoint(directory / "checkpoints", sample(5));
-  prune_checkpoints(directory / "checkpoints", 5, 2);
+  prune_checkpoints(directory / "checkpoints", 5, {.last = 2});
   CHECK(left() == std::vector<int64_t>{3, 5});
-  prune_checkpoints(directory / "checkpoints", 5, 1);
+  prune_checkpoints(directory / "checkpoints", 5, {.last = 1});
   CHECK(left() == std::vector<int64_t>{5});
+}
+
+TEST_CASE("checkpoint: the best and milestones stay beside the latest") {
+  const TemporaryDirectory directory;
+  const auto checkpoints = directory / "checkpoints";
+  const std::map<int64_t, double> losses = {{10, 0.5}, {20, 0.3}, {30, 0.4}, {40, 0.3}, {50, 0.9}};
+  for (const auto& [step, loss] : losses) {
+    auto checkpoint = sample(step);
+    checkpoint.head.position = {.step = step, .epoch = step / 10, .samples = step == 40 ? 7 : 0};
+    checkpoint.head.evaluation = {{"loss", loss}, {"accuracy", 1 - loss}};
+    write_checkpoint(checkpoints, checkpoint);
+  }
+  auto without_evaluation = sample(60);
+  without_evaluation.head.evaluation.clear();
+  write_checkpoint(checkpoints, without_evaluation);
+  const auto left = [&](const KeepOptions& keep) {
+    const TemporaryDirectory copy;
+    fs::copy(checkpoints, copy / "c", fs::copy_options::recursive);
+    prune_checkpoints(copy / "c", 60, keep);
+    return list_checkpoints(copy / "c");
+  };
+  using Steps = std::vector<int64_t>;
+  CHECK(left({.last = 1, .best = {.count = 1}}) == Steps{20, 60});
+  CHECK(left({.last = 1, .best = {.count = 2}}) == Steps{20, 40, 60});
+  CHECK(left({.last = 1, .best = {.count = 1, .metric = "loss", .mode = "max"}}) == Steps{50, 60});
+  CHECK(left({.last = 2, .best = {.count = 1, .metric = "accuracy", .mode = "max"}}) ==
+        Steps{20, 50, 60});
+  CHECK(left({.last = 1, .every = Period{2, Period::Unit::Epochs}}) == Steps{20, 60});
+  CHECK(left({.last = 1, .every = Period{30, Period::Unit::Steps}}) == Steps{30, 60});
+  fs::resize_file(checkpoints / "20/manifest.json", 5);
+  CHECK(left({.last = 1, .best = {.count = 1}}) == Steps{40, 60});
 }
 
 TEST_CASE("safetensors: hostile headers are refused with the reason") {

@@ -69,8 +69,9 @@ TEST_CASE("saving: what is written is the state of its step, while training goes
   for (const bool in_background : {true, false}) {
     const TemporaryDirectory directory;
     LoneTraining training;
-    Saving saving(training.world, training.tracker,
-                  {.checkpoints = directory / "c", .keep_last = 2, .in_background = in_background});
+    Saving saving(
+        training.world, training.tracker,
+        {.checkpoints = directory / "c", .keep = {.last = 2}, .in_background = in_background});
     saving.prepare(training.at_step(0));
     for (int64_t step = 1; step <= 4; ++step) {
       training.first().fill_(static_cast<double>(step));
@@ -99,7 +100,7 @@ TEST_CASE("saving: what ranks write together is the main rank's state, once none
       training.model->register_buffer("mean", own);
       Saving saving(world, training.tracker,
                     {.checkpoints = directory / "c",
-                     .keep_last = 2,
+                     .keep = {.last = 2},
                      .in_background = in_background,
                      .all_write = true});
       saving.prepare(training.at_step(0));

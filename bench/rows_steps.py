@@ -1,5 +1,6 @@
 """Rows about whole training steps: lockstep-trainer as users run it against DDP scripts on the same data and seed."""
 
+import concurrent.futures
 import json
 import statistics
 import sys
@@ -78,6 +79,18 @@ def trainer(job, ranks, settings, tuned):
     return {"seconds": [job["batch"] * ranks / speed for speed in values["train/samples_per_s"]], "loss": values["train/loss"][-1]}
 
 
+def neighbours(job, ranks, settings, tuned):
+    """So many runs of one rank beside each other, which have nothing to do with each other but the machine."""
+    def one(number):
+        directory = settings["directory"] / f"neighbour-{number}"
+        directory.mkdir(exist_ok=True)
+        return trainer(job, 1, {**settings, "directory": directory}, tuned)
+    with concurrent.futures.ThreadPoolExecutor(ranks) as pool:
+        results = list(pool.map(one, range(ranks)))
+    return {"seconds": [statistics.mean(of_interval) for of_interval in zip(*(result["seconds"] for result in results))],
+            "loss": results[0]["loss"]}
+
+
 def peer(job, ranks, settings, tuned):
     command = [sys.executable] if ranks == 1 else TORCHRUN
     model = ["--gpt", json.dumps(job["gpt"])] if "gpt" in job else \
@@ -94,6 +107,8 @@ def rows(settings):
         job = {**job, "steps": max(40, int(job["steps"] * max(0.5, settings["scale"])) // 8 * 8)}
         sides = {"lockstep": (trainer, 2, False), "default": (peer, 2, False), "tuned": (peer, 2, True),
                  "alone": (trainer, 1, False), "python alone": (peer, 1, False)}
+        if "alone" in job:
+            sides["neighbours"] = (neighbours, 2, False)
         times, losses = {side: [] for side in sides}, {}
         for _ in range(settings["rounds"]):
             for side, (run, ranks, tuned) in sides.items():
@@ -110,4 +125,7 @@ def rows(settings):
                        **default_goal)
         if "alone" in job:
             row = compared(f"{name}, 2 ranks against one alone", "ms", times["lockstep"], times["alone"], "one rank of Lockstep")
-            yield {**row, "ratio": 1 / row["ratio"], "goal": job["alone"], "higher_is_better": False}
+            apart = statistics.median(times["neighbours"])
+            limit = f"two runs of one rank beside each other, without a word between them: {apart:.3g} ms"
+            yield {**row, "ratio": 1 / row["ratio"], "goal": job["alone"], "higher_is_better": False, "limit": limit,
+                   "neighbours_ms": times["neighbours"]}

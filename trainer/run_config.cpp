@@ -35,7 +35,7 @@ void verify_registries() {
   schedule_registry().verify();
 }
 
-// train.ema without the number that switches it on. A resolved run file has its defaults.
+// train.ema without the number that switches it on.
 void refuse_idle_average(const ConfigNode& root, const EmaConfig& config) {
   if (config.decay) return;
   const EmaConfig defaults;
@@ -46,7 +46,8 @@ void refuse_idle_average(const ConfigNode& root, const EmaConfig& config) {
                                      root.find("train")->find("ema")->find(key)->origin, key));
 }
 
-// A setting that cannot take effect is an error: the user meant something by it.
+// A setting that cannot take effect is an error: the user meant something by it. But for defaults:
+// a resolved run file has them all.
 void refuse_idle_settings(const ConfigNode& root, const RunConfig& config) {
   const auto given = [&](const char* section, const char* key) {
     const auto* map = root.find(section);
@@ -61,17 +62,17 @@ void refuse_idle_settings(const ConfigNode& root, const RunConfig& config) {
     throw config_error(fmt::format("{}: checkpoint.keep_every: expected steps or epochs",
                                    given("checkpoint", "keep_every")->origin));
   if (config.data.eval.is_set() || config.data.split.eval) return;
-  if (config.checkpoint.keep_best.count)
-    throw config_error(
-        fmt::format("{}: checkpoint.keep_best: has no effect without data.eval or data.split.eval",
-                    given("checkpoint", "keep_best")->origin));
-  for (const auto& [section, key] :
-       {std::pair{"data", "eval_batch_size"}, std::pair{"train", "eval_every"},
-        std::pair{"train", "early_stop"}})
-    if (const auto* node = given(section, key))
+  const RunConfig defaults;
+  for (const auto& [section, key, is_set] :
+       {std::tuple{"data", "eval_batch_size",
+                   config.data.eval_batch_size != defaults.data.eval_batch_size},
+        {"train", "eval_every", config.train.eval_every != defaults.train.eval_every},
+        {"train", "early_stop", config.train.early_stop.patience.has_value()},
+        {"checkpoint", "keep_best", config.checkpoint.keep_best.count.has_value()}})
+    if (is_set)
       throw config_error(
-          fmt::format("{}: {}.{}: has no effect without data.eval or data.split.eval", node->origin,
-                      section, key));
+          fmt::format("{}: {}.{}: has no effect without data.eval or data.split.eval",
+                      given(section, key)->origin, section, key));
 }
 
 }  // namespace

@@ -50,6 +50,22 @@ OVERRIDES = {
         ["schedule={name: cosine, warmup_steps: 100}"],
         ["schedule.warmup_steps (100)", "the steps of the run (21)"],
     ),
+    "size of evaluation batches without evaluation": (
+        ["data.eval=null"],
+        ["data.eval_batch_size: has no effect without data.eval or data.split.eval"],
+    ),
+    "the best without evaluation": (
+        ["data.eval=null", "data.eval_batch_size=500", "checkpoint.keep_best.count=1"],
+        ["checkpoint.keep_best: has no effect without data.eval or data.split.eval"],
+    ),
+    "milestones of time": (
+        ["checkpoint.keep_every=5 min"],
+        ["checkpoint.keep_every: expected steps or epochs"],
+    ),
+    "decay of matrices without decay": (
+        ["optimizer.weight_decay_on=matrices"],
+        ["optimizer.weight_decay_on has no effect without weight_decay"],
+    ),
     "nesterov without momentum": (
         ["optimizer={name: sgd, nesterov: true}"],
         ["optimizer.nesterov", "momentum"],

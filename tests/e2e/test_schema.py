@@ -116,8 +116,9 @@ def test_schema_is_the_same_from_both_programs(schema, tmp_path):
     assert json.loads(ended.out) == schema
 
 
-def test_the_resolved_config_runs_again_and_resolves_to_itself(job, validator):
-    first = job.train("optimizer.lr=0.05", "train.clip_grad_norm=2.5", "checkpoint.every=10 steps")
+@pytest.mark.parametrize("evaluation", [[], ["data.eval=null", "data.eval_batch_size=500"]], ids=["", "without evaluation"])
+def test_the_resolved_config_runs_again_and_resolves_to_itself(job, validator, evaluation):
+    first = job.train("optimizer.lr=0.05", "train.clip_grad_norm=2.5", "checkpoint.every=10 steps", *evaluation)
     resolved = first / "config.yaml"
     text = resolved.read_text()
     validator.validate(yaml.safe_load(text))

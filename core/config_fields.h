@@ -111,6 +111,10 @@ class ConfigDescriber {
     Json schema;
     if constexpr (IsPart<T>) {
       schema = member.schema();
+      if (!all.required && member.dump().is_null()) {  // nothing chosen
+        schema["type"] = {"object", "null"};
+        schema["anyOf"].push_back({{"type", "null"}});
+      }
     } else if constexpr (HasFields<T>) {
       schema = describe(member);
     } else {

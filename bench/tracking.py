@@ -23,12 +23,14 @@ import tracking_step_time  # noqa: E402
 PARTS = {
     "cost": (tracking_cost, "cost of a scalar on the calling thread; a smaller number of calls is scaled per call, and "
                             "log_batch of 1000 is compared with 10 per call. until_on_disk: calls and close"),
-    "step": (tracking_step_time, "mean time of a training step of configs/mnist.yaml that logs every step: the agent at "
-                                 "work against the agent stopped, in windows of one run. `always stopped` is the noise"),
+    "step": (tracking_step_time, "mean time of a training step of configs/mnist.yaml, which logs every tenth step (its "
+                                 "default) or every step: the agent at work in every other window, with all of the work of "
+                                 "both, against the agent stopped. to_stopped: both windows, which is a run that is tracked, "
+                                 "against the windows without. `always stopped` is the noise"),
     "ranks": (tracking_ranks, "ranks of one node in one group, logging as fast as they can while the agent feeds csv, jsonl "
                               "and tensorboard"),
 }
-QUICK = {"rounds": 1, "scalars": 100_000, "peer_scalars": 2000, "train_steps": 1500, "worlds": [1], "ranks": 8, "steps": 500,
+QUICK = {"rounds": 1, "scalars": 100_000, "peer_scalars": 2000, "train_steps": 1500, "worlds": [1], "log_every": [1], "ranks": 8, "steps": 500,
          "ranks_rounds": 1}
 
 
@@ -41,6 +43,7 @@ def parse_arguments():
     parser.add_argument("--peer-scalars", type=int, default=200_000, help="cost: logged by each peer (mlflow: 1/200 of it)")
     parser.add_argument("--train-steps", type=int, default=10000, help="step: of each training")
     parser.add_argument("--worlds", type=int, nargs="+", default=[1, 2], help="step: numbers of ranks")
+    parser.add_argument("--log-every", type=int, nargs="+", default=[10, 1], help="step: steps from record to record")
     parser.add_argument("--rank-threads", type=int, default=1, help="step: threads that a rank computes with")
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--metrics", type=int, default=50)

@@ -105,9 +105,9 @@ def variants(servers):
     return found
 
 
-def command_of(directory, run_id, ranks, steps, overrides):
-    settings = {"run.dir": directory / "runs", "train.max_steps": steps, "train.epochs": 1000,
-                "train.log_every": "1 step", "train.eval_every": "1000 epochs", "checkpoint.every": "1000 epochs",
+def command_of(directory, run_id, ranks, options, every, overrides):
+    settings = {"run.dir": directory / "runs", "train.max_steps": options.train_steps, "train.epochs": 1000,
+                "train.log_every": f"{every} steps", "train.eval_every": "1000 epochs", "checkpoint.every": "1000 epochs",
                 "tracking.finish_timeout": "1 ms", "tracking.upload_timeout": "1 s", **overrides}
     for split in ("train", "eval"):
         settings[f"data.{split}.path"] = measuring.SOURCE / ".data" / "mnist"
@@ -175,16 +175,19 @@ def alternate(run, trains, works):
     return windows[:-1]  # the last one may have seen the end of the training
 
 
-def mean_step(ends, begin, end):
+def mean_step(ends, every, begin, end):
+    """In ms, between the first and the last of the records in the window, which come `every` steps."""
     inside = [at for at in ends if begin <= at <= end]
-    return (inside[-1] - inside[0]) / (len(inside) - 1) * 1e3 if len(inside) > 10 else None
+    if len(inside) <= 10 // every + 2:
+        return None
+    return (inside[-1] - inside[0]) / (len(inside) - 1) / every * 1e3
 
 
-def train(directory, ranks, options, overrides, works=True):
+def train(directory, ranks, options, every, overrides, works=True):
     """The mean step in ms of each pair of neighbouring windows, agent at work and stopped."""
     run_id = "bench"
     run = directory / "runs" / run_id
-    command = command_of(directory, run_id, ranks, options.train_steps, overrides)
+    command = command_of(directory, run_id, ranks, options, every, overrides)
     environment = measuring.environment(directory, WANDB_API_KEY=KEY, WANDB_MODE="online", VIRTUAL_ENV=sys.prefix,
                                         OMP_NUM_THREADS=str(options.rank_threads))
     with open(directory / "launch.log", "w") as log:
@@ -200,31 +203,32 @@ def train(directory, ranks, options, overrides, works=True):
         raise RuntimeError(f"the training ended with {process.returncode}: {(directory / 'launch.log').read_text()[-2000:]}")
     measuring.wait_until("the end of the tracking agent", lambda: agent_ended(run), timeout=60)
     ends = step_ends(directory, run_id)
-    if len(ends) != options.train_steps:
-        raise RuntimeError(f"{len(ends)} steps were recorded, not {options.train_steps}")
+    if len(ends) != options.train_steps // every:
+        raise RuntimeError(f"{len(ends)} steps were recorded, not {options.train_steps // every}")
     shutil.rmtree(run)
-    means = [mean_step(ends, begin, end) for begin, end, _ in windows]
+    means = [mean_step(ends, every, begin, end) for begin, end, _ in windows]
     return [pair for pair in zip(means[0::2], means[1::2]) if None not in pair]
 
 
 def row_of(name, pairs):
-    """The ratio of the means, and its standard error from the spread of the pairs."""
-    logs = [math.log(at_work / stopped) for at_work, stopped in pairs]
+    """The ratio of the mean of both windows to the one without, and its standard error from the spread of the pairs."""
+    logs = [math.log((at_work + stopped) / 2 / stopped) for at_work, stopped in pairs]
     ratio = math.exp(statistics.mean(logs))
     error = statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
-    return measuring.row(name, UNIT, [at_work for at_work, _ in pairs], pairs=len(pairs),
-                         stopped=round(statistics.median(stopped for _, stopped in pairs), 3), to_stopped=round(ratio, 4),
+    return measuring.row(name, UNIT, [(at_work + stopped) / 2 for at_work, stopped in pairs], pairs=len(pairs),
+                         at_work=round(statistics.median(at_work for at_work, _ in pairs), 3), stopped=round(statistics.median(stopped for _, stopped in pairs), 3), to_stopped=round(ratio, 4),
                          standard_error=round(error, 4), goal=GOAL, within=ratio <= GOAL)
 
 
-def measure_world(options, directory, ranks, servers):
+def measure_world(options, directory, ranks, every, servers):
     pairs = {}
     chosen = variants(servers)
     for _ in range(options.rounds):
-        pairs.setdefault("always stopped", []).extend(train(directory, ranks, options, chosen["files"], works=False))
+        pairs.setdefault("always stopped", []).extend(train(directory, ranks, options, every, chosen["files"], works=False))
         for name, overrides in chosen.items():
-            pairs.setdefault(name, []).extend(train(directory, ranks, options, overrides))
-    return [row_of(f"W={ranks}, {name}", found) for name, found in pairs.items()]
+            pairs.setdefault(name, []).extend(train(directory, ranks, options, every, overrides))
+    logging = "every step" if every == 1 else f"every {every} steps"
+    return [row_of(f"W={ranks}, logs {logging}, {name}", found) for name, found in pairs.items()]
 
 
 def measure(options, directory):
@@ -233,7 +237,8 @@ def measure(options, directory):
         servers = {way: stack.enter_context(contextlib.closing(Server(way))) for way in ways}
         rows = []
         for ranks in options.worlds:
-            rows += measure_world(options, directory, ranks, servers)
+            for every in options.log_every:
+                rows += measure_world(options, directory, ranks, every, servers)
         for way, server in servers.items():
             if way != "down" and server.num_requests == 0:
                 raise RuntimeError(f"the server {way} was never asked: nothing was measured")

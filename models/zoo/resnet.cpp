@@ -150,11 +150,11 @@ class Resnet final : public Model {
   }
 
   void verify(const ModelUse& use) const override {
-    for (const auto& sample : use.first_samples()) {
-      verify_image(sample.at("image"));
-      for (const auto size : {use.batch_size, use.last_batch_size})
-        if (size > 0) verify_batch(size, sample.at("image"));
-    }
+    const auto samples = use.first_samples();
+    for (const auto& sample : samples) verify_image(sample.at("image"));
+    if (samples.empty()) return;
+    for (const auto size : {use.batch_size, use.last_batch_size})
+      verify_batch(size, samples[0].at("image"));  // of the training set
   }
 
  private:

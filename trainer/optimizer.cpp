@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace lockstep {
@@ -18,6 +20,12 @@ bool is_decayed(const std::string& weight_decay_on, const at::Tensor& parameter)
 void verify_decay(const std::string& weight_decay_on, double weight_decay) {
   if (weight_decay_on != kDecayAll && weight_decay == 0)
     throw config_error("optimizer.weight_decay_on has no effect without weight_decay");
+}
+
+bool has_state(const NamedTensors& state, const std::string& kind, const std::string& parameter) {
+  const auto name = kind + "." + parameter;
+  return std::any_of(state.begin(), state.end(),
+                     [&](const auto& item) { return item.first == name; });
 }
 
 at::Tensor find_state(const NamedTensors& state, const std::string& kind,

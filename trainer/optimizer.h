@@ -48,6 +48,9 @@ void verify_decay(const std::string& weight_decay_on, double weight_decay);
 using OptimizerRegistry = Registry<Optimizer, const NamedTensors&>;
 OptimizerRegistry& optimizer_registry();
 
+// Whether there is a tensor called "<kind>.<parameter>" in `state`.
+bool has_state(const NamedTensors& state, const std::string& kind, const std::string& parameter);
+
 // The tensor called "<kind>.<parameter>" in `state`, checked against the parameter's shape; for
 // load_state(). Throws Config.
 at::Tensor find_state(const NamedTensors& state, const std::string& kind,

@@ -34,10 +34,12 @@ def test_steps_whose_gradients_overflow_are_left_out(job, peers, accumulate, cli
     assert 0 < skipped(job, run_dir) < steps
 
 
-def test_the_scale_goes_on_after_a_resume(job):
-    arguments = [value for part in (MLP, FEW, ADAMW, FP16, LARGE, EVERY_STEP) for value in part[0]]
+@pytest.mark.parametrize("stop", [1, 12], ids=["before the first step that counts", "later"])
+@pytest.mark.parametrize("optimizer", [ADAMW, SGD], ids=["adamw", "sgd"])
+def test_the_scale_goes_on_after_a_resume(job, optimizer, stop):
+    arguments = [value for part in (MLP, FEW, optimizer, FP16, LARGE, EVERY_STEP) for value in part[0]]
     whole = job.train(*arguments, "train.max_steps=20", ranks=2)
-    stopped = job.train(*arguments, "train.max_steps=12", ranks=2)
+    stopped = job.train(*arguments, f"train.max_steps={stop}", ranks=2)
     assert 0 < skipped(job, stopped)
     ended = job.run(*arguments, "train.max_steps=20", ranks=2, options=["--resume", stopped.name])
     assert ended.code == 0, ended.err

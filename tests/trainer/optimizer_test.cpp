@@ -66,6 +66,27 @@ TEST_CASE("optimizers: state of another optimizer or shape is refused by name") 
   CHECK_THROWS_WITH(adamw->load_state(state), Catch::Contains("'exp_avg.w' has another shape"));
 }
 
+TEST_CASE("optimizers: a parameter that had no gradient yet has no momentum, also after a resume") {
+  const auto* yaml = "{name: sgd, lr: 1, momentum: 0.5}";
+  auto parameters = parameters_with_gradients();
+  auto resumed = parameters_with_gradients();
+  for (auto* of_run : {&parameters, &resumed}) (*of_run)[1].second.mutable_grad().reset();
+  auto whole = make(yaml, parameters);
+  make(yaml, resumed)->load_state(whole->state());  // nothing at all
+  step(*whole, 2);
+  auto other = make(yaml, resumed);
+  step(*make(yaml, resumed), 2);
+  other->load_state(whole->state());
+  for (auto* of_run : {&parameters, &resumed})
+    (*of_run)[1].second.mutable_grad() = at::full({4}, 0.5);
+  step(*whole, 1);
+  step(*other, 1);
+  for (size_t i = 0; i < parameters.size(); ++i)
+    CHECK(at::equal(parameters[i].second, resumed[i].second));
+  CHECK_THROWS_WITH(other->load_state({{"exp_avg.w", at::zeros({4})}}),
+                    Catch::Contains("no optimizer state 'momentum_buffer.w'"));
+}
+
 TEST_CASE("optimizers: settings that cannot take effect are refused") {
   CHECK_THROWS_WITH(make("{name: sgd, nesterov: true}", {}),
                     Catch::Contains("nesterov needs momentum"));

@@ -56,12 +56,17 @@ class Sgd final : public Optimizer {
   }
 
   void load_state(const NamedTensors& state) override {
-    if (config_.momentum == 0) return;
+    if (config_.momentum == 0 || state.empty()) return;  // empty: of a run without a gradient yet
+    bool found = false;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const auto& [name, parameter] = parameters_[i];
+      momentum_[i].reset();
+      if (!has_state(state, "momentum_buffer", name)) continue;
       momentum_[i] =
           find_state(state, "momentum_buffer", name, parameter.sizes()).to(parameter.device());
+      found = true;
     }
+    if (!found) find_state(state, "momentum_buffer", parameters_.at(0).first, {});  // says so
   }
 
  private:

@@ -1,5 +1,6 @@
 """What the measurements of tracking share: rows of results, the facts of the machine, processes without traces."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -10,6 +11,19 @@ import time
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(os.environ.get("LOCKSTEP_BIN", SOURCE / "build" / "bin"))
+
+
+def copy_speed(size, threads):
+    """Bytes read and written per second where so many threads copy arrays of `size` bytes at a time: the best of several."""
+    import numpy
+    pairs = [(numpy.ones(size, numpy.uint8), numpy.zeros(size, numpy.uint8)) for _ in range(threads)]
+    times = []
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        for _ in range(20):
+            begin = time.perf_counter()
+            list(pool.map(lambda pair: numpy.copyto(pair[1], pair[0]), pairs))
+            times.append(time.perf_counter() - begin)
+    return 2 * size * threads / min(times)
 
 
 def row(name, unit, values, digits=3, **more):

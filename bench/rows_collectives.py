@@ -7,7 +7,7 @@ import sys
 import time
 
 import start_up
-from measuring import BIN, SOURCE, output_of
+from measuring import BIN, SOURCE, copy_speed, output_of
 
 DRIVER = BIN.parent / "bin" / "lockstep_bench_collectives"
 PEER = SOURCE / "bench" / "collectives_peer.py"
@@ -67,8 +67,7 @@ def rows(settings):
             placed = [round_["placed_all_reduce_us"][size] for round_ in results["shm"]]
             yield compared(f"all-reduce, {label}, in the shared segment", "µs", placed, times["python"],
                            "Gloo from Python", **more,
-                           limit=f"{4 * int(size) / 59e9 * 1e6:,.0f} µs: both arrays read and written at the 59 GB/s "
-                                 "of two cores")
+                           limit=copy_limit(4 * int(size), int(size), 2, "both arrays read and written"))
     yield compared("vote of a step", "µs", [round_["vote_us"] for round_ in results["shm"]],
                    [round_["all_reduce_us"]["4"] for round_ in results["python"]], "one number over Gloo",
                    gloo_from_cpp=[round_["vote_us"] for round_ in results["gloo"]], limit="as an all-reduce of 4 B; the rest of the step hides it")
@@ -82,4 +81,9 @@ def rows(settings):
 def limit_of(size):
     if size <= 65536:
         return "0.2 µs: a cache line there and back"
-    return f"{2 * size / 22e9 * 1e6:,.0f} µs: read and write once at 22 GB/s"
+    return copy_limit(2 * size, size, 1, "read and write once")
+
+
+def copy_limit(moved, size, threads, what):
+    speed = copy_speed(size, threads)
+    return f"{moved / speed * 1e6:,.0f} µs: {what} at {speed / 1e9:.0f} GB/s of {threads} core{'s'[:threads - 1]}"

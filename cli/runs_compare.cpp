@@ -19,7 +19,7 @@ void flatten(const Json& json, const std::string& path, std::map<std::string, Js
     return;
   }
   for (const auto& [key, value] : json.items())
-    flatten(value, path.empty() ? key : path + "." + key, flat);
+    flatten(value, path.empty() ? key : fmt::format("{}.{}", path, key), flat);
 }
 
 // {key: {run id: value}}, in the order of the keys; a run without a key is left out there.

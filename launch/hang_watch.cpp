@@ -55,7 +55,7 @@ StatusExchange HangWatch::exchange() {
           .take_answer = [this](const auto& answer) { take_answer(answer); }};
 }
 
-void HangWatch::begin(std::vector<WatchedWorker> workers, std::filesystem::path directory) {
+void HangWatch::begin(const std::vector<WatchedWorker>& workers, std::filesystem::path directory) {
   end();
   for (const auto& worker : workers) own_.push_back({worker, std::nullopt});
   directory_ = std::move(directory);

@@ -34,7 +34,7 @@ class HangWatch {
   StatusExchange exchange();
 
   // On every node: the workers of an attempt, and where a dump of them goes; none: it has ended.
-  void begin(std::vector<WatchedWorker> workers, std::filesystem::path directory);
+  void begin(const std::vector<WatchedWorker>& workers, std::filesystem::path directory);
   void end();
   // What this node tells.
   nlohmann::json local();

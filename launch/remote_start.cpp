@@ -105,10 +105,11 @@ class HostsLaunch {
     }
     for (size_t i = 1; i < first_console; ++i) owners[i]->serve(requests[i]);
     auto next = first_console;
-    for (auto* console : {&out_, &err_})
-      if (next < requests.size() && requests[next].fd == console->poll_request().fd &&
-          requests[next++].revents)
-        console->write_some();
+    for (auto* console : {&out_, &err_}) {
+      if (next == requests.size() || requests[next].fd != console->poll_request().fd) continue;
+      if (requests[next].revents) console->write_some();
+      ++next;
+    }
   }
 
   int time_to_wait() const {

@@ -128,7 +128,9 @@ void WorkerGroup::update() {
 void WorkerGroup::take_exits() {
   bool failed = false;
   for (auto& worker : workers_) {
-    if (worker->exit || !(worker->exit = worker->process->poll_exit())) continue;
+    if (worker->exit) continue;
+    worker->exit = worker->process->poll_exit();
+    if (!worker->exit) continue;
     worker->exit_time_us = unix_time_us();
     const bool is_preempted = preempting_signal(*worker->exit).has_value();
     // The others end at the same step, if they know of it.

@@ -34,11 +34,11 @@ void ProtobufWriter::fixed64(int field, uint64_t value) {
   little_endian(value);
 }
 
-void ProtobufWriter::float_(int field, float value) {
+void ProtobufWriter::float32(int field, float value) {
   fixed32(field, std::bit_cast<uint32_t>(value));
 }
 
-void ProtobufWriter::double_(int field, double value) {
+void ProtobufWriter::float64(int field, double value) {
   fixed64(field, std::bit_cast<uint64_t>(value));
 }
 

@@ -21,8 +21,8 @@ class ProtobufWriter {
   void sint64(int field, int64_t value);   // sint32, sint64: zigzag
   void fixed32(int field, uint32_t value);
   void fixed64(int field, uint64_t value);
-  void float_(int field, float value);            // NaN and infinities are kept
-  void double_(int field, double value);          // NaN and infinities are kept
+  void float32(int field, float value);           // NaN and infinities are kept
+  void float64(int field, double value);          // NaN and infinities are kept
   void bytes(int field, std::string_view value);  // string, bytes
   // Packed doubles; nothing when empty.
   void doubles(int field, std::span<const double> values);

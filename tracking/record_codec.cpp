@@ -245,7 +245,7 @@ std::optional<Record> decode_record(const Frame& frame, size_t num_keys) {
   };
   switch (static_cast<FrameType>(frame.type)) {
     case FrameType::Identity:
-      return decode_map(payload, [&](Json json) { return wrap(run_info_from_json(json)); });
+      return decode_map(payload, [&](const Json& json) { return wrap(run_info_from_json(json)); });
     case FrameType::Config:
       return decode_map(payload, [](Json json) { return Record(ConfigRecord{std::move(json)}); });
     case FrameType::Key: return decode_key(payload, num_keys);
@@ -258,7 +258,7 @@ std::optional<Record> decode_record(const Frame& frame, size_t num_keys) {
         return SummaryRecord{std::move(json)};
       });
     case FrameType::End:
-      return decode_map(payload, [&](Json json) { return wrap(run_end_from_json(json)); });
+      return decode_map(payload, [&](const Json& json) { return wrap(run_end_from_json(json)); });
     case FrameType::Histogram: return decode_histogram(payload);
     case FrameType::Image: return decode_image(payload);
     case FrameType::Table: return decode_table(payload);

@@ -26,7 +26,7 @@ const Json& chosen_schema(const Json& schema, const Json& value) {
           !option["properties"].contains("name"))
         return option;
   }
-  return schema;
+  return schema;  // the caller's. NOLINT(bugprone-return-const-ref-from-parameter)
 }
 
 void add_defaults(const Json& value, const Json& given, const std::string& path,
@@ -41,7 +41,8 @@ void add_defaults(const Json& value, const Json& given, const std::string& path,
   const auto& properties = schema["properties"];
   for (const auto& [key, member] : value.items())
     if (properties.is_object() && properties.contains(key))
-      add_defaults(member, properties[key], path.empty() ? key : path + "." + key, paths);
+      add_defaults(member, properties[key], path.empty() ? key : fmt::format("{}.{}", path, key),
+                   paths);
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ void send(ApiAnswer answer, const httplib::Request& request, httplib::Response& 
   if (answer.file.file) return send_file(answer.file, response, answer.type);
   // The library's handler of errors looks for their text in the answer itself.
   if (answer.status >= 400 || answer.body.empty())
-    return response.set_content(std::move(answer.body), answer.type);
+    return response.set_content(answer.body, answer.type);
   const bool packed = takes_gzip(request) && answer.download.empty() &&
                       answer.body.size() > kLeastPackedBytes &&
                       answer.body.size() <= kMostPackedBytes;

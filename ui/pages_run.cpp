@@ -198,7 +198,7 @@ void flatten_json(const Json& json, const std::string& path, std::map<std::strin
     return;
   }
   for (const auto& [key, value] : json.items())
-    flatten_json(value, path.empty() ? key : path + "." + key, flat);
+    flatten_json(value, path.empty() ? key : fmt::format("{}.{}", path, key), flat);
 }
 
 Json differences(const std::vector<std::map<std::string, Json>>& runs) {

@@ -48,7 +48,8 @@ bool read_to_end(int input, Clock::time_point until, std::string& text) {
 
 }  // namespace
 
-std::string program_output(std::vector<std::string> command, std::chrono::milliseconds timeout) {
+std::string program_output(const std::vector<std::string>& command,
+                           std::chrono::milliseconds timeout) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return "";
   const FileDescriptor input(ends[0]);

@@ -58,13 +58,10 @@ class FilterParser {
   Test all() {
     auto test = single();
     while (true) {
-      if (take_keyword("and")) {
-        test = both(std::move(test), single());
-      } else if (here().kind == FilterWord::Kind::End || is(")") || is_keyword("or")) {
-        return test;
-      } else {
-        test = both(std::move(test), single());
-      }
+      const bool is_over = here().kind == FilterWord::Kind::End || is(")") || is_keyword("or");
+      if (is_over) return test;
+      take_keyword("and");  // or nothing, which means the same
+      test = both(std::move(test), single());
     }
   }
   Test single() {

@@ -12,7 +12,7 @@ void add_leaves(const Json& json, const std::string& path, NameTable& names,
                 std::vector<std::pair<uint32_t, FieldValue>>& leaves) {
   if (json.is_object() && !json.empty()) {
     for (const auto& [key, value] : json.items())
-      add_leaves(value, path.empty() ? key : path + "." + key, names, leaves);
+      add_leaves(value, path.empty() ? key : fmt::format("{}.{}", path, key), names, leaves);
     return;
   }
   if (path.empty() || json.is_null() || leaves.size() >= kMostConfigKeys) return;

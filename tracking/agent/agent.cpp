@@ -267,9 +267,9 @@ std::optional<RunEnd> Agent::wait_for_end() {
          (launcher_lives() ? kLauncherTellsWithin : kSomebodyTellsWithin)) {
     if (must_make_way()) return std::nullopt;
     const auto end = read_run_end(options_.run_dir);
-    if (end && end->is_confirmed) return *end;
+    if (end && end->is_confirmed) return end;
     if (end && seen && to_json(*end) == to_json(*seen)) {
-      if (!launcher_lives() && AgentClock::now() - seen_at >= kEndSettlesWithin) return *end;
+      if (!launcher_lives() && AgentClock::now() - seen_at >= kEndSettlesWithin) return end;
     } else {
       seen = end;
       seen_at = AgentClock::now();
@@ -278,7 +278,7 @@ std::optional<RunEnd> Agent::wait_for_end() {
   }
   watch_ranks();
   if (!watch_.all_closed()) return std::nullopt;
-  if (const auto told = read_run_end(options_.run_dir)) return *told;
+  if (const auto told = read_run_end(options_.run_dir)) return told;
   RunEnd end{.state = RunState::Lost};
   if (const auto* silent = watch_.first_silent()) {
     end = silent_end(*silent);

@@ -171,7 +171,7 @@ class MlflowSink final : public Sink {
 
  private:
   template <class T>
-  T kept(const char* name, T otherwise) const {
+  T kept(const char* name, const T& otherwise) const {
     return state_.is_object() && state_.contains(name) ? state_[name].get<T>() : otherwise;
   }
 

@@ -29,7 +29,7 @@ void append_little_endian(std::string& out, T value) {
 
 ProtobufWriter event_at(double time, int64_t step) {
   ProtobufWriter event;
-  event.double_(kWallTime, time);
+  event.float64(kWallTime, time);
   event.int64(kStep, step);
   return event;
 }
@@ -81,7 +81,7 @@ EventFile::EventFile(const std::filesystem::path& directory, const RunInfo& info
         file_.path().string()));
   is_new_ = true;
   ProtobufWriter version;
-  version.double_(kWallTime, info.created);
+  version.float64(kWallTime, info.created);
   version.bytes(kFileVersion, "brain.Event:2");
   append(version);
   restart(info.created, 0);  // the first one is not yet a restart

@@ -19,7 +19,7 @@ ProtobufWriter hparams_value(const char* tag, int kind, const ProtobufWriter& in
 ProtobufWriter hyperparameter(const Json& value) {
   ProtobufWriter message;
   if (value.is_number()) {
-    message.double_(2, value.get<double>());
+    message.float64(2, value.get<double>());
   } else if (value.is_boolean()) {
     message.varint(4, value.get<bool>());
   } else {
@@ -34,7 +34,7 @@ ProtobufWriter hyperparameter(const Json& value) {
 void add_hyperparameters(ProtobufWriter& session, const std::string& name, const Json& value) {
   if (value.is_object()) {
     for (const auto& [key, member] : value.items())
-      add_hyperparameters(session, name.empty() ? key : name + "." + key, member);
+      add_hyperparameters(session, name.empty() ? key : fmt::format("{}.{}", name, key), member);
   } else if (!value.is_null()) {
     ProtobufWriter entry;
     entry.bytes(1, as_utf8(name));
@@ -49,7 +49,7 @@ ProtobufWriter session_start_value(const RunInfo& info, const Json& config) {
   ProtobufWriter session;
   if (config.is_object()) add_hyperparameters(session, "", config);
   session.bytes(4, as_utf8(info.job_id));
-  session.double_(5, info.created);
+  session.float64(5, info.created);
   return hparams_value("_hparams_/session_start_info", kSessionStart, session);
 }
 
@@ -58,7 +58,7 @@ ProtobufWriter session_end_value(const RunEnd& end, double time) {
   session.varint(1, end.state == RunState::Finished  ? kSuccess
                     : end.state == RunState::Running ? kRunning
                                                      : kFailure);
-  session.double_(2, time);
+  session.float64(2, time);
   return hparams_value("_hparams_/session_end_info", kSessionEnd, session);
 }
 

@@ -81,7 +81,7 @@ std::string cell_text(const Json& cell) {
 ProtobufWriter scalar_value(std::string_view tag, double value) {
   ProtobufWriter message;
   message.bytes(kTag, as_utf8(tag));
-  message.float_(kSimpleValue, static_cast<float>(value));
+  message.float32(kSimpleValue, static_cast<float>(value));
   return message;
 }
 
@@ -93,11 +93,11 @@ ProtobufWriter histogram_value(const Histogram& histogram) {
   const auto moments = moments_of(histogram);
   const auto bins = num_bins(histogram);
   ProtobufWriter histo, value;
-  histo.double_(1, moments.min);
-  histo.double_(2, moments.max);
-  histo.double_(3, moments.num);
-  histo.double_(4, moments.sum);
-  histo.double_(5, moments.sum_of_squares);
+  histo.float64(1, moments.min);
+  histo.float64(2, moments.max);
+  histo.float64(3, moments.num);
+  histo.float64(4, moments.sum);
+  histo.float64(5, moments.sum_of_squares);
   if (bins > 0) histo.doubles(6, std::span(histogram.edges).subspan(1, bins));  // right edges
   histo.doubles(7, std::span(histogram.counts).first(bins));
   value.bytes(kTag, as_utf8(histogram.at.name));

@@ -21,22 +21,11 @@ constexpr uint64_t kCoreSeverityError = 40;
 constexpr size_t kLongestCoreMessage = 300;
 
 // Fields of ServerRequest (wandb_server.proto).
-enum CoreRequest {
-  kInformTeardown = 7,
-  kRequestId = 10,
-  kInitSync = 11,
-  kSync = 12,
-  kSyncStatus = 13
-};
+constexpr int kInformTeardown = 7, kRequestId = 10, kInitSync = 11, kSync = 12, kSyncStatus = 13;
 // Fields of ServerResponse.
-enum CoreAnswer {
-  kInitSyncAnswer = 11,
-  kSyncAnswer = 12,
-  kSyncStatusAnswer = 13,
-  kErrorAnswer = 200
-};
+constexpr int kInitSyncAnswer = 11, kSyncAnswer = 12, kSyncStatusAnswer = 13, kErrorAnswer = 200;
 
-std::string core_request(CoreRequest kind, const ProtobufWriter& body) {
+std::string core_request(int kind, const ProtobufWriter& body) {
   ProtobufWriter request;
   request.message(kind, body);
   request.bytes(kRequestId, std::to_string(static_cast<int>(kind)));
@@ -63,7 +52,7 @@ ProtobufWriter core_settings(const UploadTarget& target, const std::filesystem::
   add_setting(settings, 55, target.api_key);
   add_setting(settings, 105, scratch.string());  // root_dir
   add_setting(settings, 142, scratch.string());  // wandb_dir: its log
-  interval.double_(1, static_cast<double>(target.upload_every));
+  interval.float64(1, static_cast<double>(target.upload_every));
   settings.message(175, interval);  // x_file_stream_transmit_interval
   add_switch(settings, 182);        // x_primary: uploads the run's config and summary as files, too
   add_switch(settings, 183);        // x_update_finish_state

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kWandbHeader("\x3aW&B\xe1\xbe\x00", 7);
 constexpr uint64_t kWandbBlock = 32'768;
 constexpr uint64_t kWandbChunkHeader = 7;
-enum WandbChunk : uint8_t { kWandbWhole = 1, kWandbFirst = 2, kWandbMiddle = 3, kWandbLast = 4 };
+constexpr uint8_t kWandbWhole = 1, kWandbFirst = 2, kWandbMiddle = 3, kWandbLast = 4;  // chunks
 
 uint64_t room_in_wandb_block(uint64_t offset) { return kWandbBlock - offset % kWandbBlock; }
 

@@ -43,9 +43,9 @@ TEST_CASE("protobuf writer: fixed sizes are little endian") {
   CHECK(writer.take() == "\x0d\x01\x02\x03\x04");
   writer.fixed64(1, 0x0807060504030201);
   CHECK(writer.take() == "\x09\x01\x02\x03\x04\x05\x06\x07\x08");
-  writer.float_(2, 1.0f);
+  writer.float32(2, 1.0f);
   CHECK(writer.take() == "\x15\x00\x00\x80\x3f"s);
-  writer.double_(2, -INFINITY);
+  writer.float64(2, -INFINITY);
   CHECK(writer.take() == "\x11\x00\x00\x00\x00\x00\x00\xf0\xff"s);
   writer.doubles(2, std::array{1.0, 2.0});
   CHECK(writer.take() ==

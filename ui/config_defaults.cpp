@@ -1,5 +1,6 @@
 #include "ui/config_defaults.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <vector>
 

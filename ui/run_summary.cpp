@@ -1,5 +1,6 @@
 #include "ui/run_summary.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 

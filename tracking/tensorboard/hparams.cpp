@@ -1,5 +1,7 @@
 #include "tracking/tensorboard/hparams.h"
 
+#include <fmt/format.h>
+
 #include "tracking/tensorboard/summary.h"
 
 namespace lockstep::tensorboard {

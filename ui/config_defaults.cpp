@@ -1,6 +1,7 @@
 #include "ui/config_defaults.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 

@@ -1,6 +1,7 @@
 #include "ui/run_summary.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 

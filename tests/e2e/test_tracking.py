@@ -4,7 +4,9 @@ import csv
 import json
 import os
 import pathlib
+import re
 import signal
+import urllib.request
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -138,10 +140,55 @@ def test_every_gpu_of_a_node_comes_once(job, ranks):
 
 def test_shared_run_has_every_rank_in_one_entry(job):
     use_file_sinks(job, "all", shared=True)
-    run_dir = job.train(ranks=2)
-    assert [path.name for path in (run_dir / "sinks" / "jsonl").iterdir()] == [run_dir.name]
-    names = {name for name, _ in of_jsonl(run_dir, run_dir.name)}
-    assert {"train/loss/rank-0", "train/loss/rank-1"} <= names
+    run_dir = job.train(ranks=4)
+    expected = {(f"{name}/rank-{entry['rank']}", step): value for entry in job.list()
+                for (name, step), value in logged(job, entry["id"]).items()}
+    assert {name for name, _ in expected} >= {f"train/loss/rank-{rank}" for rank in range(4)}
+    for sink in ("jsonl", "csv"):
+        assert [path.name for path in (run_dir / "sinks" / sink).iterdir()] == [run_dir.name]
+    assert of_jsonl(run_dir, run_dir.name) == expected
+    assert of_csv(run_dir, run_dir.name) == expected
+    assert of_tensorboard(run_dir, run_dir.name) == pytest.approx(expected, rel=1e-6)
+
+
+def scraped_losses(run_dir):
+    """{(run, rank): the training loss that a Prometheus server would see now}; empty where there is no endpoint yet."""
+    endpoints = list(run_dir.glob("sinks/prometheus/*/endpoint"))
+    if not endpoints:
+        return {}
+    with urllib.request.urlopen(endpoints[0].read_text().strip(), timeout=PATIENCE_S) as answer:
+        lines = answer.read().decode().splitlines()
+    losses = {}
+    for line in lines:
+        if line.startswith("lockstep_train_loss{"):
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
+            series = labels["run"], int(labels["rank"])
+            assert series not in losses, "a series is there twice"
+            losses[series] = float(line.rpartition(" ")[2])
+    return losses
+
+
+@pytest.mark.parametrize("policy", [*POLICIES, "shared"])
+def test_prometheus_has_the_latest_of_every_logging_rank(job, policy):
+    ranks, logging = POLICIES["all" if policy == "shared" else policy]
+    use_file_sinks(job, ranks, shared=policy == "shared", sinks=[{"name": "prometheus", "port": 0}])
+    job.config["train"]["epochs"] = 100_000
+    job.write()
+    started = job.start(ranks=4)
+    run_dir = wait_until(lambda: next(job.runs.glob("*"), None), PATIENCE_S, "the run")
+
+    def of_all_ranks():
+        found = scraped_losses(run_dir)
+        return found if len(found) == len(logging) else None
+
+    losses = wait_until(of_all_ranks, PATIENCE_S, "a series of every rank")
+    job.query("stop", run_dir.name)
+    assert processes.finish(started).code == 0
+    runs = {run["rank"]: run["id"] for run in job.list()}
+    assert set(losses) == {(run_dir.name if policy == "shared" else runs[rank], rank) for rank in logging}
+    for (_, rank), loss in losses.items():
+        told = [value for (name, _), value in logged(job, runs[rank]).items() if name == "train/loss"]
+        assert any(loss == pytest.approx(value, rel=1e-6) for value in told)
 
 
 def test_sync_sends_to_a_sink_that_the_run_did_not_have_and_never_twice(job):

@@ -9,6 +9,7 @@
 #include "core/part.h"
 #include "models/model.h"
 #include "tracking/tracking_config.h"
+#include "trainer/checkpoint_section.h"
 #include "trainer/optimizer.h"
 #include "trainer/run_sections.h"
 #include "trainer/schedule.h"

@@ -12,7 +12,6 @@
 #include "data/dataset.h"
 #include "data/split.h"
 #include "distributed/data_parallel.h"
-#include "trainer/checkpoint_keeping.h"
 #include "trainer/early_stop.h"
 #include "trainer/precision.h"
 #include "trainer/weight_average.h"
@@ -55,16 +54,6 @@ struct DistributedSection {
   Duration timeout{std::chrono::minutes(30)};
   Duration step_timeout{std::chrono::minutes(10)};
   Duration hang_warning{std::chrono::seconds(3)};
-};
-
-struct CheckpointSection {
-  Period every{1, Period::Unit::Epochs};
-  int64_t keep_last = 2;
-  KeepBestConfig keep_best;
-  std::optional<Period> keep_every;
-  bool async = true;
-  std::string writers = "main";
-  std::string resume = "auto";
 };
 
 template <class V>
@@ -128,26 +117,6 @@ void fields(V& v, DistributedSection& c) {
   v("hang_warning", c.hang_warning,
     "how long ranks wait for one before `lockstep launch` says which and where it is; at least ten "
     "steps, and ten times as long outside of steps");
-}
-
-template <class V>
-void fields(V& v, CheckpointSection& c) {
-  v("every", c.every, "how often to save; always also at the end");
-  v("keep_last", c.keep_last, "how many of the latest checkpoints to keep", at_least(1));
-  v("keep_best", c.keep_best, "checkpoints that stay for their evaluation");
-  v("keep_every", c.keep_every,
-    "checkpoints that stay as milestones, e.g. '10 epochs' (nothing: none)");
-  v("async", c.async,
-    "write while training goes on, from a copy of model and optimizer in the memory of the rank "
-    "that "
-    "writes; false: training waits for the disk");
-  v("writers", c.writers,
-    "main: rank 0 writes all of it; all: every rank that sees rank 0's directory writes its share "
-    "of model and optimizer, into files of its own",
-    one_of({"main", "all"}));
-  v("resume", c.resume,
-    "auto: a restart of a run continues from its last good checkpoint; never: it begins anew",
-    one_of({"auto", "never"}));
 }
 
 }  // namespace lockstep

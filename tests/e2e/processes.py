@@ -91,10 +91,18 @@ def variables_of(pid):
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 
 
+def parent_of(pid):
+    """None when it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
 def ranks_of(marker):
-    """{rank: pid} of the trainers that have `marker` in their command line."""
+    """{rank: pid} of the trainers that have `marker` in their command line; not what they fork on the way to a program."""
     trainers = [pid for pid, line in find(marker).items() if "lockstep-trainer" in line.split(" ")[0]]
-    ranks = {pid: variables_of(pid).get("RANK") for pid in trainers}
+    ranks = {pid: variables_of(pid).get("RANK") for pid in trainers if parent_of(pid) not in trainers}
     return {int(rank): pid for pid, rank in ranks.items() if rank is not None}
 
 

@@ -37,10 +37,10 @@ int64_t last_batch_size(const BatchPlan& plan, const LoaderConfig& config, int64
 
 void verify_precision(const Model& model, const std::string& precision) {
   if (precision == kFloat32 || !model.has_backward()) return;
-  throw config_error(
-      fmt::format("train.precision: {} has no effect on a compiled model: it has the precision of "
-                  "lockstep-compile --precision; leave this out",
-                  precision));
+  throw config_error(fmt::format(
+      "train.precision: {} has no effect on a compiled model: {}leave this out", precision,
+      precision == kBFloat16 ? "compile it with --precision bf16, and "
+                             : "lockstep-compile knows fp32 and bf16; "));
 }
 
 void freeze(Model& model, const std::vector<std::string>& names) {

@@ -582,6 +582,7 @@ def test_a_token_outside_of_the_vocabulary(job, packages, texts):
 def test_a_precision_that_is_compiled_in(job, packages):
     use(job, packages["mlp"], "mlp")
     refuse(job, ["train.precision=bf16"], ["train.precision: bf16 has no effect on a compiled model", "--precision bf16"], None)
+    refuse(job, ["train.precision=fp16"], ["train.precision: fp16 has no effect on a compiled model", "fp32 and bf16"], None)
 
 
 def test_batches_that_do_not_fit(job, packages):

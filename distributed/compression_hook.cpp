@@ -1,5 +1,7 @@
 #include "distributed/compression_hook.h"
 
+#include "distributed/data_parallel.h"
+
 namespace lockstep {
 
 CompressionHook::CompressionHook(const c10::intrusive_ptr<c10d::ProcessGroup>& group,

@@ -8,12 +8,9 @@
 
 namespace lockstep {
 
-inline constexpr const char *kNoCompression = "none", *kCompressToFp16 = "fp16",
-                            *kCompressToBf16 = "bf16";
-
 // The arithmetic of Python's fp16_compress_hook and bf16_compress_hook
 // (torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py): a bucket is cast, divided by the
-// number of ranks, summed and cast back. `compression`: one of the above but kNoCompression.
+// number of ranks, summed and cast back. `compression`: kCompressToFp16 or kCompressToBf16.
 class CompressionHook final
     : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::ProcessGroup>> {
  public:

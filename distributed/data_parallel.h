@@ -21,6 +21,10 @@
 
 namespace lockstep {
 
+// Values of gradient_compression.
+inline constexpr const char *kNoCompression = "none", *kCompressToFp16 = "fp16",
+                            *kCompressToBf16 = "bf16";
+
 // Defaults are Python DDP's.
 struct DataParallelConfig {
   std::optional<double> bucket_cap_mb;  // MiB; nothing: 25, the first bucket 1
@@ -28,7 +32,7 @@ struct DataParallelConfig {
   bool static_graph = false;
   bool gradient_as_bucket_view = false;
   bool broadcast_buffers = true;
-  std::string gradient_compression = "none";
+  std::string gradient_compression = kNoCompression;
 };
 
 template <class V>
@@ -46,7 +50,7 @@ void fields(V& v, DataParallelConfig& c) {
   v("gradient_compression", c.gradient_compression,
     "send gradients as 16-bit floats, as Python's fp16_compress_hook and bf16_compress_hook: half "
     "the traffic between hosts, less precise sums",
-    one_of({"none", "fp16", "bf16"}));
+    one_of({kNoCompression, kCompressToFp16, kCompressToBf16}));
 }
 
 class DataParallel {

@@ -1,0 +1,72 @@
+// Linear warm-up, then from 1 down to final_factor: along half a cosine (Loshchilov and Hutter,
+// 2017, without restarts), or along a straight line.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "trainer/schedule.h"
+
+namespace lockstep {
+namespace {
+
+struct DecayConfig {
+  int64_t warmup_steps = 0;
+  double final_factor = 0;
+};
+
+template <class V>
+void fields(V& v, DecayConfig& c) {
+  v("warmup_steps", c.warmup_steps, "steps in which the learning rate rises linearly from 0",
+    at_least(0));
+  v("final_factor", c.final_factor, "the last step's learning rate, as a part of the optimizer's",
+    at_least(0), at_most(1));
+}
+
+class Decay : public Schedule {
+ public:
+  using Config = DecayConfig;
+
+  Decay(const Config& config, const ScheduleSpan& span)
+      : config_(config), decay_steps_(span.total_steps - config.warmup_steps) {
+    verify_warmup(config.warmup_steps, span);
+  }
+
+  double factor(int64_t step) const override {
+    if (step < config_.warmup_steps) return warmup_factor(step, config_.warmup_steps);
+    if (decay_steps_ <= 0) return 1;
+    const auto progress = std::min(
+        1.0, static_cast<double>(step - config_.warmup_steps) / static_cast<double>(decay_steps_));
+    return config_.final_factor + (1 - config_.final_factor) * left(progress);
+  }
+
+ private:
+  // Of the way down, 1 at progress 0 and 0 at progress 1.
+  virtual double left(double progress) const = 0;
+
+  Config config_;
+  int64_t decay_steps_;
+};
+
+class Cosine final : public Decay {
+ public:
+  using Decay::Decay;
+
+ private:
+  double left(double progress) const override {
+    return 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  }
+};
+
+class LinearDecay final : public Decay {
+ public:
+  using Decay::Decay;
+
+ private:
+  double left(double progress) const override { return 1 - progress; }
+};
+
+REGISTER_SCHEDULE("cosine", Cosine, "linear warm-up, then a cosine decay");
+REGISTER_SCHEDULE("linear", LinearDecay, "linear warm-up, then a linear decay");
+
+}  // namespace
+}  // namespace lockstep

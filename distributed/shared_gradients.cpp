@@ -18,7 +18,7 @@ namespace lockstep {
 namespace {
 
 // Less goes through the slots.
-constexpr size_t kSmallestInRegion = size_t{1} << 20;
+constexpr size_t kSmallestInRegion = size_t{32} << 10;
 constexpr size_t kCacheLineBytes = 64;
 
 class Arrival final : public torch::autograd::PostAccumulateGradHook {

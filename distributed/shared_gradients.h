@@ -2,7 +2,7 @@
 // backward pass of autograd: on CPUs the cores that would move gradients beside it are those that
 // compute them. Beside the segments of a compiled one (average_from()), which need no listener.
 //
-// Note [Where gradients live]: from 1 MiB on, in memory that all ranks have mapped. As soon as
+// Note [Where gradients live]: from 32 KiB on, in memory that all ranks have mapped. As soon as
 // autograd has made one it is moved there, while it is in the caches; then each rank reduces its
 // slice for all. Parameters' gradients are views of that memory, until zero_gradients() takes them
 // away. Smaller ones stay where autograd made them and go through the slots of the group, which

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -109,10 +110,14 @@ class Group {
   };
   template <class Write, class Read>
   void go_through(const Call& call, const Pass& pass, const Write& write, const Read& read);
-  void combine_slots(const SumOrder& order, const Call& call, const Window& window,
-                     const Window& part, std::byte* out);
-  void share_slices(const SumOrder& order, const Call& call, const Window& window,
-                    Clock::time_point deadline);
+  struct Sum {
+    Call call;
+    SumOrder order;
+  };
+  void combine_window(const Sum& sum, const Window& window, const Window& part,
+                      const std::byte* own, std::byte* out);
+  void share_slices(const Sum& sum, const Window& window, Clock::time_point deadline);
+  bool goes_past_caches(const Call& call, Clock::time_point deadline);
   bool reduce_in_place(const Call& call, const Array& array, Clock::time_point deadline);
   template <class ReduceBlock>
   void share_stretch(const Region& region, const Stretch& stretch, const ReduceBlock& reduce_block);
@@ -129,6 +134,7 @@ class Group {
   size_t slot_bytes_;
   Rounds rounds_;
   unsigned turn_ = 0;                      // which of the two slots
+  std::optional<bool> past_caches_;        // how arrays are copied there; nothing: not tried yet
   std::vector<const std::byte*> sources_;  // of one reduction
   Regions regions_;
 };

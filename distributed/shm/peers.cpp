@@ -1,10 +1,21 @@
 #include "distributed/shm/peers.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 namespace lockstep::shm {
+
+int count_usable_cores(const std::vector<pid_t>& pids) {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (const auto pid : pids) {
+    cpu_set_t cores;
+    if (::sched_getaffinity(pid, sizeof cores, &cores) == 0) CPU_OR(&all, &all, &cores);
+  }
+  return CPU_COUNT(&all);
+}
 
 Peers::Peers(const std::vector<pid_t>& pids) : pids_(pids) {
   for (const auto pid : pids)

@@ -19,6 +19,10 @@ class PeerLost : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// On how many cores these processes may run, taken together: each may be bound to one of its own.
+// Those that are gone count for nothing.
+int count_usable_cores(const std::vector<pid_t>& pids);
+
 class Peers {
  public:
   // `pids`: by rank, this process's own included. They are alive or were a moment ago.

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -25,11 +24,6 @@ std::vector<pid_t> pids_of(const RoundsPlace& place) {
   return pids;
 }
 
-int usable_cores() {
-  cpu_set_t cores;
-  return ::sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
-}
-
 void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -47,8 +41,9 @@ void futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const tim
 Rounds::Rounds(const RoundsPlace& place)
     : place_(place),
       peers_(pids_of(place)),
-      longest_patience_(usable_cores() >= place.num_ranks ? kPatience
-                                                          : std::chrono::microseconds(0)),
+      longest_patience_(count_usable_cores(pids_of(place)) >= place.num_ranks
+                            ? kPatience
+                            : std::chrono::microseconds(0)),
       patience_(longest_patience_) {}
 
 Rounds::~Rounds() {

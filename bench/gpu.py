@@ -1,4 +1,4 @@
-"""One GPU: training steps of Lockstep, eager and compiled, against PyTorch eager, fused and torch.compile, in one run.
+"""One GPU: training steps of Lockstep, eager and compiled, with and without CUDA graphs, against PyTorch eager, fused and torch.compile, in one run.
 
     bench/gpu.sh [--rounds 5] [--only gpt2 mlp ...]
     .venv/bin/python bench/gpu.py --device cpu --quick         # the harness itself, with small models, anywhere
@@ -47,7 +47,7 @@ def data_of(job, directory):
     return write_text(directory, job["model"]) if job["kind"] == "gpt" else write_images(directory)
 
 
-def write_run_file(job, settings, steps, package=None):
+def write_run_file(job, settings, steps, package=None, graph=False):
     path = str(data_of(job, settings.directory))
     data = {"name": "tokens", "path": path, "length": job["model"]["context"]} if job["kind"] == "gpt" \
         else {"name": "idx", "path": path, "split": "train"}
@@ -58,7 +58,7 @@ def write_run_file(job, settings, steps, package=None):
         "data": {"train": data, "per_rank_batch_size": job["batch"], "drop_last": True, "workers": 1},
         "optimizer": {"name": "adamw", "lr": job["lr"]},
         "train": {"epochs": 1000, "max_steps": steps, "log_every": f"{max(1, steps // 8)} steps",
-                  "precision": "fp32" if package else job["precision"]},
+                  "precision": "fp32" if package else job["precision"], **({"cuda_graph": True} if graph else {})},
         "distributed": {"device": settings.device},
         "checkpoint": {"every": "1000 epochs", "keep_last": 1},
         "tracking": {"sinks": []}}))
@@ -79,8 +79,8 @@ def later_steps(job, seconds):
     return (sum(seconds[1:]) + seconds[1]) * (job["steps"] // 8) - seconds[1]
 
 
-def lockstep(job, settings, package=None):
-    file = write_run_file(job, settings, job["steps"], package)
+def lockstep(job, settings, package=None, graph=False):
+    file = write_run_file(job, settings, job["steps"], package, graph)
     begin = time.monotonic()
     output_of([BIN / "lockstep-trainer", file], settings.directory, 3600)
     taken = time.monotonic() - begin
@@ -105,7 +105,10 @@ def rows(name, job, settings):
     """Each of ours against each of Python's; the first step too."""
     package = compile_package(name, job, settings)
     mode = MODES[name]
-    sides = {"lockstep": lambda: lockstep(job, settings), "lockstep compiled": lambda: lockstep(job, settings, package),
+    ours = {"lockstep": {}, "lockstep compiled": {"package": package}}
+    if settings.device == "cuda":
+        ours |= {f"{name}, CUDA graph": {**how, "graph": True} for name, how in ours.items()}
+    sides = {**{name: lambda h=how: lockstep(job, settings, **h) for name, how in ours.items()},
              **{key: lambda o=options: peer(job, settings, *o) for key, options in PEERS.items()},
              f"torch.compile, {mode}": lambda: peer(job, settings, "--tuned", "--compile", "--compile-mode", mode)}
     speed, first, loss = ({side: [] for side in sides} for _ in range(3))
@@ -118,12 +121,12 @@ def rows(name, job, settings):
             loss[side].append(result["loss"])
     wrong = {side: values for side, values in loss.items() if abs(values[-1] - loss["eager"][-1]) > job["tolerance"]}
     assert not wrong, f"{name}: the loss of {wrong} is not that of eager, {loss['eager']}"
-    for ours in ("lockstep", "lockstep compiled"):
-        for other in list(sides)[2:]:
-            yield compared(f"{name}: {ours} against {other}", job["unit"], speed[ours], speed[other],
-                           statistics.median(speed[ours]) / statistics.median(speed[other]), GOALS[name].get(other))
-            yield compared(f"{name}: first step, {ours} against {other}", "s", first[ours], first[other],
-                           statistics.median(first[other]) / statistics.median(first[ours]), None)
+    for way in ours:
+        for other in list(sides)[len(ours):]:
+            yield compared(f"{name}: {way} against {other}", job["unit"], speed[way], speed[other],
+                           statistics.median(speed[way]) / statistics.median(speed[other]), GOALS[name].get(other))
+            yield compared(f"{name}: first step, {way} against {other}", "s", first[way], first[other],
+                           statistics.median(first[other]) / statistics.median(first[way]), None)
 
 
 def compared(name, unit, ours, other, ratio, goal):

@@ -10,12 +10,14 @@
 
 #include "core/error.h"
 #include "distributed/backends.h"
+#include "distributed/launch_graph.h"
 
 namespace lockstep {
 namespace {
 
 constexpr const char* kLibrary = "liblockstep_cuda.so";
 
+using MakeGraph = LaunchGraph* (*)();
 using MakeNccl = c10d::Backend* (*)(const c10::intrusive_ptr<c10d::Store>*, int, int, int64_t);
 
 void* open_cuda_library() {
@@ -73,6 +75,14 @@ void use_gpu(int index) {
                     index, count));
   c10::impl::getDeviceGuardImpl(at::kCUDA)->setDevice(
       {at::kCUDA, static_cast<c10::DeviceIndex>(index)});
+}
+
+std::unique_ptr<LaunchGraph> make_cuda_graph() {
+  count_gpus();
+  const auto make =
+      reinterpret_cast<MakeGraph>(::dlsym(open_cuda_library(), "lockstep_make_cuda_graph"));
+  check(make != nullptr, "liblockstep_cuda.so lacks lockstep_make_cuda_graph");
+  return std::unique_ptr<LaunchGraph>(make());
 }
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,

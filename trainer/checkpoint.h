@@ -2,7 +2,8 @@
 //   model.safetensors      parameters, then buffers, in the module's order
 //   optimizer.safetensors  the optimizer's state
 //   ema.safetensors        with train.ema: the average of model.safetensors, in the same form
-//   rng.safetensors        the CPU generator's state of each rank, "rank.0" ...
+//   rng.safetensors        the generators' states of each rank: "rank.0" ..., of the CPU; with GPUs
+//                          also "rank.0.device" ...
 //   manifest.json          the head and a CRC-32C per tensor, under a CRC-32C of its own
 // Written by two ranks, model and optimizer are in two files each, as large models are elsewhere:
 //   model-00001-of-00002.safetensors, model-00002-of-00002.safetensors

@@ -27,8 +27,9 @@ at::Tensor weighted_loss(const at::Tensor& loss, const std::vector<int64_t>& cou
 // counts everywhere they are the number of batches, exactly.
 std::vector<at::Tensor> target_divisors(World& world, const std::vector<at::Tensor>& targets);
 
-// Scales all gradients so that their joint 2-norm is at most `max_norm`. Returns the norm before.
-// Same arithmetic as Python's clip_grad_norm_ (torch/nn/utils/clip_grad.py). Waits for the device.
-double clip_gradients(const NamedTensors& parameters, double max_norm);
+// Scales all gradients so that their joint 2-norm is at most `max_norm`. Returns the norm before, a
+// scalar on their device, for which nobody waits; undefined where there are no gradients. Same
+// arithmetic as Python's clip_grad_norm_ (torch/nn/utils/clip_grad.py).
+at::Tensor clip_gradients(const NamedTensors& parameters, double max_norm);
 
 }  // namespace lockstep

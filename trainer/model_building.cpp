@@ -43,6 +43,13 @@ void verify_precision(const Model& model, const std::string& precision) {
                              : "lockstep-compile knows fp32 and bf16; "));
 }
 
+void verify_graph(bool cuda_graph, const std::string& device) {
+  if (cuda_graph && device != "cuda")
+    throw config_error(fmt::format(
+        "train.cuda_graph has no effect on device {}: it needs an NVIDIA GPU; leave it out",
+        device));
+}
+
 void freeze(Model& model, const std::vector<std::string>& names) {
   if (names.empty()) return;
   if (model.has_backward())
@@ -68,6 +75,7 @@ std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& train
   verify_precision(*model, config.train.precision);
   freeze(*model, config.train.freeze);
   ModelUse use{.device = wants_gpu(config.distributed.device) ? "cuda" : "cpu"};
+  verify_graph(config.train.cuda_graph, use.device);
   use.gpu = gpu_architecture;
   use.batch_size = plan.per_rank_batch_size;
   use.last_batch_size = last_batch_size(plan, config.data.loader, train_set.size(), ranks);

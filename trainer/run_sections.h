@@ -41,6 +41,7 @@ struct TrainSection {
   int64_t accumulate = 1;
   std::string precision = kFloat32;
   std::optional<double> clip_grad_norm;
+  bool cuda_graph = false;
   Period eval_every{1, Period::Unit::Epochs};
   Period log_every{10, Period::Unit::Steps};
   EarlyStopConfig early_stop;
@@ -94,6 +95,9 @@ void fields(V& v, TrainSection& c) {
     one_of({kFloat32, kBFloat16, kFloat16}));
   v("clip_grad_norm", c.clip_grad_norm, "scale gradients down to this norm when they are longer",
     above(0));
+  v("cuda_graph", c.cuda_graph,
+    "record forward and backward pass as a CUDA graph, once per shape of a batch, and replay it: "
+    "the same numbers, quicker where kernels are small");
   v("eval_every", c.eval_every, "how often to evaluate; always also at the end");
   v("log_every", c.log_every, "how often to record training metrics");
   v("early_stop", c.early_stop, "end when the evaluation no longer gets better");

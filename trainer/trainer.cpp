@@ -15,7 +15,6 @@
 #include "trainer/gradients.h"
 #include "trainer/initial_weights.h"
 #include "trainer/precision.h"
-#include "trainer/step_batches.h"
 #include "trainer/training_state.h"
 
 namespace lockstep {
@@ -95,6 +94,9 @@ Trainer::Trainer(const TrainerParts& parts)
       early_stop_(parts.config.train.early_stop),
       saving_(parts.world, parts.tracker, saving_options(parts)) {
   if (parts.config.train.precision == kFloat16) scaler_.emplace();
+  if (parts.config.train.cuda_graph)
+    graphed_.emplace(*model_, GraphedPassesOptions{parts.config.train.precision,
+                                                   parts.config.train.accumulate > 1});
   if (parts.config.train.ema.decay) average_.emplace(parts.config.train.ema, *model_);
 }
 
@@ -212,13 +214,7 @@ void Trainer::train_step(Loader& loader) {
     const bool synchronize = batches.is_last();
     clock_.enter(Phase::Forward);
     parallel_.before_forward(synchronize);
-    const bool compiled = model_->has_backward();
-    const auto outputs = compiled
-                             ? pass_compiled(batch, batches.weighted(at::ones({})), synchronize)
-                             : forward_in(parts_.config.train.precision, *model_, batch);
-    batches.verify(outputs);
-    clock_.enter(Phase::Backward);
-    if (!compiled) parallel_.backward(scaled(batches.weighted(outputs.loss)), synchronize);
+    const auto outputs = pass(batch, batches, synchronize);
     if (synchronize) clock_.add_communication(parallel_.exposed_wait());
     meter_.add(outputs);
     position_.samples =
@@ -235,15 +231,26 @@ void Trainer::train_step(Loader& loader) {
   clock_.end_step(position_.step, total_steps_);
 }
 
-at::Tensor Trainer::scaled(const at::Tensor& loss) const {
-  return scaler_ ? scaler_->scaled(loss) : loss;
-}
-
-Outputs Trainer::pass_compiled(const Batch& batch, const at::Tensor& weight, bool synchronize) {
-  auto step = model_->forward_backward(batch, weight.to(parts_.world.device()));
+// Forward and backward.
+Outputs Trainer::pass(const Batch& batch, const StepBatches& batches, bool synchronize) {
+  const auto weighted = [&](const at::Tensor& loss) {
+    return scaler_ ? scaler_->scaled(batches.weighted(loss)) : batches.weighted(loss);
+  };
+  std::optional<StepOutputs> step;
+  if (graphed_ || model_->has_backward()) {
+    const auto weight = weighted(at::ones({}, parts_.world.device()));
+    if (graphed_) step = graphed_->pass(batch, weight);
+    if (!step && model_->has_backward()) step = model_->forward_backward(batch, weight);
+  }
+  const auto outputs =
+      step ? step->outputs : forward_in(parts_.config.train.precision, *model_, batch);
+  batches.verify(outputs);
   clock_.enter(Phase::Backward);
-  parallel_.add_gradients(std::move(step.gradients), synchronize, std::move(step.later));
-  return step.outputs;
+  if (step)
+    parallel_.add_gradients(std::move(step->gradients), synchronize, std::move(step->later));
+  else
+    parallel_.backward(weighted(outputs.loss), synchronize);
+  return outputs;
 }
 
 void Trainer::optimize() {
@@ -286,7 +293,8 @@ void Trainer::log_training() {
   const auto step_times = gather_step_times(parts_.world, times);
   values.insert(values.end(), step_times.begin(), step_times.end());
   values.emplace_back("train/lr", last_lr_);
-  if (last_grad_norm_) values.emplace_back("train/grad_norm", *last_grad_norm_);
+  if (last_grad_norm_.defined())
+    values.emplace_back("train/grad_norm", last_grad_norm_.item<double>());
   if (scaler_) {
     values.emplace_back("train/loss_scale", scaler_->state().scale);
     values.emplace_back("train/skipped_steps", static_cast<double>(scaler_->take_skipped()));
@@ -301,6 +309,9 @@ void Trainer::log_training() {
   values.emplace_back("data/ready",
                       static_cast<double>(data.ready) / static_cast<double>(data.batches));
   tell_bad_samples(values);
+  if (const auto reason = graphed_ ? graphed_->take_reason() : std::nullopt)
+    parts_.tracker.text(TextLevel::Warning,
+                        "train.cuda_graph: steps go on without a graph: " + *reason);
   record(values);
 }
 

@@ -18,12 +18,14 @@
 #include "tracking/tracker.h"
 #include "trainer/early_stop.h"
 #include "trainer/ending.h"
+#include "trainer/graphed_passes.h"
 #include "trainer/interruption.h"
 #include "trainer/loss_scaler.h"
 #include "trainer/meter.h"
 #include "trainer/position.h"
 #include "trainer/run_config.h"
 #include "trainer/saving.h"
+#include "trainer/step_batches.h"
 #include "trainer/step_times.h"
 #include "trainer/trigger.h"
 #include "trainer/weight_average.h"
@@ -75,8 +77,7 @@ class Trainer {
  private:
   void train_epoch();
   void train_step(Loader& loader);
-  at::Tensor scaled(const at::Tensor& loss) const;
-  Outputs pass_compiled(const Batch& batch, const at::Tensor& weight, bool synchronize);
+  Outputs pass(const Batch& batch, const StepBatches& batches, bool synchronize);
   void optimize();
   void after_step(bool epoch_ended);
   void log_training();
@@ -111,8 +112,9 @@ class Trainer {
   BadSamples bad_train_{parts_.config.data.loader.max_bad_samples},
       bad_eval_{parts_.config.data.loader.max_bad_samples};
   double last_lr_ = 0;
-  std::optional<double> last_grad_norm_;
-  std::optional<LossScaler> scaler_;  // with fp16
+  at::Tensor last_grad_norm_;             // undefined: not measured
+  std::optional<LossScaler> scaler_;      // with fp16
+  std::optional<GraphedPasses> graphed_;  // with train.cuda_graph
   std::chrono::steady_clock::time_point logged_at_;
   StepClock clock_;
   StepVote vote_;

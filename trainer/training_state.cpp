@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
@@ -14,11 +15,19 @@
 namespace lockstep {
 namespace {
 
-std::string rng_name(int rank) { return fmt::format("rank.{}", rank); }
+// Where a rank's random numbers come from, and what follows "rank.N" in the names of their states:
+// from the CPU and, where it computes on one, from its GPU.
+std::vector<std::pair<std::string, at::Generator>> generators_of(const World& world) {
+  std::vector<std::pair<std::string, at::Generator>> generators;
+  generators.emplace_back("", at::detail::getDefaultCPUGenerator());
+  if (!world.device().is_cpu())
+    generators.emplace_back(".device", at::globalContext().defaultGenerator(world.device()));
+  return generators;
+}
 
-at::Generator cpu_generator() { return at::detail::getDefaultCPUGenerator(); }
-
-at::Tensor rng_state() { return cpu_generator().get_state(); }
+std::string rng_name(int rank, const std::string& ending) {
+  return fmt::format("rank.{}{}", rank, ending);
+}
 
 void load_tensors(const NamedTensors& tensors, const NamedTensors& loaded) {
   for (const auto& [name, tensor] : tensors) {
@@ -58,8 +67,9 @@ NamedTensors broadcast_tensors(World& world, NamedTensors tensors, const std::st
 }
 
 void restore_rng(const World& world, const Checkpoint& checkpoint) {
-  for (const auto& [name, state] : checkpoint.rng)
-    if (name == rng_name(world.rank())) cpu_generator().set_state(state);
+  for (auto& [ending, generator] : generators_of(world))
+    for (const auto& [name, state] : checkpoint.rng)
+      if (name == rng_name(world.rank(), ending)) generator.set_state(state);
 }
 
 // As one object: {"rejected": [...], "head": {...} or null}.
@@ -96,13 +106,15 @@ Checkpoint live_state(const TrainingState& state) {
 }
 
 Checkpoint capture_state(World& world, const TrainingState& state) {
-  const auto rng = all_gather(world, rng_state(), "random states");
   auto checkpoint = live_state(state);
   checkpoint.head.world_size = world.world_size();
   checkpoint.head.gradient_order = state.parallel.gradient_order();
   if (checkpoint.head.ema_updates == 0) checkpoint.ema.clear();  // which it would not be
-  for (int rank = 0; rank < world.world_size(); ++rank)
-    checkpoint.rng.emplace_back(rng_name(rank), rng[rank]);
+  for (const auto& [ending, generator] : generators_of(world)) {
+    const auto states = all_gather(world, generator.get_state(), "random states");
+    for (int rank = 0; rank < world.world_size(); ++rank)
+      checkpoint.rng.emplace_back(rng_name(rank, ending), states[static_cast<size_t>(rank)]);
+  }
   return checkpoint;
 }
 

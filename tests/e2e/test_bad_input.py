@@ -29,6 +29,10 @@ OVERRIDES = {
     "number for a list": (["model.hidden=32"], ["model.hidden", "list"]),
     "bad period": (["train.log_every=soon"], ["train.log_every", "soon", "steps"]),
     "bad choice": (["distributed.device=gpu"], ["distributed.device", "gpu", "auto, cpu, cuda"]),
+    "a CUDA graph without a GPU": (
+        ["train.cuda_graph=true"],
+        ["train.cuda_graph has no effect on device cpu: it needs an NVIDIA GPU"],
+    ),
     "unknown model": (
         ["model.name=mpl"],
         ["model.name: unknown model 'mpl'; did you mean 'mlp'? valid: cnn, compiled, gpt, mlp"],

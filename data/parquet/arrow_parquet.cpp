@@ -6,7 +6,6 @@
 #include <parquet/arrow/reader.h>
 #include <parquet/exception.h>
 #include <parquet/file_reader.h>
-#include <parquet/statistics.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -20,6 +19,8 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "data/parquet/arrow_columns.h"
+#include "data/parquet/column_limits.h"
+#include "data/parquet/plain_numbers.h"
 #include "data/parquet_file.h"
 
 namespace lockstep {
@@ -65,45 +66,6 @@ auto guarded(const std::string& name, const Act& act) {
   } catch (const std::exception& error) {
     throw config_error(
         fmt::format("{}: not a usable Parquet file: {}", name, first_line(error.what())));
-  }
-}
-
-// The limits of a column in a row group that its statistics tell, of either kind.
-struct ColumnLimits {
-  double least = kNaN, greatest = kNaN;
-  std::string first, last;
-  bool has_words = false;
-};
-
-template <class ParquetType>
-ColumnLimits limits_as_numbers(const parquet::Statistics& statistics) {
-  const auto& typed = static_cast<const parquet::TypedStatistics<ParquetType>&>(statistics);
-  return {static_cast<double>(typed.min()), static_cast<double>(typed.max()), {}, {}, false};
-}
-
-ColumnLimits limits_of(const parquet::Statistics& statistics,
-                       const parquet::ColumnDescriptor& column) {
-  if (!statistics.HasMinMax() || statistics.physical_type() != column.physical_type()) return {};
-  const auto& logical = column.logical_type();
-  const bool plain =
-      !logical || logical->is_none() || logical->is_date() || logical->is_timestamp() ||
-      logical->is_time() ||
-      (logical->is_int() && static_cast<const parquet::IntLogicalType&>(*logical).is_signed());
-  switch (column.physical_type()) {
-    case parquet::Type::INT32:
-      return plain ? limits_as_numbers<parquet::Int32Type>(statistics) : ColumnLimits{};
-    case parquet::Type::INT64:
-      return plain ? limits_as_numbers<parquet::Int64Type>(statistics) : ColumnLimits{};
-    case parquet::Type::FLOAT: return limits_as_numbers<parquet::FloatType>(statistics);
-    case parquet::Type::DOUBLE: return limits_as_numbers<parquet::DoubleType>(statistics);
-    case parquet::Type::BYTE_ARRAY: {
-      if (!logical || !logical->is_string()) return {};
-      const auto& typed =
-          static_cast<const parquet::TypedStatistics<parquet::ByteArrayType>&>(statistics);
-      const std::string_view first(typed.min()), last(typed.max());
-      return {kNaN, kNaN, std::string(first), std::string(last), true};
-    }
-    default: return {};
   }
 }
 
@@ -349,6 +311,11 @@ class ArrowParquetFile final : public ParquetFile {
   TableColumn read_column(Reader& reader, size_t row_group, const std::string& column,
                           const DataTable& table) const {
     chunk_of(row_group, column);
+    const auto index = index_of(column);
+    if (has_plain_numbers(*schema_->Column(index))) {
+      const auto group = reader.parquet_reader()->RowGroup(static_cast<int>(row_group));
+      return plain_column(*group->Column(index), column, table);
+    }
     std::shared_ptr<arrow::ChunkedArray> chunks;
     accept(reader.RowGroup(static_cast<int>(row_group))->Column(field_of(column))->Read(&chunks),
            table.name);
@@ -361,12 +328,28 @@ class ArrowParquetFile final : public ParquetFile {
     return converted(*chunks, column, table);
   }
 
+  static Error wrong_count(const std::string& name, size_t count, const DataTable& table) {
+    return config_error(fmt::format("{}: column '{}' has {} values for {} rows", table.name,
+                                    printable(name), count, table.rows));
+  }
+
+  static TableColumn plain_column(parquet::ColumnReader& reader, const std::string& name,
+                                  const DataTable& table) {
+    auto numbers = read_plain_numbers(reader, table.rows);
+    if (!numbers)
+      throw config_error(
+          fmt::format("{}: column '{}' has damaged pages", table.name, printable(name)));
+    if (numbers->values.size() != table.rows)
+      throw wrong_count(name, numbers->values.size(), table);
+    return {
+        .name = name, .numbers = std::move(numbers->values), .is_complete = numbers->are_all_there};
+  }
+
   TableColumn converted(const arrow::ChunkedArray& chunks, const std::string& name,
                         const DataTable& table) const {
     TableColumn column{.name = name};
     if (chunks.length() != static_cast<int64_t>(table.rows))
-      throw config_error(fmt::format("{}: column '{}' has {} values for {} rows", table.name,
-                                     printable(name), chunks.length(), table.rows));
+      throw wrong_count(name, static_cast<size_t>(chunks.length()), table);
     column.is_text = chunks.type()->id() == arrow::Type::DICTIONARY;
     WordNumbers known;
     for (const auto& chunk : chunks.chunks())

@@ -379,6 +379,49 @@ def test_numbers_travel_bit_for_bit(tmp_path, write):
     assert np.array_equal(labels, table["a"].to_numpy().astype(np.float32))
 
 
+WHOLE = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
+
+
+def numbers_of_every_type(rows=20_000):
+    """Whole ranges, each column also with every seventh value missing; floats with NaN and infinities."""
+    rng = np.random.default_rng(2)
+    columns, known = {}, np.arange(rows) % 7 != 3
+    for dtype in [*WHOLE, np.float32, np.float64]:
+        if dtype in WHOLE:
+            limits = np.iinfo(dtype)
+            values = rng.integers(limits.min, limits.max, rows, dtype=dtype, endpoint=True)
+        else:
+            values = rng.normal(size=rows).astype(dtype)
+            values[::100] = np.inf
+        name = np.dtype(dtype).name
+        columns[name] = pa.array(values)
+        columns[f"{name} with gaps"] = pa.array(values, mask=~known)
+    columns["nan"] = pa.array(np.where(known, rng.normal(size=rows), np.nan))
+    columns["time"] = pa.array(rng.integers(0, 2**40, rows), pa.timestamp("us"), mask=~known)
+    columns["nothing"] = pa.array([None] * rows, pa.int32())
+    return pa.table(columns)
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"use_dictionary": False}, {"data_page_size": 3000}, {"data_page_version": "2.0", "compression": "none"},
+    {"use_dictionary": False, "column_encoding": {"int32 with gaps": "DELTA_BINARY_PACKED", "float64": "BYTE_STREAM_SPLIT"}},
+], ids=["default", "plain", "small pages", "second version", "other encodings"])
+def test_parquet_numbers_of_every_type(tmp_path, options):
+    table = numbers_of_every_type()
+    required = pa.schema([field.with_nullable(table[field.name].null_count > 0) for field in table.schema])
+    for number, schema in enumerate((table.schema, required)):
+        pq.write_table(table.cast(schema), tmp_path / f"{number}.parquet", row_group_size=9_000, **options)
+        train = {"name": "parquet", "path": str(tmp_path / f"{number}.parquet"), "missing": "fill"}
+        parts = load(tmp_path, {"train": train})
+        ours = np.concatenate([batch["features"] for batch in parts["train", 0]])
+        for column, name in enumerate(table.column_names):
+            values = np.array([np.nan if v is None else v for v in table[name].cast(pa.int64()).to_pylist()]
+                              if name == "time" else table[name].to_numpy(zero_copy_only=False), float)
+            missing = np.isnan(values)
+            assert np.array_equal(ours[~missing, column], values[~missing].astype(np.float32)), name
+            assert len(np.unique(ours[missing, column])) <= 1, f"{name}: one number in the place of all missing ones"
+
+
 def test_csv_shards_whose_columns_have_other_orders(tmp_path):
     table = table_of(300).select(["a", "b", "c", "label"])
     (tmp_path / "shards").mkdir()

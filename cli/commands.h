@@ -11,5 +11,6 @@ int artifacts_command(int argc, char** argv);
 int ui_command(int argc, char** argv);
 int track_command(int argc, char** argv);
 int sync_command(int argc, char** argv);
+int doctor_command(int argc, char** argv);
 
 }  // namespace lockstep

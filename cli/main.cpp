@@ -23,7 +23,7 @@ struct Command {
   const char* help;
   int (*run)(int argc, char** argv);
 };
-constexpr std::array<Command, 11> kCommands = {{
+constexpr std::array<Command, 12> kCommands = {{
     {"launch", "train on several ranks: start them, show their output, stop all when one fails",
      launch_command},
     {"launch-node", "the part of 'launch --hostfile' on a host; ssh starts it",
@@ -34,6 +34,7 @@ constexpr std::array<Command, 11> kCommands = {{
     {"artifacts", "keep and fetch versioned files of the runs", artifacts_command},
     {"sync", "send a recorded run to its sinks", sync_command},
     {"track", "the tracking agent of a node; the trainer starts it", track_command},
+    {"doctor", "look whether this machine can train", doctor_command},
     {"schema", "print the JSON Schema of the run file", schema_command},
     {"version", "print the version", version_command},
     {"help", "print this", help_command},

@@ -1,0 +1,129 @@
+"""`lockstep doctor`: a machine that can train is told so, and each thing that stands in the way is said in plain words."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+import processes
+from processes import LOCKSTEP, environment
+from test_disk import disk  # noqa: F401, a fixture
+
+WHAT = ["cores", "memory", "open files", "shared memory", "clock", "runs", "temporary files", "host name", "loopback",
+        "environment", "trainer", "GPUs"]
+
+
+def doctor(cwd, *options, prefix=(), program=LOCKSTEP, code=0, **changes):
+    """What it says of each thing: {what: (health, text)}."""
+    ended = processes.run([*prefix, program, "doctor", "--json", *options], cwd, environment(**changes))
+    assert ended.code == code, ended.out + ended.err
+    assert ended.err == ""
+    findings = json.loads(ended.out)
+    assert [finding["what"] for finding in findings] == WHAT
+    return {finding["what"]: (finding["health"], finding["text"]) for finding in findings}
+
+
+def test_a_machine_that_trains_has_no_problem(tmp_path):
+    found = doctor(tmp_path)
+    assert found["cores"] == ("good", f"{len(os.sched_getaffinity(0))} may be used, of {os.cpu_count()}")
+    for what in ("shared memory", "runs", "temporary files", "loopback", "environment", "trainer"):
+        assert found[what][0] == "good", found[what]
+    assert "LibTorch" in found["trainer"][1]
+    assert list(tmp_path.iterdir()) == [], "nothing is left behind"
+
+
+def test_for_people_one_line_each(tmp_path):
+    ended = processes.run([LOCKSTEP, "doctor"], tmp_path)
+    assert ended.code == 0
+    lines = ended.out.splitlines()
+    assert [line[9:26].strip() for line in lines] == WHAT
+    assert {line.split()[0] for line in lines} <= {"ok", "warning"}
+
+
+def test_cores_that_may_be_used(tmp_path):
+    core = min(os.sched_getaffinity(0))
+    found = doctor(tmp_path, prefix=["taskset", "-c", str(core)])
+    assert found["cores"] == ("good", f"1 may be used, of {os.cpu_count()}")
+
+
+def test_few_open_files(tmp_path):
+    health, text = doctor(tmp_path, prefix=["prlimit", "--nofile=200:200"])["open files"]
+    assert health == "warning" and "200 per process" in text and "ulimit" in text
+
+
+def test_runs_that_cannot_be_written(tmp_path, disk):  # noqa: F811
+    disk.mount("ro")
+    health, text = doctor(tmp_path, "--dir", disk.path / "runs", code=75)["runs"]
+    assert health == "problem"
+    assert f"'{disk.path}' cannot be written: Read-only file system; choose another with run.dir" == text
+
+
+def test_runs_on_a_full_disk(tmp_path, disk):  # noqa: F811
+    disk.mount("size=2m")
+    disk.fill()
+    health, text = doctor(tmp_path, "--dir", disk.path, code=75)["runs"]
+    assert health == "problem" and "cannot take a file of 1 MiB: No space left on device" in text
+
+
+def test_runs_in_memory(tmp_path, disk):  # noqa: F811
+    disk.mount("size=10m")
+    health, text = doctor(tmp_path, "--dir", disk.path)["runs"]
+    assert health == "warning" and "(tmpfs)" in text and "it is memory" in text
+    assert list(disk.path.iterdir()) == []
+
+
+def test_runs_that_are_a_file(tmp_path):
+    (tmp_path / "runs").write_text("no directory")
+    assert doctor(tmp_path, code=75)["runs"][1].endswith("is no directory; choose another with run.dir")
+
+
+def test_temporary_files_that_may_not_run(tmp_path, disk):  # noqa: F811
+    disk.mount("size=10m,noexec")
+    health, text = doctor(tmp_path, TMPDIR=disk.path)["temporary files"]
+    assert health == "warning" and "noexec" in text and "TMPDIR" in text
+
+
+def test_temporary_files_that_cannot_be_written(tmp_path, disk):  # noqa: F811
+    disk.mount("ro")
+    assert doctor(tmp_path, code=75, TMPDIR=disk.path)["temporary files"][0] == "problem"
+
+
+def test_a_rank_that_somebody_left_in_the_environment(tmp_path):
+    ranks = {"RANK": 1, "WORLD_SIZE": 4, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 4, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 29500}
+    health, text = doctor(tmp_path, **ranks)["environment"]
+    assert health == "warning" and "rank 1 of 4" in text and "unset" in text
+    health, text = doctor(tmp_path, code=75, RANK=1)["environment"]
+    assert health == "problem" and "WORLD_SIZE" in text
+
+
+def test_a_trainer_that_is_not_there(tmp_path):
+    alone = tmp_path / "bin"
+    alone.mkdir()
+    shutil.copy(LOCKSTEP, alone)
+    health, text = doctor(tmp_path, program=alone / "lockstep", code=75)["trainer"]
+    assert health == "problem" and "make build" in text
+    (alone / "lockstep-trainer").write_text("#!/bin/sh\nexit 127\n")
+    (alone / "lockstep-trainer").chmod(0o755)
+    health, text = doctor(tmp_path, program=alone / "lockstep", code=75)["trainer"]
+    assert health == "problem" and "ldd" in text
+
+
+def test_a_host_without_loopback_and_with_an_unknown_name(tmp_path):
+    """In a network of its own, where nothing is up, and under a name that nobody knows."""
+    script = 'hostname nobody-knows-this && exec "$0" "$@"'
+    found = doctor(tmp_path, prefix=["unshare", "--net", "--uts", "sh", "-c", script], code=75)
+    assert found["loopback"][0] == "problem" and "'lo'" in found["loopback"][1]
+    assert found["host name"][0] in ("warning", "problem") and "nobody-knows-this" in found["host name"][1]
+
+
+@pytest.mark.parametrize("words, text", [(["--dirs", "x"], "dirs"), (["more"], "more")])
+def test_bad_words(tmp_path, words, text):
+    ended = processes.run([LOCKSTEP, "doctor", *words], tmp_path)
+    assert ended.code == 78 and text in ended.err and len(ended.err.splitlines()) == 1
+
+
+def test_help(tmp_path):
+    text = subprocess.run([LOCKSTEP, "doctor", "--help"], capture_output=True, text=True, timeout=processes.PATIENCE_S)
+    assert text.returncode == 0 and "--dir RUNS" in text.stdout

@@ -23,7 +23,7 @@ struct Command {
   const char* help;
   int (*run)(int argc, char** argv);
 };
-constexpr std::array<Command, 12> kCommands = {{
+constexpr std::array<Command, 13> kCommands = {{
     {"launch", "train on several ranks: start them, show their output, stop all when one fails",
      launch_command},
     {"launch-node", "the part of 'launch --hostfile' on a host; ssh starts it",
@@ -32,6 +32,7 @@ constexpr std::array<Command, 12> kCommands = {{
     {"runs", "list, show, watch, compare, export, stop, tag and remove runs", runs_command},
     {"ui", "the dashboard: look at runs, groups and ranks in a browser", ui_command},
     {"artifacts", "keep and fetch versioned files of the runs", artifacts_command},
+    {"ckpt", "list, verify and compare the checkpoints of a run", ckpt_command},
     {"sync", "send a recorded run to its sinks", sync_command},
     {"track", "the tracking agent of a node; the trainer starts it", track_command},
     {"doctor", "look whether this machine can train", doctor_command},

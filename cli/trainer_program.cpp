@@ -37,6 +37,12 @@ std::string trainer_program() {
 
 int train_command(int argc, char** argv) { become_trainer({argv + 1, argv + argc}); }
 
+int ckpt_command(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  arguments.insert(arguments.begin(), "--checkpoints");
+  become_trainer(std::move(arguments));
+}
+
 int schema_command(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   arguments.insert(arguments.begin(), "--schema");

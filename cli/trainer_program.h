@@ -16,6 +16,9 @@ std::string own_program();
 // executed.
 int train_command(int argc, char** argv);
 
+// `lockstep ckpt ARGS`: becomes `lockstep-trainer --checkpoints ARGS`.
+int ckpt_command(int argc, char** argv);
+
 // `lockstep schema ARGS`: becomes `lockstep-trainer --schema ARGS`.
 int schema_command(int argc, char** argv);
 

@@ -17,6 +17,7 @@
 #include "launch/error_file.h"
 #include "launch/stack_reporter.h"
 #include "tracking/on_ranks.h"
+#include "trainer/checkpoint_command.h"
 #include "trainer/first_batch.h"
 #include "trainer/inspect_data.h"
 #include "trainer/prediction.h"
@@ -58,8 +59,8 @@ constexpr const char* kUsage =
 struct Arguments {
   std::vector<std::string> positional;
   std::optional<std::string> resume_id;
-  std::string action =
-      "train";  // train | predict | inspect-data | first-batch | help | schema | version
+  std::string action = "train";  // train | predict | inspect-data | first-batch | checkpoints |
+                                 // help | schema | version
   std::string sheet, first_batch, predictions;
 };
 
@@ -71,6 +72,10 @@ Arguments parse_arguments(int argc, char** argv) {
       arguments.action = "help";
     } else if (argument == "--schema" || argument == "--version" || argument == "--inspect-data") {
       arguments.action = argument.substr(2);
+    } else if (argument == "--checkpoints") {  // of `lockstep ckpt`, whose words the others are
+      arguments.action = argument.substr(2);
+      arguments.positional.assign(argv + i + 1, argv + argc);
+      return arguments;
     } else if (argument == "--resume") {
       if (i + 1 == argc) throw config_error("--resume needs a run id");
       arguments.resume_id = argv[++i];
@@ -227,6 +232,11 @@ int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks)
   if (arguments.action == "predict") return predict(arguments, ranks);
   if (arguments.action == "inspect-data") return inspect(arguments, ranks);
   if (arguments.action == "first-batch") return write_batch(arguments, ranks);
+  if (arguments.action == "checkpoints") {
+    const auto answer = checkpoint_command(arguments.positional);
+    std::cout << answer.text << std::flush;
+    return answer.exit_code;
+  }
   if (arguments.action == "version") {
     std::cout << fmt::format("lockstep-trainer {} (LibTorch {})\n", kVersion, TORCH_VERSION);
     return 0;

@@ -23,12 +23,14 @@ struct Command {
   const char* help;
   int (*run)(int argc, char** argv);
 };
-constexpr std::array<Command, 13> kCommands = {{
+constexpr std::array<Command, 14> kCommands = {{
     {"launch", "train on several ranks: start them, show their output, stop all when one fails",
      launch_command},
     {"launch-node", "the part of 'launch --hostfile' on a host; ssh starts it",
      launch_node_command},
     {"train", "train as one process: the same as lockstep-trainer", train_command},
+    {"plan", "what a run file is going to be on so many ranks, before they are started",
+     plan_command},
     {"runs", "list, show, watch, compare, export, stop, tag and remove runs", runs_command},
     {"ui", "the dashboard: look at runs, groups and ranks in a browser", ui_command},
     {"artifacts", "keep and fetch versioned files of the runs", artifacts_command},

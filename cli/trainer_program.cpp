@@ -21,6 +21,12 @@ namespace {
   throw config_error(fmt::format("cannot start '{}': {}", arguments[0], std::strerror(errno)));
 }
 
+[[noreturn]] void act_as_trainer(const char* option, int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  arguments.insert(arguments.begin(), option);
+  become_trainer(std::move(arguments));
+}
+
 }  // namespace
 
 std::string own_program() {
@@ -37,16 +43,8 @@ std::string trainer_program() {
 
 int train_command(int argc, char** argv) { become_trainer({argv + 1, argv + argc}); }
 
-int ckpt_command(int argc, char** argv) {
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  arguments.insert(arguments.begin(), "--checkpoints");
-  become_trainer(std::move(arguments));
-}
-
-int schema_command(int argc, char** argv) {
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  arguments.insert(arguments.begin(), "--schema");
-  become_trainer(std::move(arguments));
-}
+int schema_command(int argc, char** argv) { act_as_trainer("--schema", argc, argv); }
+int ckpt_command(int argc, char** argv) { act_as_trainer("--checkpoints", argc, argv); }
+int plan_command(int argc, char** argv) { act_as_trainer("--plan", argc, argv); }
 
 }  // namespace lockstep

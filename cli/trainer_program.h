@@ -16,10 +16,9 @@ std::string own_program();
 // executed.
 int train_command(int argc, char** argv);
 
-// `lockstep ckpt ARGS`: becomes `lockstep-trainer --checkpoints ARGS`.
-int ckpt_command(int argc, char** argv);
-
-// `lockstep schema ARGS`: becomes `lockstep-trainer --schema ARGS`.
+// `lockstep schema|ckpt|plan ARGS`: becomes `lockstep-trainer --schema|--checkpoints|--plan ARGS`.
 int schema_command(int argc, char** argv);
+int ckpt_command(int argc, char** argv);
+int plan_command(int argc, char** argv);
 
 }  // namespace lockstep

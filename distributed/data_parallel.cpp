@@ -109,6 +109,19 @@ c10::intrusive_ptr<c10d::ProcessGroup> gradient_group(
 
 }  // namespace
 
+std::vector<size_t> expected_bucket_bytes(const torch::nn::Module& module,
+                                          const DataParallelConfig& config) {
+  const auto parameters = trainable(module);
+  std::vector<int64_t> order;
+  for (auto i = static_cast<int64_t>(parameters.size()); i > 0; --i) order.push_back(i - 1);
+  std::vector<size_t> sizes;
+  for (const auto& bucket : buckets_in_order(parameters, order, bucket_caps(config))) {
+    sizes.push_back(0);
+    for (const auto index : bucket) sizes.back() += parameters[index].nbytes();
+  }
+  return sizes;
+}
+
 DataParallel::DataParallel(World& world, torch::nn::Module& module,
                            const DataParallelConfig& config)
     : world_(world), config_(config), parameters_(trainable(module)), names_(names_of(module)) {

@@ -53,6 +53,11 @@ void fields(V& v, DataParallelConfig& c) {
     one_of({kNoCompression, kCompressToFp16, kCompressToBf16}));
 }
 
+// Sizes of the gradient buckets, in the order in which they are averaged when gradients become
+// ready from the last parameter to the first.
+std::vector<size_t> expected_bucket_bytes(const torch::nn::Module& module,
+                                          const DataParallelConfig& config);
+
 class DataParallel {
  public:
   // Collective. Verifies that parameters agree in number, shape and type, then sends rank 0's

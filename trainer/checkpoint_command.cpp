@@ -126,6 +126,9 @@ Json each(const ChosenCheckpoints& checkpoints, const std::function<Json(int64_t
       line.update(use(step));
       line["problem"] = nullptr;
     } catch (const std::exception& error) {  // JSON's too: of a manifest that lacks something
+      std::error_code ignored;
+      if (!fs::exists(checkpoints.directory / std::to_string(step), ignored))
+        continue;  // a run that goes on has removed it
       const std::string text = error.what();
       line["problem"] = printable(text.substr(0, text.find('\n')), 400);
     }

@@ -4,15 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "trainer/command_answer.h"
+
 namespace lockstep {
 
-struct CommandAnswer {
-  std::string text;   // for standard output
-  int exit_code = 0;  // verify: 75 when one is damaged; diff: 1 when they differ
-};
-
-// `words`: what stands behind `lockstep ckpt`. Throws Config for words that mean nothing and for
-// runs and checkpoints that are not there; Environment for damaged ones that diff is to compare.
+// `words`: what stands behind `lockstep ckpt`. Exit code of verify: 75 when one is damaged; of
+// diff: 1 when they differ. Throws Config for words that mean nothing and for runs and checkpoints
+// that are not there; Environment for damaged ones that diff is to compare.
 CommandAnswer checkpoint_command(const std::vector<std::string>& words);
 
 }  // namespace lockstep

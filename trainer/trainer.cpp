@@ -23,8 +23,6 @@ namespace {
 // How often the main rank looks for a stop request.
 constexpr auto kAskEvery = std::chrono::seconds(1);
 
-int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Nothing where there was no target: a mean over nothing is no number.
 void add_means(std::vector<std::pair<std::string, double>>& values, const std::string& prefix,
                const Measured& measured) {
@@ -59,11 +57,6 @@ SamplerOptions order_of_samples(const TrainerParts& parts, const BatchPlan& plan
                          static_cast<uint64_t>(parts.config.run.seed), plan.global_batch_size);
 }
 
-int64_t count_steps(const RunConfig& config, int64_t steps_per_epoch) {
-  const auto steps = steps_per_epoch * config.train.epochs;
-  return std::min(steps, config.train.max_steps.value_or(steps));
-}
-
 SavingOptions saving_options(const TrainerParts& parts) {
   return {.checkpoints = checkpoints_path(parts.run_dir),
           .keep = {parts.config.checkpoint.keep_last, parts.config.checkpoint.keep_best,
@@ -77,12 +70,11 @@ SavingOptions saving_options(const TrainerParts& parts) {
 Trainer::Trainer(const TrainerParts& parts)
     : parts_(parts),
       plan_(plan(parts)),
-      steps_per_epoch_(ceil_divide(plan_.batches_per_epoch, parts.config.train.accumulate)),
-      total_steps_(count_steps(parts.config, steps_per_epoch_)),
+      length_(length_of_run(parts.config.train, plan_)),
       model_(place_model(parts)),
       parameters_(trainable_parameters(*model_)),
       optimizer_(parts.config.optimizer.build(parameters_)),
-      schedule_(parts.config.schedule.build({total_steps_, steps_per_epoch_})),
+      schedule_(parts.config.schedule.build(length_)),
       parallel_(parts.world, *model_, parts.config.distributed.data_parallel),
       sampler_(parts.train_set.size(), {parts.world.rank(), parts.world.world_size()},
                order_of_samples(parts, plan_)),
@@ -124,7 +116,7 @@ void Trainer::load_initial_weights() {
 EvaluationResult Trainer::run() {
   for (const auto& line : warnings_) parts_.tracker.text(TextLevel::Warning, line);
   logged_at_ = std::chrono::steady_clock::now();
-  parts_.world.progress().set_step(position_.step, total_steps_);
+  parts_.world.progress().set_step(position_.step, length_.total_steps);
   if (evaluation_is_due_ && parts_.eval_set) evaluate_now();
   if (early_stop_.is_due() && !is_finished())
     votes_ |= kEarlyStop;           // as the run that stopped there
@@ -161,7 +153,7 @@ void Trainer::use_timeout_of(Phase phase) {
 }
 
 bool Trainer::is_finished() const {
-  return position_.step >= total_steps_ || position_.epoch >= parts_.config.train.epochs;
+  return position_.step >= length_.total_steps || position_.epoch >= parts_.config.train.epochs;
 }
 
 double Trainer::epoch_fraction() const {
@@ -228,7 +220,7 @@ void Trainer::train_step(Loader& loader) {
   const auto flags = vote_.finish();
   votes_ = flags & kEndings;
   none_is_saving_ = !(flags & kSaving);
-  clock_.end_step(position_.step, total_steps_);
+  clock_.end_step(position_.step, length_.total_steps);
 }
 
 // Forward and backward.

@@ -24,6 +24,7 @@
 #include "trainer/meter.h"
 #include "trainer/position.h"
 #include "trainer/run_config.h"
+#include "trainer/run_length.h"
 #include "trainer/saving.h"
 #include "trainer/step_batches.h"
 #include "trainer/step_times.h"
@@ -71,7 +72,7 @@ class Trainer {
   int64_t step() const { return position_.step; }
 
   // Optimizer steps of the whole run.
-  int64_t total_steps() const { return total_steps_; }
+  int64_t total_steps() const { return length_.total_steps; }
   Model& model() { return *model_; }
 
  private:
@@ -96,7 +97,7 @@ class Trainer {
 
   TrainerParts parts_;
   BatchPlan plan_;
-  int64_t steps_per_epoch_, total_steps_;
+  ScheduleSpan length_;
   std::shared_ptr<Model> model_;
   NamedTensors parameters_;
   std::shared_ptr<Optimizer> optimizer_;

@@ -20,6 +20,7 @@
 #include "trainer/checkpoint_command.h"
 #include "trainer/first_batch.h"
 #include "trainer/inspect_data.h"
+#include "trainer/plan_command.h"
 #include "trainer/prediction.h"
 #include "trainer/session.h"
 
@@ -72,7 +73,8 @@ Arguments parse_arguments(int argc, char** argv) {
       arguments.action = "help";
     } else if (argument == "--schema" || argument == "--version" || argument == "--inspect-data") {
       arguments.action = argument.substr(2);
-    } else if (argument == "--checkpoints") {  // of `lockstep ckpt`, whose words the others are
+    } else if (argument == "--checkpoints" || argument == "--plan") {
+      // Of `lockstep ckpt` and `lockstep plan`, whose words the others are.
       arguments.action = argument.substr(2);
       arguments.positional.assign(argv + i + 1, argv + argc);
       return arguments;
@@ -232,8 +234,9 @@ int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks)
   if (arguments.action == "predict") return predict(arguments, ranks);
   if (arguments.action == "inspect-data") return inspect(arguments, ranks);
   if (arguments.action == "first-batch") return write_batch(arguments, ranks);
-  if (arguments.action == "checkpoints") {
-    const auto answer = checkpoint_command(arguments.positional);
+  if (arguments.action == "checkpoints" || arguments.action == "plan") {
+    const auto command = arguments.action == "plan" ? plan_command : checkpoint_command;
+    const auto answer = command(arguments.positional);
     std::cout << answer.text << std::flush;
     return answer.exit_code;
   }

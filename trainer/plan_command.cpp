@@ -1,0 +1,91 @@
+#include "trainer/plan_command.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "core/error.h"
+#include "core/nearest_name.h"
+#include "core/printable.h"
+#include "trainer/run_plan.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kPlanHelp = R"(lockstep plan: what a run file is going to be on so many ranks
+
+  lockstep plan [-n RANKS] [--nnodes NODES] [--json] CONFIG [key.subkey=value ...]
+
+Says it without starting any of them: samples and batches of each rank, steps, the learning rate on
+the way, parameters, memory, checkpoints, gradient buckets and what each rank sends in a step. What a
+training on these ranks would refuse before its first step is refused here. Builds the datasets, the
+model and the optimizer, so it takes the memory of a rank.
+
+  -n RANKS        on each node, as of lockstep launch; default: 1
+  --nnodes NODES  default: 1
+  --json          the same for programs; sizes in bytes
+)";
+
+constexpr int64_t kMostRanks = 1 << 20;
+
+struct PlanWords {
+  int64_t per_node = 1, nodes = 1;
+  bool as_json = false;
+  std::vector<std::string> positional;
+};
+
+int64_t count_of(const std::string& option, const std::string& text) {
+  int64_t value = 0;
+  const auto* const end = text.data() + text.size();
+  if (std::from_chars(text.data(), end, value).ptr != end || value < 1 || value > kMostRanks)
+    throw config_error(
+        fmt::format("lockstep plan: {} must be a whole number from 1 to {}, got '{}'", option,
+                    kMostRanks, printable(text)));
+  return value;
+}
+
+PlanWords parse_plan(const std::vector<std::string>& words) {
+  PlanWords parsed;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const auto equals = words[i].find('=');
+    const bool is_long = words[i].starts_with("--");
+    const auto option = is_long ? words[i].substr(0, equals) : words[i];
+    const bool wants_ranks = option == "-n" || option == "--nproc-per-node";
+    if (option == "--json") {
+      parsed.as_json = true;
+    } else if (wants_ranks || option == "--nnodes") {
+      if (is_long && equals != std::string::npos) {
+        (wants_ranks ? parsed.per_node : parsed.nodes) =
+            count_of(option, words[i].substr(equals + 1));
+      } else if (i + 1 < words.size()) {
+        (wants_ranks ? parsed.per_node : parsed.nodes) = count_of(option, words[i + 1]);
+        ++i;
+      } else {
+        throw config_error(fmt::format("lockstep plan: {} needs a number", option));
+      }
+    } else if (words[i].starts_with("-")) {
+      throw config_error(
+          fmt::format("lockstep plan: unknown option '{}'{}", printable(words[i]),
+                      suggest(option, {"-n", "--nproc-per-node", "--nnodes", "--json"})));
+    } else {
+      parsed.positional.push_back(words[i]);
+    }
+  }
+  if (parsed.positional.empty())
+    throw config_error("lockstep plan: no run file given; see lockstep plan --help");
+  return parsed;
+}
+
+}  // namespace
+
+CommandAnswer plan_command(const std::vector<std::string>& words) {
+  for (const auto& word : words)
+    if (word == "--help" || word == "-h") return {kPlanHelp};
+  const auto parsed = parse_plan(words);
+  const auto config = load_run_config(parsed.positional.front(),
+                                      {parsed.positional.begin() + 1, parsed.positional.end()});
+  const auto plan = plan_run(config, {parsed.per_node * parsed.nodes, parsed.per_node});
+  return {parsed.as_json ? plan.dump(2) + "\n" : render_plan(plan)};
+}
+
+}  // namespace lockstep

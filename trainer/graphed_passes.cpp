@@ -113,7 +113,8 @@ std::vector<at::Tensor> GraphedPasses::pass_for(Recording& recording) {
     }
   }
   auto& outputs = recording.outputs = std::move(step.outputs);
-  for (auto* tensor : {&outputs.loss, &outputs.targets, &outputs.predictions})
+  outputs.predictions.reset();  // large, and it would be held from now on
+  for (auto* tensor : {&outputs.loss, &outputs.targets})
     if (tensor->defined()) *tensor = tensor->detach();
   for (auto& [name, sum] : outputs.sums) sum = sum.detach();
   return std::move(step.gradients);

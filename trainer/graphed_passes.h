@@ -32,9 +32,9 @@ class GraphedPasses {
   // `model` outlives this; its parameters and buffers keep their places.
   GraphedPasses(Model& model, GraphedPassesOptions options);
 
-  // Outputs of a training pass of `batch`, but no predictions, and the gradients of `weight` (float32 scalar on the
-  // batch's device) times its loss. They are overwritten by the next call, but for gradients with
-  // keeps_gradients. Nothing where the caller is to do the pass itself.
+  // Outputs of a training pass of `batch`, but no predictions, and the gradients of `weight`
+  // (float32 scalar on the batch's device) times its loss. They are overwritten by the next call,
+  // but for gradients with keeps_gradients. Nothing where the caller is to do the pass itself.
   std::optional<StepOutputs> pass(const Batch& batch, const at::Tensor& weight);
 
   // Why passes cannot be replayed, as soon as that is known; once.

@@ -13,17 +13,20 @@ namespace lockstep {
 // of memory.
 constexpr size_t kRowsAhead = 2, kShortRowsAhead = 16;
 
-// Call it before row rows[at] is read. `base`: of row 0. A long row is asked for in part: the
-// processor sees by itself how it goes on. Memory that is not there (a mapped file) is not touched.
-// always_inline: g++ takes a function that only asks for one without effect, and leaves its calls
-// out.
+// Asks for bytes that are read soon; for a long row in part: the processor sees by itself how it
+// goes on. Memory that is not there (a mapped file) is not touched. always_inline: g++ takes a
+// function that only asks for one without effect, and leaves its calls out.
+[[gnu::always_inline]] inline void ask_for(const uint8_t* from, size_t bytes) {
+  constexpr size_t kLine = 64, kMost = 2048;
+  for (size_t i = 0; i < std::min(bytes, kMost); i += kLine) __builtin_prefetch(from + i);
+}
+
+// Call it before row rows[at] is read. `base`: of row 0.
 [[gnu::always_inline]] inline void ask_ahead(const uint8_t* base, size_t row_bytes,
                                              std::span<const int64_t> rows, size_t at,
                                              size_t ahead = kRowsAhead) {
-  constexpr size_t kLine = 64, kMost = 2048;
   if (at + ahead >= rows.size()) return;
-  const auto* row = base + static_cast<size_t>(rows[at + ahead]) * row_bytes;
-  for (size_t i = 0; i < std::min(row_bytes, kMost); i += kLine) __builtin_prefetch(row + i);
+  ask_for(base + static_cast<size_t>(rows[at + ahead]) * row_bytes, row_bytes);
 }
 
 }  // namespace lockstep

@@ -95,9 +95,14 @@ TokenShard::TokenShard(const std::filesystem::path& path, ElementType headerless
         return parse_token_file(bytes, headerless, file_->name());
       })) {}
 
+std::span<const uint8_t> TokenShard::bytes_at(size_t begin, size_t count) const {
+  check(begin <= size() && count <= size() - begin, "tokens outside their shard");
+  const auto width = bytes_of(layout_.type);
+  return file_->bytes().subspan(layout_.begin + begin * width, count * width);
+}
+
 void TokenShard::copy(size_t begin, std::span<int64_t> out) const {
-  check(begin <= size() && out.size() <= size() - begin, "tokens outside their shard");
-  const auto* from = file_->bytes().data() + layout_.begin + begin * bytes_of(layout_.type);
+  const auto* from = bytes_at(begin, out.size()).data();
   if (layout_.type == ElementType::U16)
     copy_tokens<uint16_t>(from, out);
   else

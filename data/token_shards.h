@@ -45,6 +45,9 @@ class TokenShard {
   const MappedFile::Identity& identity() const { return file_->identity(); }
   void verify_unchanged() const { file_->verify_unchanged(); }
 
+  // Where tokens [begin, begin + count) lie in the mapped file. Requires them to be inside.
+  std::span<const uint8_t> bytes_at(size_t begin, size_t count) const;
+
   // Writes the tokens [begin, begin + out.size()) to `out`. Requires them to be inside.
   void copy(size_t begin, std::span<int64_t> out) const;
 

@@ -13,6 +13,7 @@
 #include "core/printable.h"
 #include "data/block_cache.h"
 #include "data/dataset.h"
+#include "data/row_ahead.h"
 #include "data/sample_runs.h"
 #include "data/token_windows.h"
 
@@ -113,6 +114,11 @@ class TokensDataset final : public Dataset {
             return std::span(field.data_ptr<int64_t>() + places[i] * length,
                              static_cast<size_t>(length));
           };
+          if (i + kRowsAhead < rows.size()) {
+            const auto next = window_of(first + rows[i + kRowsAhead]);
+            const auto bytes = shard.bytes_at(next.begin, next.tokens);
+            ask_for(bytes.data(), bytes.size());
+          }
           copy(shard, window_of(first + rows[i]), place(fields[0]), place(fields[1]));
         }
         shard.verify_unchanged();

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-ASKING = ["IdxDataset::fill", "ArrayDataset::gather", "gather_rows"]
+ASKING = ["IdxDataset::fill", "ArrayDataset::gather", "gather_rows", "TokensDataset::fill"]
 
 
 def functions_that_ask(listing):

@@ -23,7 +23,7 @@ constexpr std::chrono::seconds kStartPatience{30}, kSlowStart{3};
 constexpr auto kDriverPatience = std::chrono::seconds(10);
 constexpr uint64_t kOldestDriver = 580;  // for CUDA 13, which LibTorch 2.11 brings
 
-std::string without_line_end(std::string text) {
+std::string without_line_end(const std::string& text) {
   return printable(text.substr(0, text.find('\n')), 200);
 }
 

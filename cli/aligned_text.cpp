@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <cstdint>
 #include <ostream>
 
 namespace lockstep {
@@ -29,15 +29,6 @@ std::string age_text(double seconds) {
   if (whole < 3600) return fmt::format("{} min", whole / 60);
   if (whole < 48 * 3600) return fmt::format("{} h", whole / 3600);
   return fmt::format("{} days", whole / 86400);
-}
-
-std::string size_text(uint64_t bytes) {
-  constexpr std::array<const char*, 5> kUnits = {"KB", "MB", "GB", "TB", "PB"};
-  if (bytes < 1000) return fmt::format("{} B", bytes);
-  auto amount = static_cast<double>(bytes) / 1000;
-  size_t unit = 0;
-  for (; amount >= 999.95 && unit + 1 < kUnits.size(); ++unit) amount /= 1000;
-  return fmt::format("{:.1f} {}", amount, kUnits[unit]);
 }
 
 }  // namespace lockstep

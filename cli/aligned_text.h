@@ -1,7 +1,6 @@
-// Tables and amounts for people.
+// Tables and ages for people.
 #pragma once
 
-#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -15,8 +14,5 @@ void print_aligned(const std::vector<TextRow>& rows, std::ostream& out);
 
 // "12 s", "5 min", "47 h", "3 days"; "-" for what can be no age.
 std::string age_text(double seconds);
-
-// "512 B", "1.5 KB", "2.0 GB", in powers of 1000.
-std::string size_text(uint64_t bytes);
 
 }  // namespace lockstep

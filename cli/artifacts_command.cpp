@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
+#include "core/size_text.h"
 #include "tracking/artifacts/store.h"
 
 namespace lockstep {

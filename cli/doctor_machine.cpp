@@ -10,10 +10,11 @@
 #include <cerrno>
 #include <cstring>
 
-#include "cli/aligned_text.h"
 #include "cli/doctor_findings.h"
 #include "core/file_descriptor.h"
+#include "core/size_text.h"
 #include "launch/worker_env.h"
+#include "tracking/system/cgroup_levels.h"
 #include "tracking/system/cgroup_memory.h"
 #include "tracking/system/proc_file.h"
 
@@ -28,18 +29,13 @@ constexpr uint32_t kToken = 0x10c45799;
 // limits it. Of the second generation.
 double cores_of_control_groups() {
   proc::FileReader reader;
-  const auto groups = reader.read("/proc/self/cgroup");
-  if (!groups || !groups->starts_with("0::")) return 0;
-  auto rest = groups->substr(3);
-  std::string_view line;
-  proc::next_line(rest, line);
   double least = 0;
-  for (std::filesystem::path group = "/sys/fs/cgroup" + std::string(line);
-       group.string().starts_with("/sys/fs/cgroup"); group = group.parent_path()) {
-    const auto text = reader.read((group / "cpu.max").string());
+  for (const auto& group : levels_of_group("/proc", "/sys", "cpu")) {
+    const auto text = reader.read(group + "/cpu.max");
     if (!text) continue;
-    const auto quota = proc::to_count(proc::nth_word(text->substr(0, text->find('\n')), 0));
-    const auto period = proc::to_count(proc::nth_word(text->substr(0, text->find('\n')), 1));
+    const auto line = text->substr(0, text->find('\n'));  // "150000 100000" or "max 100000"
+    const auto quota = proc::to_count(proc::nth_word(line, 0));
+    const auto period = proc::to_count(proc::nth_word(line, 1));
     if (!quota || !period || *period == 0) continue;
     const auto cores = static_cast<double>(*quota) / static_cast<double>(*period);
     if (least == 0 || cores < least) least = cores;
@@ -71,10 +67,11 @@ Finding look_at_cores() {
   const auto all = ::sysconf(_SC_NPROCESSORS_ONLN);
   const auto granted = cores_of_control_groups();
   if (granted > 0 && granted < usable)
-    return {"cores", Health::Warning,
-            fmt::format("{} may be used, but the control group grants the time of {:.1f}: threads "
-                        "will wait for it; start ranks times OMP_NUM_THREADS of that many",
-                        usable, granted)};
+    return {
+        "cores", Health::Warning,
+        fmt::format("{} may be used, but the control group grants the time of {:.1f}: keep ranks "
+                    "times OMP_NUM_THREADS at or below that, or threads wait for each other",
+                    usable, granted)};
   return {"cores", Health::Good, fmt::format("{} may be used, of {}", usable, all)};
 }
 

@@ -10,10 +10,10 @@
 #include <cstring>
 #include <map>
 
-#include "cli/aligned_text.h"
 #include "cli/doctor_findings.h"
 #include "core/file_descriptor.h"
 #include "core/printable.h"
+#include "core/size_text.h"
 
 namespace lockstep {
 namespace {

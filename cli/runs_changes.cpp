@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
+#include "core/size_text.h"
 #include "tracking/artifacts/store.h"
 #include "tracking/run_trash.h"
 

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
+#include "core/size_text.h"
 #include "tracking/run_directory.h"
 #include "tracking/run_list.h"
 #include "trainer/checkpoint.h"
@@ -161,9 +162,9 @@ CommandAnswer list(const CheckpointWords& words) {
             {"evaluation", head.evaluation}};
   });
   return answer(lines, words.as_json, [](const Json& line) {
-    auto text = fmt::format("epoch {}, {} rank{}, {:.1f} MB", line["epoch"].get<int64_t>(),
+    auto text = fmt::format("epoch {}, {} rank{}, {}", line["epoch"].get<int64_t>(),
                             line["ranks"].get<int>(), line["ranks"] == 1 ? "" : "s",
-                            line["bytes"].get<double>() / 1e6);
+                            size_text(line["bytes"].get<uint64_t>()));
     for (const auto& [name, value] : line["evaluation"].items())
       text += fmt::format("  eval/{} {:.4f}", printable(name), value.get<double>());
     return text;
@@ -179,8 +180,8 @@ CommandAnswer verify(const CheckpointWords& words) {
     return {{"tensors", tensors}};
   });
   return answer(lines, words.as_json, [](const Json& line) {
-    return fmt::format("ok, {} tensors, {:.1f} MB", line["tensors"].get<size_t>(),
-                       line["bytes"].get<double>() / 1e6);
+    return fmt::format("ok, {} tensors, {}", line["tensors"].get<size_t>(),
+                       size_text(line["bytes"].get<uint64_t>()));
   });
 }
 

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "trainer/precision.h"
+#include "trainer/training_state.h"
 
 namespace lockstep {
 namespace {
@@ -47,10 +48,9 @@ StepOutputs whole(StepOutputs step) {
 
 GraphedPasses::GraphedPasses(Model& model, GraphedPassesOptions options)
     : model_(model), options_(std::move(options)) {
-  for (const auto& item : model.named_parameters()) {
-    if (!item.value().requires_grad()) continue;
-    parameters_.push_back(item.value());
-    names_.push_back(item.key());
+  for (const auto& [name, parameter] : trainable_parameters(model)) {
+    names_.push_back(name);
+    parameters_.push_back(parameter);
   }
 }
 

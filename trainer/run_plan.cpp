@@ -7,19 +7,16 @@
 
 #include <algorithm>
 
+#include "core/size_text.h"
 #include "data/sampling.h"
 #include "distributed/data_parallel.h"
 #include "trainer/model_building.h"
 #include "trainer/run_length.h"
+#include "trainer/safetensors.h"
+#include "trainer/training_state.h"
 
 namespace lockstep {
 namespace {
-
-size_t bytes_of_all(const std::vector<at::Tensor>& tensors) {
-  size_t bytes = 0;
-  for (const auto& tensor : tensors) bytes += tensor.nbytes();
-  return bytes;
-}
 
 Json plan_data(const RunConfig& config, const BatchPlan& plan, const Dataset& train_set,
                const Dataset* eval_set, RankCounts ranks) {
@@ -56,21 +53,16 @@ Json plan_learning_rate(const RunConfig& config, const Optimizer& optimizer,
   return rates;
 }
 
-struct ModelTensors {
-  NamedTensors trained;
-  std::vector<at::Tensor> all;  // buffers too
-  int64_t num_parameters = 0;
-};
+int64_t num_parameters(const Model& model) {
+  int64_t count = 0;
+  for (const auto& parameter : model.parameters()) count += parameter.numel();
+  return count;
+}
 
-ModelTensors tensors_in(const Model& model) {
-  ModelTensors tensors;
-  for (const auto& item : model.named_parameters()) {
-    tensors.all.push_back(item.value());
-    tensors.num_parameters += item.value().numel();
-    if (item.value().requires_grad()) tensors.trained.emplace_back(item.key(), item.value());
-  }
-  for (const auto& buffer : model.buffers()) tensors.all.push_back(buffer);
-  return tensors;
+int64_t count_numbers(const NamedTensors& tensors) {
+  int64_t count = 0;
+  for (const auto& [name, tensor] : tensors) count += tensor.numel();
+  return count;
 }
 
 // After a step that changes nothing: some optimizers make their state in the first one.
@@ -79,20 +71,17 @@ size_t bytes_of_state(Optimizer& optimizer, const NamedTensors& parameters) {
   for (const auto& [name, parameter] : parameters)
     at::Tensor(parameter).mutable_grad() = at::zeros_like(parameter);
   optimizer.step(0);
-  std::vector<at::Tensor> state;
-  for (const auto& [name, tensor] : optimizer.state()) state.push_back(tensor);
-  return bytes_of_all(state);
+  return bytes_of(optimizer.state());
 }
 
-Json plan_memory(const RunConfig& config, const ModelTensors& tensors, Optimizer& optimizer) {
-  const auto weights = bytes_of_all(tensors.all);
-  size_t gradients = 0;
-  for (const auto& [name, parameter] : tensors.trained) gradients += parameter.nbytes();
-  const auto state = bytes_of_state(optimizer, tensors.trained);
+Json plan_memory(const RunConfig& config, const Model& model, Optimizer& optimizer) {
+  const auto trained = trainable_parameters(model);
+  const auto weights = bytes_of(tensors_of(model));
+  const auto state = bytes_of_state(optimizer, trained);
   const auto average = config.train.ema.decay ? weights : 0;
   const auto checkpoint = weights + state + average;
   return {{"weights", weights},
-          {"gradients", gradients},
+          {"gradients", bytes_of(trained)},
           {"optimizer", state},
           {"average", average},
           {"snapshot", config.checkpoint.async ? checkpoint : 0},
@@ -110,12 +99,7 @@ Json plan_gradients(const RunConfig& config, const Model& model, RankCounts rank
                                                  static_cast<double>(bytes))}};
 }
 
-std::string size_of(const Json& bytes) {
-  const auto value = bytes.get<double>();
-  if (value < 1e6) return fmt::format("{:.1f} kB", value / 1e3);
-  return value < 1e9 ? fmt::format("{:.1f} MB", value / 1e6)
-                     : fmt::format("{:.2f} GB", value / 1e9);
-}
+std::string size_of(const Json& bytes) { return size_text(bytes.get<uint64_t>()); }
 
 std::string counted(const Json& number, const char* what) {
   const auto count = number.get<int64_t>();
@@ -166,16 +150,16 @@ std::string render_gradients(const Json& gradients) {
 std::string render_memory(const Json& memory) {
   auto parts = fmt::format("{} weights, {} gradients, {} optimizer", size_of(memory["weights"]),
                            size_of(memory["gradients"]), size_of(memory["optimizer"]));
-  double total = memory["weights"].get<double>() + memory["gradients"].get<double>() +
-                 memory["optimizer"].get<double>();
+  auto total = memory["weights"].get<uint64_t>() + memory["gradients"].get<uint64_t>() +
+               memory["optimizer"].get<uint64_t>();
   for (const auto& [name, text] :
        {std::pair{"average", "average"}, {"snapshot", "checkpoint on its way to the disk"}})
-    if (const auto bytes = memory[name].get<double>(); bytes > 0) {
+    if (const auto bytes = memory[name].get<uint64_t>(); bytes > 0) {
       parts += fmt::format(", {} {}", size_of(memory[name]), text);
       total += bytes;
     }
   return plan_line("memory", fmt::format("{} on a rank, and what the passes need: {}",
-                                         size_of(Json(total)), parts)) +
+                                         size_text(total), parts)) +
          plan_line("checkpoint", size_of(memory["checkpoint"]));
 }
 
@@ -188,17 +172,16 @@ Json plan_run(const RunConfig& config, RankCounts ranks) {
   sampler_options(config.data.loader, *train_set, 0, plan.global_batch_size);  // may throw
   const auto length = length_of_run(config.train, plan);
   const auto model = build_model(config, *train_set, eval_set.get(), plan, ranks);
-  const auto tensors = tensors_in(*model);
-  const auto optimizer = config.optimizer.build(tensors.trained);
+  const auto trained = trainable_parameters(*model);
+  const auto optimizer = config.optimizer.build(trained);
   Json result = {{"ranks", {{"world", ranks.world}, {"per_node", ranks.local}}}};
   result["data"] = plan_data(config, plan, *train_set, eval_set.get(), ranks);
   result["steps"] = {{"per_epoch", length.steps_per_epoch}, {"total", length.total_steps}};
   result["learning_rate"] = plan_learning_rate(config, *optimizer, length);
-  int64_t trained = 0;
-  for (const auto& [name, parameter] : tensors.trained) trained += parameter.numel();
-  result["model"] = {
-      {"name", config.model.name()}, {"parameters", tensors.num_parameters}, {"trained", trained}};
-  result["memory"] = plan_memory(config, tensors, *optimizer);
+  result["model"] = {{"name", config.model.name()},
+                     {"parameters", num_parameters(*model)},
+                     {"trained", count_numbers(trained)}};
+  result["memory"] = plan_memory(config, *model, *optimizer);
   if (ranks.world > 1) result["gradients"] = plan_gradients(config, *model, ranks);
   return result;
 }

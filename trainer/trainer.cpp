@@ -40,13 +40,6 @@ std::shared_ptr<Model> place_model(const TrainerParts& parts) {
   return model;
 }
 
-NamedTensors trainable_parameters(const Model& model) {
-  NamedTensors parameters;
-  for (const auto& item : model.named_parameters())
-    if (item.value().requires_grad()) parameters.emplace_back(item.key(), item.value());
-  return parameters;
-}
-
 BatchPlan plan(const TrainerParts& parts) {
   return plan_batches(parts.config.data.loader, parts.train_set.size(),
                       {parts.world.world_size(), parts.world.local_world_size()});

@@ -32,6 +32,7 @@ constexpr const char* kUsage =
     "       lockstep-trainer --predict FILE CONFIG [key.subkey=value ...] [--resume RUN_ID]\n"
     "       lockstep-trainer --inspect-data [--sheet FILE.png] CONFIG [key.subkey=value ...]\n"
     "       lockstep-trainer --first-batch FILE CONFIG [key.subkey=value ...]\n"
+    "       lockstep-trainer --plan ... | --checkpoints ...   (`lockstep plan`, `lockstep ckpt`)\n"
     "       lockstep-trainer --help | --schema [PLUGIN ...] | --version\n"
     "\n"
     "Trains what the run file CONFIG says, as one process or as a rank of torchrun, srun, mpirun "
@@ -60,8 +61,9 @@ constexpr const char* kUsage =
 struct Arguments {
   std::vector<std::string> positional;
   std::optional<std::string> resume_id;
-  std::string action = "train";  // train | predict | inspect-data | first-batch | checkpoints |
-                                 // help | schema | version
+  // train | predict | inspect-data | first-batch | checkpoints | plan | help | schema | version
+  std::string action = "train";
+  // help | schema | version
   std::string sheet, first_batch, predictions;
 };
 

@@ -1,5 +1,7 @@
 #include "tracking/system/cgroup_memory.h"
 
+#include "tracking/system/cgroup_levels.h"
+
 namespace lockstep {
 
 struct CgroupMemory::FileNames {
@@ -18,37 +20,8 @@ const CgroupMemory::FileNames CgroupMemory::kFirstGeneration = {
 CgroupMemory::CgroupMemory(const std::filesystem::path& root_of_proc,
                            const std::filesystem::path& root_of_sys)
     : vmstat_(root_of_proc / "vmstat") {
-  auto mount = root_of_sys / "fs" / "cgroup";
-  const bool unified = proc::file_exists(mount / "cgroup.controllers");
-  names_ = unified ? &kSecondGeneration : &kFirstGeneration;
-  if (!unified) mount /= "memory";
-  auto group = path_of_group(root_of_proc).value_or("");
-  if (group.find("/..") != std::string::npos) group.clear();  // outside of what is mounted here
-  for (;;) {
-    // In a container the path may be the host's: then only the mount itself is there.
-    const auto level = mount.string() + group;
-    if (proc::file_exists(level)) levels_.push_back(level);
-    if (group.empty()) break;
-    group.resize(group.rfind('/'));
-  }
-}
-
-// Lines are "0::/path" (v2) and "4:memory:/path" (v1).
-std::optional<std::string> CgroupMemory::path_of_group(const std::filesystem::path& root_of_proc) {
-  auto text = reader_.read(root_of_proc / "self" / "cgroup");
-  std::string_view line;
-  while (text && proc::next_line(*text, line)) {
-    const auto first = line.find(':');
-    const auto second = line.find(':', first + 1);
-    if (first == std::string_view::npos || second == std::string_view::npos) continue;
-    const auto controllers = "," + std::string(line.substr(first + 1, second - first - 1)) + ",";
-    const bool unified = names_ == &kSecondGeneration;
-    if (unified ? controllers != ",," : controllers.find(",memory,") == std::string::npos) continue;
-    std::string path(line.substr(second + 1));
-    while (path.ends_with('/')) path.pop_back();
-    return path.starts_with('/') ? path : std::string();
-  }
-  return std::nullopt;
+  names_ = has_unified_groups(root_of_sys) ? &kSecondGeneration : &kFirstGeneration;
+  levels_ = levels_of_group(root_of_proc, root_of_sys, "memory");
 }
 
 std::optional<uint64_t> CgroupMemory::read_count(const std::string& path) {

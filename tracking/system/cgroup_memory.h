@@ -34,12 +34,11 @@ class CgroupMemory {
   struct FileNames;  // what the files of a generation are called
   static const FileNames kSecondGeneration, kFirstGeneration;
 
-  std::optional<std::string> path_of_group(const std::filesystem::path& root_of_proc);
   std::optional<uint64_t> read_count(const std::string& path);
 
   proc::FileReader reader_;
   const FileNames* names_;
-  std::vector<std::string> levels_;  // directories: the group's own, its parent's, ...
+  std::vector<std::string> levels_;
   std::string vmstat_;
 };
 

@@ -12,15 +12,20 @@
 namespace lockstep {
 namespace {
 
-void verify_labels(const at::Tensor& label, int64_t num_samples, int64_t num_classes) {
-  if (label.dim() != 1 || label.size(0) != num_samples || label.scalar_type() != at::kLong)
+// The labels as int64 [B]: whole numbers of fewer bits are converted.
+at::Tensor labels_of(const Batch& batch, int64_t num_samples, int64_t num_classes) {
+  const auto& stored = batch.at("label");
+  const bool is_whole = at::isIntegralType(stored.scalar_type(), /*includeBool=*/true);
+  if (stored.dim() != 1 || stored.size(0) != num_samples || !is_whole)
     throw config_error(fmt::format(
-        "the model needs one int64 label per sample: 'label' is {} {}, expected Long [{}]",
-        c10::toString(label.scalar_type()), shape_text(label), num_samples));
-  if (!label.is_cpu() || num_samples == 0) return;
+        "the model needs one int64 label per sample: 'label' is {} {}, expected Long [{}]{}",
+        c10::toString(stored.scalar_type()), shape_text(stored), num_samples,
+        is_whole ? "" : "; save whole numbers, or in a table set label_kind: class"));
+  const auto label = stored.to(at::kLong).contiguous();
+  if (!label.is_cpu() || num_samples == 0) return label;
   const auto* begin = label.const_data_ptr<int64_t>();
   const auto [smallest, greatest] = std::minmax_element(begin, begin + num_samples);
-  if (*smallest >= 0 && *greatest < num_classes) return;
+  if (*smallest >= 0 && *greatest < num_classes) return label;
   throw config_error(
       fmt::format("the dataset has label {}, but the model has {} classes: labels 0 to {} are "
                   "valid; set model.classes",
@@ -31,14 +36,21 @@ void verify_labels(const at::Tensor& label, int64_t num_samples, int64_t num_cla
 
 Outputs classification_outputs(const at::Tensor& logits_BK, const Batch& batch) {
   Outputs outputs{.loss = {}, .count = logits_BK.size(0), .predictions = logits_BK, .sums = {}};
-  const auto has_labels = std::any_of(batch.fields.begin(), batch.fields.end(),
-                                      [](const auto& field) { return field.first == "label"; });
-  if (!has_labels) return outputs;
-  const auto label_B = batch.at("label").contiguous();
-  verify_labels(label_B, logits_BK.size(0), logits_BK.size(1));
+  if (!batch.find("label")) return outputs;
+  const auto label_B = labels_of(batch, logits_BK.size(0), logits_BK.size(1));
   outputs.loss = at::cross_entropy_loss(logits_BK, label_B);
   outputs.sums["accuracy"] = logits_BK.detach().argmax(1).eq(label_B).sum();
   return outputs;
+}
+
+at::Tensor float_input(const Batch& batch, const std::string& field) {
+  const auto& stored = batch.at(field);
+  if (stored.is_floating_point()) return stored.to(at::kFloat);
+  throw config_error(fmt::format(
+      "the model takes float32 numbers, but '{}' is {} {}; convert it in data.train and data.eval: "
+      "fields: {{{}: {{dtype: float32{}}}}}, and name the other fields there too, e.g. label: {{}}",
+      field, c10::toString(stored.scalar_type()), shape_text(stored), field,
+      stored.scalar_type() == at::kByte ? ", divide_by: 255" : ""));
 }
 
 std::string shape_text(const at::Tensor& tensor) {

@@ -46,6 +46,8 @@ struct ModelUse {
   std::function<std::string()> gpu = {};  // its architecture, e.g. "sm_90"
   // Of a rank, and the last one of an epoch; 0: nothing is trained.
   int64_t batch_size = 0, last_batch_size = 0;
+  int64_t eval_batch_size = 0;    // the largest one; 0: nothing is evaluated
+  bool is_uneven = false;         // other ranks have one sample more in some batches
   bool may_lack_samples = false;  // batches are smaller where samples cannot be loaded
   // The first of the training set and, where there is one, of the evaluation set; read when called;
   // fewer where samples may be lacking.

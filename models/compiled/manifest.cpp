@@ -154,6 +154,7 @@ PackageManifest parse_package_manifest(std::string_view text, const std::string&
   manifest.gpu = map.text("gpu");
   manifest.batch_size = map.number("batch_size", 1);
   manifest.dynamic_batch = map.flag("dynamic_batch");
+  if (map.has("largest_batch")) manifest.largest_batch = map.number("largest_batch");
   std::set<std::string> state, fields;
   manifest.parameters = map.tensors("parameters", "trainable", state);
   manifest.buffers = map.tensors("buffers", "changed", state);

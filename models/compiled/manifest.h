@@ -42,6 +42,7 @@ struct PackageManifest {
   std::string gpu;                     // the architecture that its code is for, e.g. "sm_90"
   int64_t batch_size = 0;              // of training
   bool dynamic_batch = false;          // training takes any size
+  int64_t largest_batch = 0;           // of those of any size; 0: no limit, or not noted
   std::vector<TensorSpec> parameters, buffers, fields;
   std::vector<SegmentSpec> segments;  // of training, in their order
   std::vector<std::string> sums;

@@ -69,7 +69,7 @@ class Cnn final : public Model {
   }
 
   Outputs forward(const Batch& batch) override {
-    auto x = batch.at("image");
+    auto x = float_input(batch, "image");
     if (x.dim() != 4 || x.size(1) != in_channels_ || x.size(2) != image_size_ ||
         x.size(3) != image_size_)
       throw config_error(

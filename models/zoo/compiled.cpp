@@ -93,6 +93,7 @@ class CompiledModel final : public Model {
 
   Outputs forward(const Batch& batch) override {
     auto inputs = inputs_of(batch);
+    verify_size(inputs.back().size(0), "data.eval_batch_size");
     auto values = computed(batch, [&] { return evaluation_->run(inputs); });
     check(values.size() ==
               1 + manifest_.sums.size() + (has_targets() ? 1 : 0) + (manifest_.predictions ? 1 : 0),
@@ -107,7 +108,10 @@ class CompiledModel final : public Model {
   StepOutputs forward_backward(const Batch& batch, const at::Tensor& weight) override {
     auto inputs = inputs_of(batch);
     const auto count = inputs.back().size(0);
-    if (!manifest_.dynamic_batch && count != manifest_.batch_size) throw wrong_size(count);
+    if (manifest_.dynamic_batch)
+      verify_size(count, "data.per_rank_batch_size");
+    else if (count != manifest_.batch_size)
+      throw wrong_size(count);
     inputs.push_back(weight);
     auto results = computed(batch, [&] { return training_->run(std::move(inputs)); });
     if (!is_verified_) verify_gradients(results.gradients);
@@ -140,11 +144,18 @@ class CompiledModel final : public Model {
     if (use.device == "cuda") verify_gpu(use.gpu());
     for (const auto& sample : use.first_samples())
       for (const auto& field : manifest_.fields) verify_field(field, sample.at(field.name));
+    verify_size(use.eval_batch_size, "data.eval_batch_size");
+    if (manifest_.dynamic_batch) verify_size(use.batch_size, "data.per_rank_batch_size");
     if (manifest_.dynamic_batch || use.batch_size == 0) return;
     if (use.may_lack_samples)
       throw config_error(fmt::format(
           "{}: trains on batches of {} samples, but with data.max_bad_samples some may be smaller: "
           "set it to 0, or compile with --dynamic-batch",
+          package_, manifest_.batch_size));
+    if (use.is_uneven)
+      throw config_error(fmt::format(
+          "{}: trains on batches of {} samples, but with data.batch_remainder: uneven ranks have "
+          "batches of different sizes: set it to pad, or compile with --dynamic-batch",
           package_, manifest_.batch_size));
     if (use.batch_size != manifest_.batch_size) throw wrong_size(use.batch_size);
     if (use.last_batch_size != use.batch_size)
@@ -210,6 +221,14 @@ class CompiledModel final : public Model {
           fmt::format("{}: was compiled for a GPU of architecture {}, this machine's is {}: "
                       "compile it on a machine like this",
                       package_, printable(manifest_.gpu), architecture));
+  }
+
+  // The compiler chose code that is known to be right for so many samples only.
+  void verify_size(int64_t count, const char* key) const {
+    if (manifest_.largest_batch == 0 || count <= manifest_.largest_batch) return;
+    throw config_error(
+        fmt::format("{}: takes batches of at most {} samples, here they have {}: set {}: {}",
+                    package_, manifest_.largest_batch, count, key, manifest_.largest_batch));
   }
 
   void change_buffers(const std::vector<at::Tensor>& values) {

@@ -139,7 +139,7 @@ class Resnet final : public Model {
   }
 
   Outputs forward(const Batch& batch) override {
-    const auto& image_BCHW = batch.at("image");
+    const auto image_BCHW = float_input(batch, "image");
     verify_image(image_BCHW);
     if (is_training()) verify_batch(image_BCHW.size(0), image_BCHW);
     auto x = bn1_->forward(conv1_->forward(image_BCHW)).relu_();
@@ -151,7 +151,7 @@ class Resnet final : public Model {
 
   void verify(const ModelUse& use) const override {
     const auto samples = use.first_samples();
-    for (const auto& sample : samples) verify_image(sample.at("image"));
+    for (const auto& sample : samples) verify_image(float_input(sample, "image"));
     if (samples.empty()) return;
     for (const auto size : {use.batch_size, use.last_batch_size})
       verify_batch(size, samples[0].at("image"));  // of the training set

@@ -194,7 +194,7 @@ class Vit final : public Model {
   }
 
   Outputs forward(const Batch& batch) override {
-    const auto& image_BCSS = batch.at("image");
+    const auto image_BCSS = float_input(batch, "image");
     verify_image(image_BCSS);
     const auto num_samples = image_BCSS.size(0);
     const auto patches_BTE = conv_proj_->forward(image_BCSS).flatten(2).permute({0, 2, 1});
@@ -204,7 +204,7 @@ class Vit final : public Model {
   }
 
   void verify(const ModelUse& use) const override {
-    for (const auto& sample : use.first_samples()) verify_image(sample.at("image"));
+    for (const auto& sample : use.first_samples()) verify_image(float_input(sample, "image"));
   }
 
  private:

@@ -31,6 +31,8 @@ In the place of a file a module: lockstep.models has Lockstep's own mlp, cnn and
       --device arg       cpu or cuda, the GPU of this machine (default: cpu)
       --threads arg      of the generated loops on a CPU (default: 1)
       --seed arg         of torch.manual_seed before FUNCTION() (default: 0)
+      --no-cache         compile anew, and keep nothing: by default code of the same graph is taken from
+                         ~/.cache/lockstep/compiled (or $XDG_CACHE_HOME), which holds up to 2 GB
       --help             this text
 
 Fields: forward() of the model gets the fields that it names, or else all but the target, in their order. The target of
@@ -63,6 +65,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-cache", action="store_true")
     options = parser.parse_intermixed_args(arguments)
     for name in ("ranks", "segments", "threads"):
         if getattr(options, name) < 1:
@@ -95,7 +98,7 @@ def act(options: argparse.Namespace) -> None:
     loss = options.loss if options.loss in LOSSES else sources.find(options.loss)
     batch = read_batch(options.batch, sources, options.ranks, options.set)
     compile_step(module, loss, batch, out, dynamic_batch=options.dynamic_batch, segments=options.segments,
-                 precision=options.precision, device=options.device, threads=options.threads,
+                 precision=options.precision, device=options.device, threads=options.threads, use_cache=not options.no_cache,
                  report=lambda line: print(line, flush=True))
     print(f"done: {out} ({out.stat().st_size / 1e6:.1f} MB, {time.monotonic() - begin:.0f} s)\n"
           f"train: model: {{name: compiled, package: {out}}} in a run file")
@@ -121,8 +124,8 @@ def told(error: Exception) -> tuple[int, str]:
     """The exit code and the message."""
     if isinstance(error, Refused):
         return 78, str(error)
-    from lockstep.compiling import place_of
     from lockstep.errors import CompileError, CompilerFault
+    from lockstep.trial import place_of
 
     if isinstance(error, CompileError):
         return 78, str(error)

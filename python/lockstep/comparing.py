@@ -2,84 +2,128 @@
 
 import copy
 import ctypes
+import math
 import os
 import tempfile
-from dataclasses import dataclass
 from typing import Callable
 
 import torch
 
-from lockstep.errors import CompilerFault
-from lockstep.graphs import Graph, State, Step
-from lockstep.losses import Batch
+from lockstep.batch_sizes import resized
+from lockstep.errors import CompilerFault, one_line
+from lockstep.graphs import Graph, Step
+from lockstep.losses import Batch, shape_of
+from lockstep.passes import Pass
 from lockstep.segments import Part, segment_names
 
+Library = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 TOLERANCE = {"fp32": 1e-3, "bf16": 5e-2}  # of a value's greatest element, compiled against eager
 # Of a gradient's norm: where a number lies at the kink of a ReLU, rounding decides whether it has a gradient.
 KINKS = 5e-2
 
 
-@dataclass
 class Comparison:
-    step: Step
-    state: State
-    batch: Batch
-    members: dict[str, bytes]
-    tolerance: float
+    """The code of a pass, loaded as lockstep-trainer loads it, and the module that it was made of."""
+
+    def __init__(self, compiled: Pass, tolerance: float):
+        # The libraries rely on a process that has LibTorch's symbols in sight, as lockstep-trainer has.
+        ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"), ctypes.RTLD_GLOBAL)
+        self.compiled, self.tolerance = compiled, tolerance
+        self.libraries = {name: self.load(name, code.library) for name, code in compiled.code.items()}
+
+    @staticmethod
+    def load(name: str, library: bytes) -> Library:
+        with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
+            file.write(library)
+            file.flush()
+            try:
+                return torch._inductor.aoti_load_package(file.name, run_single_threaded=True)
+            except RuntimeError as error:
+                raise CompilerFault(f"the compiled code {name}.pt2 cannot be loaded: {one_line(error)}") from error
 
     def run(self, name: str, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        with tempfile.NamedTemporaryFile(suffix=".pt2") as file, torch.no_grad():
-            file.write(self.members[name + ".pt2"])
-            file.flush()
-            return list(torch._inductor.aoti_load_package(file.name, run_single_threaded=True)(inputs))
+        with torch.no_grad():
+            return list(self.libraries[name](inputs))
 
-    def train(self, graph: Graph, parts: list[Part]) -> list[torch.Tensor]:
-        """As the graph before it was split."""
-        values, gradients = list(graph.inputs), []
-        for i, (name, part) in enumerate(zip(segment_names(len(parts)), parts)):
-            made = self.run(name, [values[number] for number in part.takes])
-            values += made[len(made) - part.keeps:]
-            made = made[:len(made) - part.keeps]
-            if i == 0:
-                scalars, made = made[:graph.num_scalars], made[graph.num_scalars:]
-                buffers, made = made[part.gradients:], made[:part.gradients]
-            gradients[:0] = made
-        return [*scalars, *gradients, *buffers]
+    def outputs(self, batch: Batch) -> list[torch.Tensor]:
+        graph, state = self.compiled.graph, self.compiled.state
+        inputs = [*state.tensors(), *batch.values()]
+        if not graph.training:
+            return self.run("eval", inputs)
+        return run_parts(graph, self.compiled.parts, [*inputs, graph.inputs[-1]], self.run)
 
 
-def compare(given: Comparison, train: Graph, parts: list[Part], evaluation: Graph, report: Callable[[str], None]) -> None:
-    """A graph whose numbers are not the model's must not be trained."""
-    # The libraries rely on a process that has LibTorch's symbols in sight, as lockstep-trainer has.
-    ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"), ctypes.RTLD_GLOBAL)
-    for kind, graph in (("train", train), ("eval", evaluation)):
-        expected = eager(given.step, given.state, given.batch, graph)
-        if any(not torch.equal(a, b) for a, b in zip(expected, eager(given.step, given.state, given.batch, graph))):
-            report(f"the {kind} pass draws random numbers: it is not compared")
+def run_parts(graph: Graph, parts: list[Part], inputs: list[torch.Tensor],
+              run: Callable[[str, list[torch.Tensor]], list[torch.Tensor]]) -> list[torch.Tensor]:
+    """The outputs of the graph as it was before it was split."""
+    values, gradients = inputs, []
+    for i, (name, part) in enumerate(zip(segment_names(len(parts)), parts)):
+        made = run(name, [values[number] for number in part.takes])
+        values += made[len(made) - part.keeps:]
+        made = made[:len(made) - part.keeps]
+        if i == 0:
+            scalars, made = made[:graph.num_scalars], made[graph.num_scalars:]
+            buffers, made = made[part.gradients:], made[:part.gradients]
+        gradients[:0] = made
+    return [*scalars, *gradients, *buffers]
+
+
+def compare(given: Comparison, report: Callable[[str], None]) -> int:
+    """A graph whose numbers are not the model's must not be trained. Returns the largest batch that it may be used with;
+    0: any."""
+    compiled = given.compiled
+    sizes, largest = compiled.sizes_to_try(compiled.batch_size)
+    for size in sizes:
+        batch = resized(compiled.batch, size)
+        try:
+            expected = eager(compiled.step, batch, compiled.graph)
+        except Exception:
+            if size == compiled.batch_size:
+                raise
+            continue  # BatchNorm, for one, does not train on a single sample
+        results = given.outputs(batch)
+        if size == compiled.batch_size and is_random(given, batch, expected):
+            report(f"{compiled.name} draws random numbers: its numbers are not compared")
+            given.tolerance = math.inf
+        verify(given, size, results, expected)
+    return largest
+
+
+def is_random(given: Comparison, batch: Batch, expected: list[torch.Tensor]) -> bool:
+    return not all(map(torch.equal, expected, eager(given.compiled.step, batch, given.compiled.graph)))
+
+
+def verify(given: Comparison, size: int, results: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+    graph = given.compiled.graph
+    where = f"of the compiled {given.compiled.name} for a batch of {size}"
+    gradients = range(graph.num_scalars, graph.num_scalars + graph.num_gradients)
+    largest = max((expected[i].norm().item() for i in gradients), default=0.0)
+    for i, (got, want) in enumerate(zip(results, expected, strict=True)):
+        if (got.shape, got.dtype) != (want.shape, want.dtype):
+            raise CompilerFault(f"output {i} {where} is {shape_of(got)}, the model's own is {shape_of(want)}: this is a fault of "
+                                "the compiler")
+        if given.tolerance == math.inf:
             continue
-        results = given.train(graph, parts) if graph.training else given.run(kind, graph.inputs)
-        outputs = list(zip(results, expected, strict=True))
-        gradients = range(graph.num_scalars, graph.num_scalars + graph.num_gradients)
-        largest = max((expected[i].norm().item() for i in gradients), default=0.0)
-        for i, (got, want) in enumerate(outputs):
-            if i in gradients:
-                difference, allowed = (got - want).norm().item(), KINKS * want.norm().item() + 1e-3 * largest
-            else:
-                difference, allowed = greatest(got.double() - want.double()), given.tolerance * max(1e-3, greatest(want))
-                allowed = max(allowed, 0.0 if want.is_floating_point() else 1.0)  # one that is counted otherwise
-            if not difference <= allowed:
-                raise CompilerFault(f"output {i} of the compiled {kind} pass differs from the model's own by {difference:.3g} "
-                                    f"where at most {allowed:.3g} is expected: this is a fault of the compiler")
-    if train.has_targets:
-        (counted,) = given.run("count", list(given.batch.values()))
-        if counted.item() != expected[train.num_scalars - 1].item():
-            raise CompilerFault("the compiled number of targets differs from the model's own: this is a fault of the compiler")
+        if i in gradients:
+            difference, allowed = (got - want).norm().item(), KINKS * want.norm().item() + 1e-3 * largest
+        else:
+            difference = greatest((got.double() - want.double()).masked_fill(got == want, 0.0))
+            allowed = given.tolerance * max(1e-3, greatest(want.double().nan_to_num(posinf=0.0, neginf=0.0)))
+            allowed = max(allowed, 0.0 if want.is_floating_point() else 1.0)  # one that is counted otherwise
+        if not difference <= allowed:
+            raise CompilerFault(f"output {i} {where} differs from the model's own by {difference:.3g} where at most {allowed:.3g} is "
+                                "expected: this is a fault of the compiler")
+    if graph.training and graph.has_targets:
+        (counted,) = given.run("count", list(resized(given.compiled.batch, size).values()))
+        if counted.item() != expected[graph.num_scalars - 1].item():
+            raise CompilerFault(f"the number of targets {where} differs from the model's own: this is a fault of the compiler")
 
 
 def greatest(tensor: torch.Tensor) -> float:
     return tensor.abs().max().item() if tensor.numel() else 0.0
 
 
-def eager(step: Step, state: State, batch: Batch, graph: Graph) -> list[torch.Tensor]:
+def eager(step: Step, batch: Batch, graph: Graph) -> list[torch.Tensor]:
     """What the graph must return, by the module itself."""
     module = copy.deepcopy(step).train(graph.training)
     with torch.set_grad_enabled(graph.training):
@@ -87,8 +131,6 @@ def eager(step: Step, state: State, batch: Batch, graph: Graph) -> list[torch.Te
     if not graph.training:
         return [output.detach() for output in outputs]
     named, buffers = dict(module.module.named_parameters()), dict(module.module.named_buffers())
-    wanted = [named[name] for name in state.trainable]
-    gradients = torch.autograd.grad(outputs[0], wanted, allow_unused=True)
+    gradients = torch.autograd.grad(outputs[0], [named[name] for name in graph.trained])
     return [*(output.detach() for output in outputs[:graph.num_scalars]),
-            *(torch.zeros_like(value) if gradient is None else gradient for gradient, value in zip(gradients, wanted)),
-            *(buffers[name] for name in graph.changed_buffers)]
+            *gradients, *(buffers[name] for name in graph.changed_buffers)]

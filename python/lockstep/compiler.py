@@ -8,11 +8,14 @@ from typing import Iterator
 
 import torch
 from torch._inductor.cpp_builder import get_cpp_compiler
-from torch._inductor.cpu_vec_isa import pick_vec_isa
+from torch._inductor.cpu_vec_isa import pick_vec_isa, supported_vec_isa_list, valid_vec_isa_list, x86_isa_checker
 from torch._inductor.exc import CppCompileError, InductorError, InvalidCxxCompiler
 from torch._inductor.utils import clear_caches
 
-from lockstep.errors import CompilerFault
+from lockstep import batch_sizes
+from lockstep.batch_sizes import shape_env_of, turning_points, verify_not_fixed
+from lockstep.code_cache import Code, key_of, key_of_processor, load_code, store_code
+from lockstep.errors import CompilerFault, quiet
 
 
 def verify_compiler() -> None:
@@ -39,13 +42,42 @@ def own_cache() -> Iterator[None]:
                 os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-def compiled(program: torch.export.ExportedProgram, device: str, threads: int) -> bytes:
-    """Raises OSError for a full disk, CompilerFault, or what torch's compiler does."""
+@contextlib.contextmanager
+def probed_processor(key: str) -> Iterator[None]:
+    """torch compiles and loads a program for each instruction set, which takes longer than a graph: once for a processor."""
+    if load_code(key) is not None:
+        with torch._inductor.config.patch({"cpp.vec_isa_ok": True}):
+            yield
+        return
+    yield
+    have = x86_isa_checker()
+    works = {str(isa) for isa in valid_vec_isa_list()}
+    if have and all(str(isa) in works for isa in supported_vec_isa_list if set(str(isa).split()) <= set(have)):
+        store_code(key, Code(b"", []))
+
+
+def compiled(program: torch.export.ExportedProgram, device: str, threads: int, use_cache: bool = True) -> Code:
+    """Raises OSError for a full disk, CompilerFault, FixedSize, or what torch's compiler does."""
     # Why nothing of LibTorch is linked to it on a CPU: docs/decisions/0008-compiled-steps.md of Lockstep. Precompiled
     # headers, 100 MB each, would stay: they are kept in one place whatever the cache.
     settings: dict[str, object] = {"cpp.threads": threads, "aot_inductor.link_libtorch": device != "cpu",
                                    "aot_inductor.precompile_headers": False}
-    with tempfile.TemporaryDirectory() as directory, own_cache(), torch.no_grad():
+    if not use_cache:
+        return _compiled(program, settings)
+    compiler = os.environ.get("CXX", "g++")
+    key = key_of(program, {**settings, "device": device}, compiler, [__file__, batch_sizes.__file__])
+    code = load_code(key)
+    if code is None:
+        with probed_processor(key_of_processor(compiler)):
+            code = _compiled(program, settings)
+        store_code(key, code)
+    return code
+
+
+def _compiled(program: torch.export.ExportedProgram, settings: dict[str, object]) -> Code:
+    env = shape_env_of(program)
+    size = next((hint for hint in env.backed_var_to_val.values()), 0) if env is not None else 0
+    with tempfile.TemporaryDirectory() as directory, own_cache(), torch.no_grad(), quiet():
         file = os.path.join(directory, "graph.pt2")
         # Found out, and remembered, while a probe may still link LibTorch: without it none is found.
         pick_vec_isa()
@@ -55,7 +87,9 @@ def compiled(program: torch.export.ExportedProgram, device: str, threads: int) -
             raise _reason(error.inner_exception) from error
         except CppCompileError as error:
             raise _reason(error) from error
-        return Path(file).read_bytes()
+        if env is not None:
+            verify_not_fixed(env)
+        return Code(Path(file).read_bytes(), turning_points(env, int(size)))
 
 
 def _reason(error: Exception) -> Exception:

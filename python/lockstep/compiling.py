@@ -1,24 +1,25 @@
 """compile_step(): the whole way from a module to a file."""
 
-import contextlib
 import copy
-import io
 import os
 import platform
-import traceback
+import time
 from pathlib import Path
-from typing import Callable, Iterator, Mapping
+from typing import Callable, Mapping
 
 import torch
 from torch import nn
 
+from lockstep.batch_sizes import trace_sizes
 from lockstep.comparing import TOLERANCE, Comparison, compare
-from lockstep.compiler import compiled, verify_compiler
-from lockstep.errors import CompileError, one_line
-from lockstep.graphs import Graph, State, Step, trace
+from lockstep.compiler import verify_compiler
+from lockstep.errors import CompileError
+from lockstep.graphs import Graph, State, Step
 from lockstep.losses import LOSSES, Batch, Loss, LossFunction, find_loss
 from lockstep.packing import cpu_flags, describe, pack_weights, write_package
-from lockstep.segments import Part, count_targets, segment_names, split
+from lockstep.passes import Pass
+from lockstep.segments import Part
+from lockstep.trial import try_out, unused_fields, verify_layers
 
 Report = Callable[[str], None]
 
@@ -35,6 +36,7 @@ def compile_step(
     device: str = "cpu",
     threads: int = 1,
     name: str | None = None,
+    use_cache: bool = True,
     report: Report = lambda line: None,
 ) -> Path:
     """Compiles forward pass, loss and gradients of `module`, and its evaluation, into the file `path`.
@@ -45,6 +47,7 @@ def compile_step(
     segments: parts of the backward pass; gradients of one are averaged over ranks while the next is computed.
     precision: "fp32", or "bf16" for autocast to bfloat16; parameters stay as they are.
     threads: of the generated loops on a CPU; matrix products use as many as the process has.
+    use_cache: take code that was compiled of the same graphs before, and keep what is compiled now; see code_cache.
     Raises CompileError: one line that says what cannot be compiled, and where. OSError: no g++, a full disk.
     CompilerFault: g++ failed, or what it made does not give the numbers of `module`.
     """
@@ -55,34 +58,50 @@ def compile_step(
         raise CompileError(f"unknown loss '{loss}'; valid: {', '.join(LOSSES)}, or a function")
     if device == "cuda" and not torch.cuda.is_available():
         raise CompileError("this machine has no GPU to compile for: device cuda")
+    begin = time.monotonic()
+
+    def stage(line: str) -> None:
+        report(f"[{time.monotonic() - begin:3.0f} s] {line}")
+
     batch = {key: tensor.to(device) for key, tensor in example_batch.items()}
     size = batch_size(batch)
     module = copy.deepcopy(module).to(device)
+    verify_layers(module)
     state = State.of(module)
     if not state.trainable:
         raise CompileError("the model has no parameters to train")
     chosen = find_loss(loss, module, batch)
     step = Step(module, chosen.function, list(batch), device if precision == "bf16" else None)
     verify_compiler()
-    report("tracing")
-    train = traced(step, state, batch, size, dynamic_batch, training=True)
-    evaluation = traced(step, state, batch, size, True, training=False)
+    stage("trying the model in Python")
+    changed = try_out(step, state, batch, report)
+    sizes = trace_sizes([*state.tensors(), *batch.values()])
+    passes = [Pass(True, step, state, batch, sizes if dynamic_batch else [], changed, segments),
+              Pass(False, step, state, batch, sizes, [], 1)]
+    for each in passes:
+        stage(f"exporting {each.name}")
+        each.trace()
+    train, evaluation = (each.graph for each in passes)
     verify_outputs(train, evaluation)
+    if not train.trained:
+        raise CompileError("no parameter has a part in the loss: there is nothing to train")
     for unused in train.unused:
-        report(f"warning: parameter '{unused}' has no part in the loss; its gradient is always zero")
-    train_parts, others = parts_of(train, evaluation, len(state.names()), segments)
-    report("compiling (g++; half a minute to some minutes)")
-    with told_as_export():
-        programs = {name: part.program() for name, part in [*zip(segment_names(segments), train_parts), *others.items()]}
-    members = {f"{name}.pt2": compiled(program, device, threads) for name, program in programs.items()}
-    report("comparing with the model as it is")
-    compare(Comparison(step, state, batch, members, TOLERANCE[precision]), train, train_parts, evaluation, report)
+        report(f"warning: parameter '{unused}' has no part in the loss: it is not trained")
+    for field in unused_fields(train, batch, len(state.names())):
+        report(f"warning: field '{field}' of the batch is used neither by the model nor by its loss")
+    for each in passes:
+        each.compile(device, threads, use_cache, stage)
+    stage("checking the compiled code against Python")
+    largest = [compare(Comparison(each, TOLERANCE[precision]), report) for each in passes]
+    train, evaluation = (each.graph for each in passes)
+    members = {f"{name}.pt2": code.library for each in passes for name, code in each.code.items()}
     members["weights.safetensors"] = pack_weights({**state.parameters, **state.buffers})
-    manifest = describe_package(state, batch, train, evaluation, train_parts)
+    manifest = describe_package(state, batch, train, evaluation, passes[0].parts)
     manifest |= describe_loss(chosen, train) | describe_classes(chosen, step, batch, evaluation)
     manifest |= {"name": name or type(module).__name__, "torch": torch.__version__.split("+")[0], "device": device,
                  "architecture": platform.machine(), "cpu_flags": cpu_flags(), "gpu": gpu_name(device), "threads": threads,
-                 "precision": precision, "batch_size": size, "dynamic_batch": dynamic_batch}
+                 "precision": precision, "batch_size": size, "dynamic_batch": dynamic_batch,
+                 "largest_batch": min(filter(None, largest), default=0)}
     write_package(path, manifest, members)
     return path
 
@@ -93,15 +112,6 @@ def gpu_name(device: str) -> str:
         return ""
     major, minor = torch.cuda.get_device_capability()
     return f"sm_{major}{minor}"
-
-
-def parts_of(train: Graph, evaluation: Graph, num_state: int, segments: int) -> tuple[list[Part], dict[str, Part]]:
-    """Those of training, and the others by name."""
-    with told_as_export():
-        others = {"eval": Part(evaluation.module, [], evaluation.inputs, evaluation.shapes)}
-        if train.has_targets:
-            others["count"] = count_targets(train, num_state)
-        return split(train, segments), others
 
 
 def verify_outputs(train: Graph, evaluation: Graph) -> None:
@@ -129,42 +139,9 @@ def batch_size(batch: Batch) -> int:
     return size
 
 
-def traced(step: Step, state: State, batch: Batch, size: int, dynamic: bool, training: bool) -> Graph:
-    with told_as_export(" with a batch of any size" if dynamic else ""):
-        return trace(step, state, batch, size, dynamic, training)
-
-
-@contextlib.contextmanager
-def told_as_export(what: str = "") -> Iterator[None]:
-    """What goes wrong is told in one line that ends with the user's own."""
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):  # torch.export prints graphs beside its errors
-            yield
-    except CompileError:
-        raise
-    except Exception as error:
-        raise CompileError(f"the model cannot be exported{what}: {one_line(error)}{place_of(error)}") from error
-
-
-def place_of(error: BaseException) -> str:
-    """The last line of code of an error that belongs neither to torch nor to this package."""
-    ours = (os.path.dirname(torch.__file__), os.path.dirname(__file__), os.path.dirname(os.__file__))
-    models = os.path.join(os.path.dirname(__file__), "models.py")  # which is like one of the user
-    seen = error
-    places: list[traceback.FrameSummary] = []
-    while seen is not None and not places:
-        places = [frame for frame in traceback.extract_tb(seen.__traceback__)
-                  if (not frame.filename.startswith(ours) or frame.filename == models) and not frame.filename.startswith("<")
-                  and f"{os.sep}site-packages{os.sep}" not in frame.filename]
-        seen = seen.__cause__ or seen.__context__
-    if not places or not os.path.exists(places[-1].filename):
-        return ""
-    return f" ({places[-1].filename}:{places[-1].lineno}: {places[-1].line})"
-
-
 def describe_package(state: State, batch: Batch, train: Graph, evaluation: Graph, parts: list[Part]) -> dict[str, object]:
     return {
-        "parameters": [describe(name, tensor, trainable=name in state.trainable) for name, tensor in state.parameters.items()],
+        "parameters": [describe(name, tensor, trainable=name in train.trained) for name, tensor in state.parameters.items()],
         "buffers": [describe(name, tensor, changed=name in train.changed_buffers) for name, tensor in state.buffers.items()],
         # The first dimension is the sample.
         "fields": [{**describe(name, tensor), "shape": list(tensor.shape[1:])} for name, tensor in batch.items()],

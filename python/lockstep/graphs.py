@@ -4,15 +4,20 @@ torch.export traces the module first, because it handles what people write in Py
 module, which is plain operators, and records its backward pass too.
 """
 
-import copy
-import warnings
+import re
+import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import nn
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-from lockstep.errors import CompileError
+from lockstep.batch_sizes import LARGEST, turning_points
+from lockstep.errors import CompileError, quiet
 from lockstep.losses import Batch, LossFunction
 
 MODULE = "module."  # what the names of parameters begin with in Step
@@ -105,9 +110,14 @@ class Graph:
     sums: list[str]
     has_targets: bool
     has_predictions: bool
-    num_gradients: int = 0
+    trained: list[str] = field(default_factory=list)  # parameters, by the order of their gradients
     changed_buffers: list[str] = field(default_factory=list)
-    unused: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)  # parameters without a gradient
+    turning_points: list[int] = field(default_factory=list)  # see batch_sizes.turning_points()
+
+    @property
+    def num_gradients(self) -> int:
+        return len(self.trained)
 
     @property
     def num_scalars(self) -> int:
@@ -122,82 +132,126 @@ class _Holder(nn.Module):
 
     def __init__(self, graph: nn.Module):
         super().__init__()
-        self.graph = graph
+        self.held = graph  # "graph" is an attribute of GraphModule, in which constants of this module would be looked for
 
     def forward(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        return self.graph(tensors)
+        return self.held(tensors)
 
 
 def export_graph(graph: nn.Module, inputs: list[torch.Tensor], shapes: list[dict | None] | None) -> torch.export.ExportedProgram:
     """`graph`: takes and gives lists of tensors. `shapes`: which dimensions of the inputs are dynamic; None: none is."""
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with torch.no_grad(), quiet():
         return torch.export.export(_Holder(graph), (inputs,), dynamic_shapes=None if shapes is None else (shapes,),
                                    strict=False)
 
 
-def dynamic_shapes(batch: Batch, size: int) -> list[dict | None]:
-    rows = torch.export.Dim("batch", min=1, max=1 << 20)
-    return [{0: rows} if tensor.dim() and tensor.shape[0] == size else None for tensor in batch.values()]
+def dynamic_shapes(batch: Batch) -> list[dict | None]:
+    rows = torch.export.Dim("batch", min=1, max=LARGEST)
+    return [{0: rows} for _ in batch]
 
 
-def _export(step: Step, batch: Batch, size: int, dynamic: bool) -> torch.export.ExportedProgram:
-    return torch.export.export(step, (list(batch.values()),),
-                               dynamic_shapes=(dynamic_shapes(batch, size),) if dynamic else None, strict=False)
-
-
-def trace(step: Step, state: State, batch: Batch, size: int, dynamic: bool, training: bool) -> Graph:
-    """`size`: samples of the example batch; with `dynamic`, any number of them will do later."""
+def trace(step: Step, state: State, batch: Batch, dynamic: bool, training: bool, changed: Sequence[str] = ()) -> Graph:
+    """With `dynamic`, any number of samples will do later. `changed`: buffers that training changes."""
     step.module.train(training)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return _trace(step, state, batch, size, dynamic, training)
+    with quiet():
+        shapes = (dynamic_shapes(batch),) if dynamic else None
+        exported = torch.export.export(step, (list(batch.values()),), dynamic_shapes=shapes, strict=False)
+        verify_operators(exported.graph)
+        return _Tracer(step, state, batch, dynamic, training, list(changed)).trace(exported)
 
 
-def _trace(step: Step, state: State, batch: Batch, size: int, dynamic: bool, training: bool) -> Graph:
-    exported = _export(step, batch, size, dynamic)
-    flat = exported.module(check_guards=False)
-    changed = changed_buffers(step, state, batch) if training else []
-    names, num_state, num_parameters = state.names(), len(state.names()), len(state.parameters)
-    is_trainable = [name in set(state.trainable) for name in state.parameters]
-    num_scalars = 1 + len(step.shape.sums) + step.shape.has_targets
-    unused: list[str] = []
+class _Tracer:
+    """From an exported step to a graph of tensors with its backward pass."""
 
-    def run(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        values = [tensor.detach() for tensor in tensors[:num_state]]
-        for i in range(num_parameters):
-            values[i].requires_grad_(training and is_trainable[i])
-        values[num_parameters:] = [buffer.clone() for buffer in values[num_parameters:]]
-        given = dict(zip((MODULE + name for name in names), values))
-        outputs = torch.func.functional_call(flat, given, (list(tensors[num_state:num_state + len(batch)]),))
-        if not training:
+    def __init__(self, step: Step, state: State, batch: Batch, dynamic: bool, training: bool, changed: list[str]):
+        self.step, self.state, self.batch = step, state, batch
+        self.dynamic, self.training, self.changed = dynamic, training, changed
+        self.names, self.num_state, self.num_parameters = state.names(), len(state.names()), len(state.parameters)
+        self.unused: list[str] = []
+
+    def trace(self, exported: torch.export.ExportedProgram) -> Graph:
+        self.flat = exported.module(check_guards=False)
+        weight = [torch.ones((), device=next(iter(self.state.parameters.values())).device)] if self.training else []
+        inputs = [*self.state.tensors(), *self.batch.values(), *weight]
+        env = ShapeEnv()
+        try:
+            # oneDNN's LSTM has a backward pass that no compiled code can call; without it the layer becomes plain operators.
+            with torch.set_grad_enabled(self.training), torch.backends.mkldnn.flags(enabled=False):
+                graph = make_fx(lambda tensors: self.run(tensors), tracing_mode="symbolic" if self.dynamic else "fake",
+                                _allow_non_fake_inputs=True)(self.fakes(inputs, env))
+        except Exception as error:
+            error.line_of_user = line_of_user(self.flat, error)  # type: ignore[attr-defined]
+            raise
+        verify_operators(graph.graph)
+        separate_outputs(graph)
+        size = next(iter(self.batch.values())).shape[0]
+        shapes = [*[None] * self.num_state, *dynamic_shapes(self.batch), *[None for _ in weight]] if self.dynamic else None
+        shape = self.step.shape
+        trained = [name for name in self.state.trainable if self.training and name not in self.unused]
+        return Graph(graph, inputs, shapes, self.training, list(shape.sums), shape.has_targets,
+                     shape.has_predictions and not self.training, trained, self.changed, self.unused,
+                     turning_points(env, size))
+
+    def fakes(self, inputs: list[torch.Tensor], env: ShapeEnv) -> list[torch.Tensor]:
+        """Tensors without numbers. Only the batch may have any size, so no dimension of the model is taken for its."""
+        mode = FakeTensorMode(allow_fallback_kernels=not self.dynamic, allow_non_fake_inputs=True, shape_env=env)
+        made = []
+        for i, tensor in enumerate(inputs):
+            sizes = [DimDynamic.STATIC] * tensor.dim()
+            if self.dynamic and self.num_state <= i < self.num_state + len(self.batch):
+                sizes[0] = DimDynamic.DUCK
+            context = StatelessSymbolicContext(dynamic_sizes=sizes)
+            made.append(mode.from_tensor(tensor, source=ConstantSource(f"input{i}"), symbolic_context=context))
+        return made
+
+    def run(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        values = [tensor.detach() for tensor in tensors[:self.num_state]]
+        trained = {name: value for name, value in zip(self.names, values[:self.num_parameters]) if name in self.state.trainable}
+        for value in trained.values():
+            value.requires_grad_(self.training)
+        values[self.num_parameters:] = [buffer.clone() for buffer in values[self.num_parameters:]]
+        given = dict(zip((MODULE + name for name in self.names), values))
+        fields = list(tensors[self.num_state:self.num_state + len(self.batch)])
+        outputs = torch.func.functional_call(self.flat, given, (fields,))
+        if not self.training:
             return list(outputs)
-        wanted = [value for value, trained in zip(values, is_trainable) if trained]
-        gradients = torch.autograd.grad(outputs[0] * tensors[-1], wanted, allow_unused=True)
-        unused[:] = [name for name, gradient in zip(state.trainable, gradients) if gradient is None]
-        gradients = [torch.zeros_like(value) if gradient is None else gradient.contiguous()
-                     for gradient, value in zip(gradients, wanted)]
-        after = [values[names.index(name)].detach() for name in changed]
-        return [*(output.detach() for output in outputs[:num_scalars]), *gradients, *after]
-
-    inputs = [*state.tensors(), *batch.values(), *([torch.ones(())] if training else [])]
-    inputs[-1] = inputs[-1].to(inputs[0].device) if training else inputs[-1]
-    with torch.set_grad_enabled(training):
-        graph = make_fx(run, tracing_mode="symbolic" if dynamic else "real", _allow_non_fake_inputs=True)(inputs)
-    separate_outputs(graph)
-    shapes = [*[None] * num_state, *dynamic_shapes(batch, size), *([None] if training else [])] if dynamic else None
-    shape = step.shape
-    return Graph(graph, inputs, shapes, training, list(shape.sums), shape.has_targets, shape.has_predictions and not training,
-                 len(state.trainable) if training else 0, changed, unused)
+        gradients = torch.autograd.grad(outputs[0] * tensors[-1], list(trained.values()), allow_unused=True)
+        self.unused = [name for name, gradient in zip(trained, gradients) if gradient is None]
+        after = [values[self.names.index(name)].detach() for name in self.changed]
+        num_scalars = 1 + len(self.step.shape.sums) + self.step.shape.has_targets
+        return [*(output.detach() for output in outputs[:num_scalars]),
+                *(gradient.contiguous() for gradient in gradients if gradient is not None), *after]
 
 
-def changed_buffers(step: Step, state: State, batch: Batch) -> list[str]:
-    """By trying: operators such as batch_norm do not say that they change one."""
-    tried = copy.deepcopy(step).train()
-    with torch.no_grad():
-        tried(list(batch.values()))
-    after = dict(tried.module.named_buffers())
-    return [name for name, buffer in state.buffers.items() if not torch.equal(buffer, after[name])]
+def line_of_user(flat: torch.fx.GraphModule, error: BaseException) -> str:
+    """Of the user's file, where the exported graph `flat` failed."""
+    lines = [frame.line for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith("<eval_with_key>")]
+    nodes = {node.name: node for node in flat.graph.nodes}
+    name = (lines[-1] or "").partition(" = ")[0].strip() if lines else ""
+    places = re.findall(r'File "([^"]+)", line (\d+)[^\n]*\n([^\n]*)', nodes[name].stack_trace or "") if name in nodes else []
+    return f" ({places[-1][0]}:{places[-1][1]}: {places[-1][2].strip()})" if places else ""
+
+
+# The namespaces of operators that LibTorch itself has, which is all that lockstep-trainer loads.
+OWN_OPERATORS = ("aten", "prims", "prim", "mkldnn", "onednn", "quantized", "inductor", "_quantized")
+
+
+def verify_operators(graph: torch.fx.Graph) -> None:
+    """Before make_fx: of the model; after it: of the backward pass."""
+    for node in graph.nodes:
+        name = node.target.name() if isinstance(node.target, torch._ops.OpOverload) else ""
+        if not name or name.partition("::")[0] in OWN_OPERATORS or _is_composite(node.target):
+            continue
+        places = re.findall(r'File "([^"]+)", line (\d+)', node.stack_trace or "")
+        place = f" ({places[-1][0]}:{places[-1][1]})" if places else ""
+        hint = ", with experts_implementation='batched_mm' in the config" if name.startswith("transformers::grouped_mm") else ""
+        raise CompileError(f"the model calls the operator {name}, which is not a part of LibTorch: lockstep-trainer does not "
+                           f"have it; compute the same with PyTorch's own operators{hint}{place}")
+
+
+def _is_composite(operator: torch._ops.OpOverload) -> bool:
+    """Made of other operators, which are looked at in its place."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd")
 
 
 def separate_outputs(graph: torch.fx.GraphModule) -> None:

@@ -13,9 +13,11 @@ from typing import Callable, Mapping, Union
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
-from lockstep.errors import CompileError
+from lockstep.errors import CompileError, quiet
+from lockstep.packing import dtype_name
 
 Batch = dict[str, torch.Tensor]
 LossFunction = Callable[[nn.Module, Batch], Union[torch.Tensor, Mapping[str, torch.Tensor]]]
@@ -48,11 +50,16 @@ def target_name(tensor: torch.Tensor) -> str:
 
 
 def call_module(module: nn.Module, batch: Batch, without: str | None = None) -> object:
-    """The module gets the fields that its forward names; where it names none, all but `without`, in their order."""
-    named = [name for name in batch if name in inspect.signature(module.forward).parameters and name != without]
-    if named:
-        return module(**{name: batch[name] for name in named})
-    return module(*[tensor for name, tensor in batch.items() if name != without])
+    """As `module(**batch)` where its forward takes any name (**kwargs); else the module gets the fields that its forward
+    names; where it names none, all but `without`, in their order."""
+    given = {name: tensor for name, tensor in batch.items() if name != without}
+    parameters = inspect.signature(module.forward).parameters
+    required = [name for name, parameter in parameters.items() if parameter.default is parameter.empty
+                and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)]
+    if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values()) and set(required) <= set(given):
+        return module(**given)
+    named = {name: tensor for name, tensor in given.items() if name in parameters}
+    return module(**named) if named else module(*given.values())
 
 
 def predictions_of(output: object) -> torch.Tensor:
@@ -64,6 +71,30 @@ def predictions_of(output: object) -> torch.Tensor:
     return logits
 
 
+def shape_of(tensor: torch.Tensor) -> str:
+    return f"{dtype_name(tensor.dtype)} [{', '.join(str(size) for size in tensor.shape)}]"
+
+
+def verify_classes(logits: torch.Tensor, classes: torch.Tensor, field: str) -> None:
+    if classes.dtype != torch.int64:
+        raise CompileError(f"cross_entropy needs classes of int64, but '{field}' is {shape_of(classes)}: convert it in the data, "
+                           "with .long() or astype(numpy.int64), or give a loss function of your own")
+    if logits.shape[:-1] != classes.shape:
+        raise CompileError(f"cross_entropy needs logits [B, K] with classes [B], or [B, T, K] with [B, T]; the model gives "
+                           f"{shape_of(logits)}, and '{field}' is {shape_of(classes)}: reshape '{field}' in the data, or give a "
+                           "loss function of your own")
+    if isinstance(classes, FakeTensor) or classes.numel() == 0:
+        return  # one without numbers
+    wrong = classes[((classes < 0) | (classes >= logits.shape[-1])) & (classes != IGNORED)]
+    if wrong.numel():
+        raise CompileError(f"'{field}' of the example batch holds {wrong[0].item()}, but the model has {logits.shape[-1]} classes: "
+                           f"0 to {logits.shape[-1] - 1} are valid")
+
+
+def count_right(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    return (logits.argmax(-1) == classes).sum()
+
+
 class CrossEntropy:
     """Of logits [B, K] and classes [B], or [B, T, K] and [B, T]: a mean over targets where `counted`."""
 
@@ -73,7 +104,8 @@ class CrossEntropy:
     def __call__(self, module: nn.Module, batch: Batch) -> Mapping[str, torch.Tensor]:
         target = target_of(batch)
         logits, classes = predictions_of(call_module(module, batch, target)), batch[target]
-        given = {"predictions": logits, "accuracy": (logits.argmax(-1) == classes).sum()}
+        verify_classes(logits, classes, target)
+        given = {"predictions": logits, "accuracy": count_right(logits, classes)}
         if not self.counted:
             return {**given, "loss": F.cross_entropy(logits.flatten(0, -2), classes.flatten())}
         targets = (classes != IGNORED).sum()
@@ -84,6 +116,9 @@ class CrossEntropy:
 def mean_squared_error(module: nn.Module, batch: Batch) -> Mapping[str, torch.Tensor]:
     target = target_of(batch)
     predictions = predictions_of(call_module(module, batch, target))
+    if predictions.numel() != batch[target].numel():
+        raise CompileError(f"mse needs predictions of the shape of '{target}', which is {shape_of(batch[target])}; the model gives "
+                           f"{shape_of(predictions)}")
     return {"loss": F.mse_loss(predictions, batch[target].reshape(predictions.shape)), "predictions": predictions}
 
 
@@ -103,19 +138,37 @@ class OwnLoss:
         targets = (batch[target][:, self.left_out:] != IGNORED).sum()
         # A mean over no target is no number, and its gradient neither: then it is over all, times 0.
         given = self._called(module, {**batch, target: torch.where(targets > 0, batch[target], 0)})
+        given |= {"accuracy": given["accuracy"] * (targets > 0)} if "accuracy" in given else {}
         return {**given, "loss": given["loss"] * (targets > 0), "targets": targets}
 
-    @staticmethod
-    def _called(module: nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
+    def _called(self, module: nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
         output = call_module(module, batch)
         loss = getattr(output, "loss", output)
         if not isinstance(loss, torch.Tensor):
-            raise CompileError(f"the model returns a {type(output).__name__} without a loss; does the batch have its labels?")
-        logits = getattr(output, "logits", None)
-        return {"loss": loss} if logits is None else {"loss": loss, "predictions": logits}
+            raise CompileError(f"the model returns a {type(output).__name__} without a loss: does the batch have its labels? "
+                               f"it has {', '.join(batch)}")
+        logits, classes = getattr(output, "logits", None), batch.get(target_field(batch) or "")
+        if logits is None:
+            return {"loss": loss}
+        given = {"loss": loss, "predictions": logits}
+        if classes is None or classes.is_floating_point() or logits.shape[:-1] != classes.shape:
+            return given
+        if self.left_out is None and classes.dim() > 1:  # how many there are is not known
+            return given
+        if self.left_out:
+            logits, classes = logits[:, :-self.left_out], classes[:, self.left_out:]
+        return {**given, "accuracy": count_right(logits, classes)}
 
 
 LOSSES = ("cross_entropy", "mse", "model")
+
+
+def left_out_of(module: nn.Module) -> int | None:
+    """None: its loss is not known to be a mean over targets."""
+    with quiet():  # transformers warns of models that name no loss
+        left_out = LEFT_OUT.get(getattr(getattr(module, "loss_function", None), "__name__", ""))
+    # Encoder-decoders do not call it: they shift the tokens that go in, and all labels count.
+    return 0 if left_out and getattr(getattr(module, "config", None), "is_encoder_decoder", False) else left_out
 
 
 class Loss:
@@ -141,7 +194,7 @@ def find_loss(loss: str | LossFunction, module: nn.Module, batch: Batch) -> Loss
         return Loss(CrossEntropy(counted), named, "" if counted else field, field)
     if loss == "mse":
         return Loss(mean_squared_error)
-    left_out = LEFT_OUT.get(getattr(getattr(module, "loss_function", None), "__name__", ""))
+    left_out = left_out_of(module)
     if target is None or batch[target].is_floating_point():
         return Loss(OwnLoss(None))
     if left_out is not None and batch[target].dim() > 1:

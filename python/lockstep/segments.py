@@ -39,10 +39,10 @@ class _Extracted(nn.Module):
 
     def __init__(self, graph: nn.Module):
         super().__init__()
-        self.graph = graph
+        self.held = graph  # "graph" is an attribute of GraphModule, in which constants of this module would be looked for
 
     def forward(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        return self.graph(*tensors)
+        return self.held(*tensors)
 
 
 def segment_names(count: int) -> list[str]:

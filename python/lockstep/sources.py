@@ -24,8 +24,8 @@ def code_of_the_user() -> Iterator[None]:
 
 
 def described(error: Exception) -> str:
-    from lockstep.compiling import place_of
     from lockstep.errors import one_line
+    from lockstep.trial import place_of
 
     return f"{type(error).__name__}: {one_line(error)}{place_of(error)}"
 

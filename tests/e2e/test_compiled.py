@@ -75,8 +75,13 @@ def compile_package(kind, directory):
     temporary = directory / f"temporary-{kind}"
     temporary.mkdir()
     path = f"{BIN}:{os.environ['PATH']}"
-    ended = processes.run(command, directory, processes.environment(TMPDIR=temporary, PATH=path), timeout=400)
-    assert ended.code == 0, ended.err
+    environment = processes.environment(TMPDIR=temporary, PATH=path, XDG_CACHE_HOME=directory / "cache")
+    ended = processes.run(command, directory, environment, timeout=400)
+    assert (ended.code, ended.err) == (0, "")
+    stages = [line.partition("] ")[2] for line in ended.out.splitlines() if re.match(r"\[ *\d+ s\] ", line)]
+    assert stages[:3] == ["trying the model in Python", "exporting training", "exporting evaluation"]
+    assert stages[3].startswith("code for training")
+    assert stages[-2:] == ["code for evaluation", "checking the compiled code against Python"]
     left = [path for path in temporary.rglob("*") if path.is_file()]
     assert not left, "later compilations may use them"
     return out
@@ -275,21 +280,22 @@ def test_padded_text_of_a_transformers_model(job, packages, tmp_path, ranks):
         optimizer.step()
     assert [value for _, value in job.series(run_dir.name, "train/loss")] == pytest.approx([loss.item() for loss in losses], rel=1e-5)
     assert_close(load_weights(run_dir), module)
+    with torch.no_grad():
+        ids, wanted = (torch.from_numpy(values[:90]) for values in (tokens, labels))
+        right = module.eval()(input_ids=ids).logits[:, :-1].argmax(-1) == wanted[:, 1:]
+    accuracy = right.sum().item() / (wanted[:, 1:] != -100).sum().item()
+    assert job.series(run_dir.name, "eval/accuracy")[-1][1] == pytest.approx(accuracy, rel=1e-5)
 
 
 def run_parts(graph, count):
     """Loss, gradients and buffers of `graph` in so many segments, before they are compiled."""
-    from lockstep.comparing import Comparison
+    from lockstep import comparing
     from lockstep.segments import segment_names, split
-
-    class Uncompiled(Comparison):
-        def run(self, name, inputs):
-            return self.members[name](inputs)
 
     parts = split(graph, count)
     assert len(parts) == count and sum(part.gradients for part in parts) == graph.num_gradients
     modules = {name: part.module for name, part in zip(segment_names(count), parts)}
-    return Uncompiled(None, None, None, modules, 0.0).train(graph, parts)
+    return comparing.run_parts(graph, parts, list(graph.inputs), lambda name, inputs: modules[name](inputs))
 
 
 def test_segments_compute_the_bits_of_the_whole():
@@ -300,7 +306,9 @@ def test_segments_compute_the_bits_of_the_whole():
     torch.manual_seed(1)
     module, batch = compiled_models.net(), compiled_models.digits()
     step = Step(module, find_loss("cross_entropy", module, batch).function, list(batch), None)
-    graph = trace(step, State.of(module), batch, compiled_models.BATCH, False, True)
+    state = State.of(module)
+    changed = [name for name in state.buffers if "running" in name or "num_batches" in name]
+    graph = trace(step, state, batch, dynamic=False, training=True, changed=changed)
     whole = run_parts(graph, 1)
     for count in (2, 3, graph.num_gradients):
         results = run_parts(graph, count)
@@ -460,6 +468,7 @@ CHANGES = {
     "a damaged manifest": (setting("fields", 3), ["its manifest 'fields' is no list"]),
     "a name twice": (with_a_name_twice, ["'buffers' names 'layers.0.weight' again; compile the model again"]),
     "a name of a module": (with_a_tensor_that_is_a_module, ["'layers.2' is a tensor and holds 'layers.2.", "compile the model again"]),
+    "batches of a limited size": (setting("largest_batch", 40), ["takes batches of at most 40 samples, here they have 50: set data.eval_batch_size: 40"]),
     "an unknown dtype": (lambda m: m["fields"][0].update(dtype="float8"), ["'image' is of float8"]),
 }
 
@@ -633,7 +642,7 @@ WRONG = {
     "no module": (["no_model"], ["returns a list, not a torch.nn.Module"]),
     "an unknown function": (["mpl"], ["has no function 'mpl'; it has"]),
     "an unknown loss": (["mlp", "--loss", "crossentropy"], ["has no function 'crossentropy'"]),
-    "no labels": (["mlp", "--batch", "text"], ["cannot be exported", "models.py"]),
+    "no labels": (["mlp", "--batch", "text"], ["the model fails on the example batch: ", "models.py"]),
     "no batch": (["mlp", "--batch", "nowhere.npz"], ["nowhere.npz: no such file"]),
     "a wrong option": (["mlp", "--precison", "bf16"], ["--precison", "see lockstep-compile --help"]),
 }
@@ -714,14 +723,22 @@ def test_a_compiler_that_fails(tmp_path, reason, code):
 
 
 @pytest.fixture
-def compiled_before(packages, monkeypatch):
-    """The compiler gives the graphs of the package "mlp", whatever it is given."""
-    from lockstep import compiling
+def compiled_before(packages, monkeypatch, tmp_path_factory):
+    """The compiler gives the graphs of the package "mlp", whatever it is given. Returns what it was given."""
+    from lockstep import compiler
+    from lockstep.code_cache import Code
 
     with zipfile.ZipFile(packages["mlp"]) as archive:
         content = {training: archive.read(name) for training, name in ((True, "train.pt2"), (False, "eval.pt2"))}
-    given = iter(content.values())
-    monkeypatch.setattr(compiling, "compiled", lambda program, device, threads: next(given))
+    given = []
+
+    def compile_again(program, settings):
+        given.append(program)
+        return Code(list(content.values())[(len(given) - 1) % 2], [])
+
+    monkeypatch.setattr(compiler, "_compiled", compile_again)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    return given
 
 
 def test_code_that_computes_something_else(capsys, tmp_path, compiled_before):
@@ -729,8 +746,115 @@ def test_code_that_computes_something_else(capsys, tmp_path, compiled_before):
 
     assert main([f"{MODELS}:mlp", "--loss", "twice_the_loss", "--batch", "digits", "-o", f"{tmp_path}/out.ls2"]) == 70
     line = capsys.readouterr().err.splitlines()[-1]
-    assert "of the compiled train pass differs from the model's own" in line and "a fault of the compiler" in line
+    assert "of the compiled training for a batch of 24 differs from the model's own" in line and "a fault of the compiler" in line
     assert not list(tmp_path.iterdir())
+
+
+def compile_digits(directory, *options):
+    from lockstep.command_line import main
+
+    out = directory / "out.ls2"
+    assert main([f"{MODELS}:mlp", "--loss", "cross_entropy", "--batch", "digits", "--seed", "7", "-o", str(out), *options]) == 0
+    return weights_and_code(out)
+
+
+def weights_and_code(package):
+    with zipfile.ZipFile(package) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_an_unchanged_model_is_compiled_once(tmp_path, compiled_before):
+    first = compile_digits(tmp_path)
+    assert len(compiled_before) == 2
+    assert compile_digits(tmp_path) == first
+    assert len(compiled_before) == 2
+    compile_digits(tmp_path, "--no-cache")
+    assert len(compiled_before) == 4
+
+
+def test_what_changes_the_code_is_compiled_again(tmp_path, compiled_before, monkeypatch):
+    compile_digits(tmp_path)
+    compile_digits(tmp_path, "--threads", "2")
+    assert len(compiled_before) == 4
+    compiler = tmp_path / "another-g++"
+    compiler.write_text('#!/bin/sh\nexec g++ "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    compile_digits(tmp_path)
+    assert len(compiled_before) == 6
+
+
+def test_a_damaged_cache_is_not_used(tmp_path, compiled_before):
+    from lockstep.code_cache import cache_folder
+
+    first = compile_digits(tmp_path)
+    for path in cache_folder().iterdir():
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])  # as a full disk or a power cut may leave it
+    assert compile_digits(tmp_path) == first
+    assert len(compiled_before) == 4
+
+
+def test_a_cache_that_cannot_be_written(tmp_path, compiled_before, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    compile_digits(tmp_path)
+    compile_digits(tmp_path)
+    assert len(compiled_before) == 4
+
+
+def test_the_cache_keeps_what_was_used_last(tmp_path, monkeypatch):
+    from lockstep import code_cache
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(code_cache, "MOST_BYTES", 3500)
+    folder = code_cache.cache_folder()
+    for i in range(3):
+        code_cache.store_code(str(i), code_cache.Code(bytes(1000), [17]))
+        os.utime(folder / str(i), (i, i))
+    (folder / "killed.part").write_bytes(b"")
+    os.utime(folder / "killed.part", (0, 0))
+    (folder / "written-now.part").write_bytes(b"")
+    assert code_cache.load_code("0") == code_cache.Code(bytes(1000), [17])
+    code_cache.store_code("3", code_cache.Code(bytes(1000), []))
+    assert sorted(path.name for path in folder.iterdir()) == ["0", "2", "3", "written-now.part"]
+
+
+def test_code_for_one_size_is_made_again_with_another(tmp_path, monkeypatch, capsys):
+    """And refused when the compiler fixes every size that is tried."""
+    from lockstep import batch_sizes, passes
+    from lockstep.command_line import main
+
+    traced = []
+
+    def fix(program, device, threads, use_cache):
+        size = batch_sizes.shape_env_of(program)
+        traced.append([int(hint) for hint in size.backed_var_to_val.values()] if size and size.backed_var_to_val else [])
+        if traced[-1]:
+            raise batch_sizes.FixedSize("64")
+        return None
+
+    monkeypatch.setattr(passes, "compiled", fix)
+    assert main([f"{MODELS}:mlp", "--loss", "cross_entropy", "--batch", "digits", "-o", f"{tmp_path}/out.ls2"]) == 78
+    assert "evaluation cannot take batches of any size: 64" in capsys.readouterr().err
+    sizes = [set(hints) for hints in traced[1:]]
+    assert traced[0] == [] and len(sizes) == 3 and all(len(size) == 1 for size in sizes) and len(set.union(*sizes)) == 3
+
+
+def test_sizes_at_which_code_may_change():
+    """Guards as torch's compiler leaves them: the code is tried on both sides of each."""
+    import sympy
+    from lockstep import batch_sizes
+    from types import SimpleNamespace as Values
+
+    size = sympy.Symbol("s14", integer=True, positive=True)
+    guards = [Values(expr=expr) for expr in (size >= 16, size > 16, sympy.Ne(size, 64), 4 * size <= 100000, sympy.Eq(size, 3))]
+    env = Values(guards=guards, replace=lambda expr: expr)
+    assert batch_sizes.turning_points(env, 29) == [15, 16, 64, 25001]
+    assert batch_sizes.trace_sizes([torch.empty(16, 29), torch.empty(62, 1)]) == [37, 41, 43]
+    fixed = Values(replacements={size: sympy.Integer(16)})
+    with pytest.raises(batch_sizes.FixedSize, match="16"):
+        batch_sizes.verify_not_fixed(fixed)
 
 
 def test_no_space_for_the_package(capsys, job, disk, compiled_before):
@@ -788,5 +912,5 @@ def test_every_instruction_set_that_the_compiler_uses_is_noted():
 def test_the_help_names_every_option():
     text = subprocess.run([COMPILE, "--help"], capture_output=True, text=True, check=True, timeout=PATIENCE_S, env=os.environ).stdout
     for option in ("--loss", "--batch", "--set", "--ranks", "--out", "--dynamic-batch", "--segments", "--precision", "--device",
-                   "--threads", "--seed"):
+                   "--threads", "--seed", "--no-cache"):
         assert option in text

@@ -50,10 +50,33 @@ TEST_CASE("classification: labels that do not fit are errors of the input") {
       "config: the model needs one int64 label per sample: 'label' is Long [3], expected Long [2]");
   CHECK(error(at::zeros({2}, at::kFloat)) ==
         "config: the model needs one int64 label per sample: 'label' is Float [2], expected Long "
-        "[2]");
+        "[2]; save whole numbers, or in a table set label_kind: class");
   CHECK(error(at::zeros({2, 1}, at::kLong)) ==
         "config: the model needs one int64 label per sample: 'label' is Long [2, 1], expected Long "
         "[2]");
+}
+
+TEST_CASE("classification: labels of other integer types are those of int64") {
+  const auto logits = at::tensor(std::vector<float>{1, 2, 3, 4, 3, 2}).view({2, 3});
+  const auto loss_of = [&](at::ScalarType type) {
+    const auto label = at::tensor(std::vector<int64_t>{2, 1}).to(type);
+    return classification_outputs(logits, labelled(label)).loss.item<float>();
+  };
+  for (const auto type : {at::kInt, at::kShort, at::kByte, at::kChar})
+    CHECK(loss_of(type) == loss_of(at::kLong));
+}
+
+TEST_CASE("classification: inputs of another precision become float32, integers are refused") {
+  const Batch batch{.fields = {{"double", at::full({2, 3}, 0.1, at::kDouble)},
+                               {"half", at::ones({2, 3}, at::kHalf)},
+                               {"byte", at::ones({2, 3}, at::kByte)}},
+                    .indices = {}};
+  CHECK(float_input(batch, "double").equal(at::full({2, 3}, 0.1, at::kFloat)));
+  CHECK(float_input(batch, "half").scalar_type() == at::kFloat);
+  CHECK(error_of([&] { float_input(batch, "byte"); }) ==
+        "config: the model takes float32 numbers, but 'byte' is Byte [2, 3]; convert it in "
+        "data.train and data.eval: fields: {byte: {dtype: float32, divide_by: 255}}, and name the "
+        "other fields there too, e.g. label: {}");
 }
 
 }  // namespace

@@ -93,6 +93,10 @@ TEST_CASE("zoo: batches that do not fit are errors with the shapes") {
         "config: model cnn takes images [B, 1, 28, 28], but 'image' is [4, 784]; set "
         "model.in_channels and "
         "model.image_size");
+  const Batch table{.fields = {{"features", at::zeros({4, 2})}}, .indices = at::arange(4)};
+  CHECK(forward_error("{name: mlp}", table) ==
+        "config: model mlp reads the field 'image', but the data have: features; set model.input "
+        "to one of them, e.g. model.input=features");
   CHECK(forward_error("{name: mlp}", Batch{})
             .starts_with("config: the model needs the field 'image'"));
 }

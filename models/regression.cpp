@@ -1,0 +1,29 @@
+#include "models/regression.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "models/classification.h"
+
+namespace lockstep {
+
+Outputs regression_outputs(const at::Tensor& outputs_BK, const Batch& batch) {
+  Outputs outputs{.loss = {}, .count = outputs_BK.size(0), .predictions = outputs_BK, .sums = {}};
+  const auto* label = batch.find("label");
+  if (!label) return outputs;
+  auto label_BK = *label;
+  const bool is_column = label_BK.dim() == 1 && outputs_BK.size(1) == 1;
+  if (!label_BK.is_floating_point() ||
+      (is_column ? label_BK.size(0) != outputs_BK.size(0) : label_BK.sizes() != outputs_BK.sizes()))
+    throw config_error(fmt::format(
+        "with loss: mse the model needs values to predict: 'label' is {} {}, expected Float {}; "
+        "for whole numbers in a table set label_kind: value, for other shapes model.outputs",
+        c10::toString(label_BK.scalar_type()), shape_text(label_BK), shape_text(outputs_BK)));
+  label_BK = label_BK.to(at::kFloat).view_as(outputs_BK);
+  outputs.loss = at::mse_loss(outputs_BK, label_BK);
+  outputs.sums["mae"] = (outputs_BK.detach() - label_BK).abs().mean(1).sum();
+  return outputs;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,133 @@
+"""Training and evaluation, each on its way from the module to compiled code."""
+
+import contextlib
+import io
+from typing import Callable, Iterator
+
+import torch
+from torch._dynamo.exc import UserError, UserErrorType
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+from lockstep.batch_sizes import FixedSize, resized
+from lockstep.code_cache import Code
+from lockstep.compiler import compiled
+from lockstep.errors import CompileError, one_line
+from lockstep.graphs import Graph, State, Step, trace
+from lockstep.losses import Batch
+from lockstep.segments import Part, count_targets, segment_names, split
+from lockstep.trial import place_of
+
+MOST_BYTES = 1 << 30  # of all tensors of a graph, for a batch that is only tried
+
+
+class Pass:
+    """`sizes`: to trace batches of any size with, until one of them does; none: batches are of the example's size."""
+
+    def __init__(self, training: bool, step: Step, state: State, batch: Batch, sizes: list[int], changed: list[str], segments: int):
+        self.training, self.step, self.state, self.batch = training, step, state, batch
+        self.sizes, self.changed, self.segments = list(sizes), changed, segments
+        self.name = "training" if training else "evaluation"
+        self.code: dict[str, Code] = {}
+        self.graph: Graph
+        self.parts: list[Part]  # of training
+
+    @property
+    def dynamic(self) -> bool:
+        return bool(self.sizes)
+
+    def trace(self) -> None:
+        """Raises CompileError."""
+        while True:
+            batch = resized(self.batch, self.sizes[0]) if self.dynamic else self.batch
+            try:
+                with told_as_export(f" for batches of any size in {self.name}" if self.dynamic else ""):
+                    self.graph = trace(self.step, self.state, batch, self.dynamic, self.training, self.changed)
+                    self.programs = {name: part.program() for name, part in self._parts().items()}
+                return
+            except FixedSize as error:
+                self._take_next_size(error)
+
+    def compile(self, device: str, threads: int, use_cache: bool, stage: Callable[[str], None]) -> None:
+        while True:
+            try:
+                for i, (name, program) in enumerate(self.programs.items()):
+                    number = f", part {i + 1} of {len(self.programs)}" if len(self.programs) > 1 else ""
+                    stage(f"code for {self.name}{number}")
+                    self.code[name] = compiled(program, device, threads, use_cache)
+                return
+            except FixedSize as error:
+                self._take_next_size(error)
+                self.trace()
+
+    def sizes_to_try(self, size: int) -> tuple[list[int], int]:
+        """Of batches, to compare at; and the largest one that the code is known to be right for, 0: any."""
+        if not self.dynamic:
+            return [size], 0
+        points = {point for code in self.code.values() for point in code.turning_points} | set(self.graph.turning_points)
+        largest = min((point for point in points if point > self.sizes[0] and not self._can_try(point)), default=1) - 1
+        tried = {1, 2, self.sizes[0], *points, *(point - 1 for point in points)}
+        return [size, *sorted(count for count in tried - {0, size} if self._can_try(count) and (largest == 0 or count <= largest))], largest
+
+    def _can_try(self, size: int) -> bool:
+        return bytes_of(self.graph) * size / self.sizes[0] <= MOST_BYTES or size <= self.batch_size
+
+    @property
+    def batch_size(self) -> int:
+        return len(next(iter(self.batch.values())))
+
+    def _parts(self) -> dict[str, Part]:
+        if not self.training:
+            return {"eval": Part(self.graph.module, [], self.graph.inputs, self.graph.shapes)}
+        self.parts = split(self.graph, self.segments)
+        parts = dict(zip(segment_names(self.segments), self.parts))
+        return {**parts, "count": count_targets(self.graph, len(self.state.names()))} if self.graph.has_targets else parts
+
+    def _take_next_size(self, error: FixedSize) -> None:
+        """Raises CompileError: there is none."""
+        self.sizes = self.sizes[1:]
+        if not self.sizes:
+            raise CompileError(f"{self.name} cannot take batches of any size: {error}") from error
+
+
+def bytes_of(graph: Graph) -> int:
+    """Of everything that it computes, with the batch that it was traced with."""
+    total = 0
+    for node in graph.module.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and node.op == "call_function":
+            numel = value.numel()
+            total += value.element_size() * int(getattr(getattr(numel, "node", None), "hint", numel))
+    return total
+
+
+@contextlib.contextmanager
+def told_as_export(what: str) -> Iterator[None]:
+    """What goes wrong is told in one line that ends with the user's own. Raises FixedSize and CompileError."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # torch.export prints graphs beside its errors
+            yield
+    except (CompileError, FixedSize):
+        raise
+    except Exception as error:
+        if is_fixed(error):
+            raise FixedSize(reason_of(error) + place_of(error)) from error
+        raise CompileError(f"the model cannot be exported{what}: {text_of(error)}{place_of(error)}") from error
+
+
+def is_fixed(error: Exception) -> bool:
+    return isinstance(error, ConstraintViolationError) or (
+        isinstance(error, UserError) and error.error_type == UserErrorType.CONSTRAINT_VIOLATION)
+
+
+def reason_of(error: Exception) -> str:
+    """torch's first line has none."""
+    lines = [line.strip(" -") for line in str(error).splitlines()]
+    line = next((line for line in lines if "specialized" in line or "guard" in line), one_line(error))
+    return f"{line[:300]}: use x.shape[0] or -1 for the batch"
+
+
+def text_of(error: Exception) -> str:
+    if "_local_scalar_dense" in str(error) or "data-dependent" in str(error).lower():
+        return ("it decides something in Python by the numbers in a tensor (a branch on a tensor, item(), F.one_hot without "
+                "num_classes), which a graph cannot: use torch.where, or give the number")
+    return one_line(error)

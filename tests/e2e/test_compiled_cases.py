@@ -1,0 +1,147 @@
+"""Small models of every kind are compiled and train as in Python, or are refused at once with the reason and a way around.
+
+The short form is a handful of them; LOCKSTEP_COMPILE_CASES=all, or a part of the names, takes more.
+"""
+
+import os
+
+import numpy
+import pytest
+import torch
+import yaml
+from lockstep import CompileError, compile_step
+from safetensors.torch import load_model
+from torch.nn import functional as F
+
+import compiled_cases
+from compiled_cases import HUGGING_FACE, REFUSED, SAMPLES, TRAINED
+from conftest import Job
+from safetensors_file import last_weights
+
+STEPS = 4
+CHOSEN = os.environ.get("LOCKSTEP_COMPILE_CASES", "")
+COMPILED = {**TRAINED, **HUGGING_FACE}
+
+
+def chosen(cases):
+    if CHOSEN == "all":
+        return list(cases)
+    if CHOSEN:
+        return [name for name in cases if CHOSEN in name]
+    return [name for name, case in cases.items() if case.short or (case.refused and name in REFUSED)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compiler(tmp_path_factory):
+    """Code that is not optimised compiles in half the time. CXX of the environment stays: it may add a sanitizer."""
+    directory = tmp_path_factory.mktemp("compiler")
+    compiler = directory / "g++"
+    compiler.write_text('#!/bin/sh\nexec /usr/bin/g++ "$@" -O1\n')
+    compiler.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CXX", os.environ.get("CXX", str(compiler)))
+        patch.setenv("XDG_CACHE_HOME", str(directory))
+        yield
+
+
+def build(case):
+    torch.manual_seed(1)
+    return case.make()
+
+
+def data_of(case):
+    torch.manual_seed(0)
+    return case.data()
+
+
+def compiled(case, out):
+    """The lines that were reported."""
+    lines = []
+    batch = {name: tensor[: case.batch] for name, tensor in data_of(case).items()}
+    compile_step(build(case), case.loss, batch, out, report=lines.append, **case.options)
+    return lines
+
+
+def eager_loss(case, model, batch):
+    """A mean over samples or, of text, over tokens."""
+    if case.loss == "model":
+        return model(**batch).loss
+    if callable(case.loss):
+        given = case.loss(model, batch)
+        return given["loss"] if isinstance(given, dict) else given
+    *fields, target = batch
+    if target not in ("label", "labels", "target"):
+        fields, target = [name for name in batch if name not in ("label", "extra")], "label"
+    predictions = model(**{name: batch[name] for name in fields})
+    if case.loss == "mse":
+        return F.mse_loss(predictions, batch[target].reshape(predictions.shape))
+    return F.cross_entropy(predictions.flatten(0, -2), batch[target].flatten())
+
+
+def train_eager(case):
+    """The model, its losses and its loss in evaluation."""
+    model, data = build(case), data_of(case)
+    kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[case.optimizer["name"]]
+    optimizer = kind(model.parameters(), **{name: value for name, value in case.optimizer.items() if name != "name"})
+    losses = []
+    model.train()
+    for step in range(STEPS):
+        begin = step * case.batch % SAMPLES
+        optimizer.zero_grad()
+        loss = eager_loss(case, model, {name: tensor[begin : begin + case.batch] for name, tensor in data.items()})
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    model.eval()
+    with torch.no_grad():
+        return weights, losses, eager_loss(case, model, {name: tensor[:41] for name, tensor in data.items()}).item()
+
+
+def use(job, case, package):
+    path = job.directory / "data.npz"
+    numpy.savez(path, **{name: tensor.numpy() for name, tensor in data_of(case).items()})
+    job.config["model"] = {"name": "compiled", "package": str(package)}
+    job.config["data"] = {"train": {"name": "npy", "path": str(path)}, "eval": {"name": "npy", "path": str(path), "limit": 41},
+                          "per_rank_batch_size": case.batch, "shuffle": False}
+    job.config["optimizer"] = case.optimizer
+    job.config["train"] = {"epochs": 1000, "max_steps": STEPS, "log_every": "1 step", "eval_every": "1000 epochs"}
+    job.config["checkpoint"] = {"every": "1000 epochs"}
+    job.write()
+
+
+@pytest.mark.parametrize("name", [name for name in chosen(COMPILED) if not COMPILED[name].refused])
+def test_it_trains_as_in_python(job, capfd, name):
+    """Batches of evaluation of 41, 7 and 6, 1 samples: the code is made for any size, and must be right for all."""
+    case = COMPILED[name]
+    package = job.directory / "model.ls2"
+    lines = compiled(case, package)
+    assert any(case.warned in line for line in lines)
+    assert capfd.readouterr().err == ""  # neither torch nor transformers says anything
+    use(job, case, package)
+    weights, losses, evaluation = train_eager(case)
+    evaluated = []
+    for size in (500, 7, 1):
+        run_dir = job.train(f"data.eval_batch_size={size}")
+        evaluated.append(job.series(run_dir.name, "eval/loss")[-1][1])
+    trained = [value for _, value in job.series(run_dir.name, "train/loss")]
+    if case.tolerance is None:
+        assert numpy.allclose(trained, losses, rtol=0.5) and numpy.allclose(evaluated, evaluation, rtol=0.5)
+        return
+    assert trained == pytest.approx(losses, rel=case.tolerance)
+    assert evaluated == pytest.approx([evaluation] * 3, rel=case.tolerance)
+    loaded = build(case)
+    load_model(loaded, last_weights(run_dir))  # strictly, whatever names tied weights have
+    for key, tensor in loaded.state_dict().items():
+        largest = max(weights[key].double().abs().max().item(), 1e-3)
+        assert (tensor.double() - weights[key].double()).abs().max().item() <= 10 * case.tolerance * largest, key
+
+
+@pytest.mark.parametrize("name", [name for name in chosen({**REFUSED, **COMPILED}) if {**REFUSED, **COMPILED}[name].refused])
+def test_it_is_refused(tmp_path, name):
+    case = {**REFUSED, **COMPILED}[name]
+    with pytest.raises(CompileError) as raised:
+        compiled(case, tmp_path / "model.ls2")
+    for part in case.refused:
+        assert part in str(raised.value)
+    assert not list(tmp_path.iterdir())

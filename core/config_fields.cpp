@@ -12,8 +12,12 @@ namespace lockstep {
 ConfigReader::ConfigReader(const ConfigNode& map, std::string path)
     : map_(map), path_(std::move(path)) {
   const bool is_map = map.kind == ConfigNode::Kind::Map || map.kind == ConfigNode::Kind::Null;
-  if (!is_map)
-    throw bad_value(map, path_.empty() ? "the run file" : path_, "a map of 'key: value'");
+  if (is_map) return;
+  const bool lacks_space =
+      map.kind == ConfigNode::Kind::Scalar && map.scalar.find(':') != std::string::npos;
+  throw bad_value(
+      map, path_.empty() ? "the run file" : path_,
+      lacks_space ? "a map of 'key: value', with a space behind ':'" : "a map of 'key: value'");
 }
 
 std::string ConfigReader::path_of(const char* name) const {
@@ -33,6 +37,11 @@ const ConfigNode* ConfigReader::visit(const char* name, bool required) {
 void ConfigReader::finish() const {
   for (const auto& [key, node] : map_.members) {
     if (std::find(names_.begin(), names_.end(), key) != names_.end()) continue;
+    if (const auto colon = key.find(':');
+        colon != std::string::npos &&
+        std::find(names_.begin(), names_.end(), key.substr(0, colon)) != names_.end())
+      throw config_error(fmt::format("{}: {}: there must be a space behind '{}:'", node.origin,
+                                     path_of(printable(key).c_str()), key.substr(0, colon)));
     throw config_error(fmt::format("{}: {}: unknown key{}", node.origin,
                                    path_of(printable(key).c_str()), suggest(key, names_)));
   }

@@ -153,6 +153,16 @@ void refuse_second_document(const std::string& text, const OriginOf& origin_of) 
         fmt::format("{}: a second document begins here; only one is read", origin_of(start.mark)));
 }
 
+// Names the first line that a tab indents; empty: there is none.
+std::string hint_about_tabs(const std::string& text, const OriginOf& origin_of) {
+  YAML::Mark mark;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line); ++mark.line)
+    if (line.substr(0, line.find_first_not_of(" \t")).find('\t') != std::string::npos)
+      return fmt::format("; {} is indented with a tab: YAML allows spaces only", origin_of(mark));
+  return "";
+}
+
 ConfigNode convert_text(const std::string& text, const std::string& name,
                         const OriginOf& origin_of) {
   refuse_binary(text, origin_of);
@@ -162,7 +172,8 @@ ConfigNode convert_text(const std::string& text, const std::string& name,
     return Converter(origin_of).convert(YAML::Load(ended));
   } catch (const YAML::Exception& error) {
     const auto where = error.mark.is_null() ? name : origin_of(error.mark);
-    throw config_error(fmt::format("{}: not valid YAML: {}", where, error.msg));
+    throw config_error(fmt::format("{}: not valid YAML: {}{}", where, error.msg,
+                                   hint_about_tabs(text, origin_of)));
   }
 }
 
@@ -231,6 +242,11 @@ void apply_override(ConfigNode& root, const std::string& assignment) {
   const auto equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0)
     throw config_error(fmt::format("{}: an override is written key.subkey=value", origin));
+  if (assignment.find_first_not_of(" \t\r\n", equals + 1) == std::string::npos)
+    throw config_error(
+        fmt::format("{}: the value is empty (a variable that is not set?); write null for nothing "
+                    "and \"\" for empty text, in quotes for the shell: '{}null'",
+                    origin, printable(assignment.substr(0, equals + 1))));
   auto value = convert_text(assignment.substr(equals + 1), origin,
                             [&](const YAML::Mark&) { return origin; });
   const auto keys = split_path(assignment.substr(0, equals), origin);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
@@ -12,6 +13,18 @@ namespace {
 
 bool is_plain_scalar(const ConfigNode& node) {
   return node.kind == ConfigNode::Kind::Scalar && !node.quoted;
+}
+
+// "; write true" for what other programs read as true, and likewise for false; else empty.
+std::string likely_boolean(const ConfigNode& node) {
+  if (node.kind != ConfigNode::Kind::Scalar) return "";
+  auto text = node.scalar;
+  for (auto& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const auto* word : {"true", "yes", "on", "y", "1"})
+    if (text == word) return "; write true";
+  for (const auto* word : {"false", "no", "off", "n", "0"})
+    if (text == word) return "; write false";
+  return "";
 }
 
 // The whole text as a number; nullopt for anything else, overflow included.
@@ -47,7 +60,7 @@ Error bad_value(const ConfigNode& node, const std::string& path, const std::stri
 bool ConfigValue<bool>::read(const ConfigNode& node, const std::string& path) {
   if (is_plain_scalar(node) && node.scalar == "true") return true;
   if (is_plain_scalar(node) && node.scalar == "false") return false;
-  throw bad_value(node, path, "true or false");
+  throw config_error(bad_value(node, path, "true or false").what() + likely_boolean(node));
 }
 
 int64_t ConfigValue<int64_t>::read(const ConfigNode& node, const std::string& path) {

@@ -28,11 +28,12 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-// A peer could not be reached or died during a collective. A launcher that sees several failed
-// ranks names another one as the cause: this rank was only waiting.
+// A peer could not be reached or died during a collective, or told this rank of its own failure. A
+// launcher that sees several failed ranks names another one as the cause.
 class PeerError : public Error {
  public:
-  explicit PeerError(const std::string& message) : Error(ErrorKind::Environment, message) {}
+  explicit PeerError(const std::string& message, ErrorKind kind = ErrorKind::Environment)
+      : Error(kind, message) {}
 };
 
 inline Error config_error(const std::string& message) { return {ErrorKind::Config, message}; }
@@ -46,6 +47,13 @@ Error errno_error(const std::string& what);
 // Throws Bug, naming the place, when `condition` does not hold.
 void check(bool condition, const char* message,
            std::source_location where = std::source_location::current());
+
+// Of any exception: an Error's own kind; a thread that cannot be started is the environment's
+// fault; anything else is a bug.
+ErrorKind kind_of(const std::exception& error);
+// What it says, in one line unless it is an Error: LibTorch's exceptions carry a stack behind it.
+// Of a thread that cannot be started, with the limit that was hit.
+std::string message_of(const std::exception& error);
 
 // "config", "environment" or "bug".
 const char* kind_name(ErrorKind kind);

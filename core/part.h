@@ -1,6 +1,7 @@
 // A member of a config struct that is chosen by name: `model: {name: mlp, hidden: [256]}`.
 #pragma once
 
+#include "core/plugin.h"
 #include "core/printable.h"
 #include "core/registry.h"
 
@@ -66,7 +67,8 @@ class Part final : public AnyPart {
     const auto* entry = registry_->find(name_);
     if (!entry)
       throw config_error(origin + ": " + path + ".name: unknown " + registry_->kind() + " '" +
-                         printable(name_) + "'" + suggest(name_, registry_->names()));
+                         printable(name_) + "'" + suggest(name_, registry_->names()) +
+                         told_plugins());
     blueprint_ = entry->make();
   }
 

@@ -2,6 +2,10 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
 
 #include "core/durable_file.h"
 #include "core/error.h"
@@ -16,6 +20,12 @@ constexpr std::string_view kMarkerBegin = "lockstep-plugin-stamp";
 constexpr char kOpen = '{', kClose = '}';
 constexpr size_t kMaxPluginBytes = size_t{1} << 30;
 constexpr size_t kMaxStampBytes = 200;
+
+// In the order loaded, without their directories.
+std::vector<std::string>& plugin_names() {
+  static std::vector<std::string> names;
+  return names;
+}
 
 std::string find_stamp(const std::filesystem::path& path) {
   std::string content;
@@ -57,6 +67,14 @@ void load_plugin(const std::filesystem::path& path, const std::string& torch_ver
   const auto absolute = std::filesystem::absolute(path);
   if (!::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL))
     throw config_error(fmt::format("plugin {}: {}", path.string(), ::dlerror()));
+  const auto name = printable(path.filename().string());
+  if (std::ranges::find(plugin_names(), name) == plugin_names().end())
+    plugin_names().push_back(name);
+}
+
+std::string told_plugins() {
+  if (plugin_names().empty()) return "";
+  return fmt::format(" (loaded plugins: {})", fmt::join(plugin_names(), ", "));
 }
 
 }  // namespace lockstep

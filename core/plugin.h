@@ -20,4 +20,7 @@ std::string plugin_stamp(const std::string& torch_version);
 // uses the registries.
 void load_plugin(const std::filesystem::path& path, const std::string& torch_version);
 
+// For an error about a part that there is not: " (loaded plugins: a.so, b.so)"; empty without any.
+std::string told_plugins();
+
 }  // namespace lockstep

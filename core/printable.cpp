@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 namespace lockstep {
 namespace {
@@ -59,6 +60,17 @@ std::string printable(std::string_view text, size_t longest) {
     at += std::max<size_t>(length, 1);
   }
   return out;
+}
+
+std::string shell_word(std::string_view text) {
+  const auto is_safe = [](unsigned char c) {
+    return std::isalnum(c) ||
+           std::string_view("_-./:=@%+,").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), is_safe)) return std::string(text);
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
 }
 
 size_t find_invalid_utf8(std::string_view text) {

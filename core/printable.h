@@ -11,6 +11,9 @@ namespace lockstep {
 // last whole character within `longest` bytes of it.
 std::string printable(std::string_view text, size_t longest = 60);
 
+// `text` as one word of a shell's command line, in quotes where it needs them.
+std::string shell_word(std::string_view text);
+
 // The first byte of `text` that is no part of well-formed UTF-8, or npos.
 size_t find_invalid_utf8(std::string_view text);
 

@@ -95,6 +95,8 @@ struct ProgressPage::Memory {
   SharedText<128> operation, detail;
   SharedText<4096> bucket_names;
   SharedText<16384> stacks;
+  SharedText<kMostFailureBytes> failure;
+  std::atomic<int> launch_signal{0};
 };
 
 const char* phase_name(Phase phase) {
@@ -208,6 +210,16 @@ void ProgressPage::finish_bucket() {
   memory_->buckets_finished.fetch_add(1, std::memory_order_relaxed);
   touch();
 }
+
+void ProgressPage::tell_failure(std::string_view text) {
+  if (memory_->failure.read().empty()) memory_->failure.write(text);
+}
+
+std::string ProgressPage::failure() const { return memory_->failure.read(); }
+
+void ProgressPage::tell_launch_signal(int signal) { memory_->launch_signal = signal; }
+
+int ProgressPage::launch_signal() const { return memory_->launch_signal; }
 
 ProgressSnapshot ProgressPage::snapshot() const {
   const auto& memory = *memory_;

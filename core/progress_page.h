@@ -83,9 +83,18 @@ class ProgressPage {
   void begin_buckets();  // a backward pass begins
   void start_bucket();
   void finish_bucket();
+  // Why the rank fails: at most kMostFailureBytes, in the format of launch/error_file.h. It reaches
+  // the launcher also when no disk has room. The first one stays.
+  static constexpr size_t kMostFailureBytes = 8192;
+  void tell_failure(std::string_view text);
 
   // The launcher's side.
   ProgressSnapshot snapshot() const;
+  std::string failure() const;  // empty: none was told
+
+  // Which signal ended the launch: ranks are stopped with SIGTERM whatever it was. 0: none yet.
+  void tell_launch_signal(int signal);
+  int launch_signal() const;
 
   // Stacks on request: the launcher asks with a number of its own, the rank's reporter waits for
   // it and answers. Each returns false when the time is up.

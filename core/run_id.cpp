@@ -19,9 +19,14 @@ bool is_id_character(char c) {
 }
 
 std::string safe_name(const std::string& name) {
-  auto safe = name.substr(0, kLongestName);
-  std::replace_if(
-      safe.begin(), safe.end(), [](char c) { return !is_id_character(c); }, '-');
+  std::string safe;
+  for (const char c : name.substr(0, kLongestName))
+    if (is_id_character(c))
+      safe += c;
+    else if (!safe.ends_with('-'))
+      safe += '-';
+  if (!name.ends_with('-'))
+    while (safe.ends_with('-')) safe.pop_back();
   if (safe.empty() || safe.front() == '.' || safe.front() == '-') safe.insert(0, "run");
   return safe;
 }

@@ -6,8 +6,8 @@
 namespace lockstep {
 
 // "mnist-20261121-060309-4f2a9c": name, UTC time, random (a sweep starts many runs within one
-// second). Characters outside [A-Za-z0-9_.-] become '-'; a name that begins with '.' or '-' gets
-// "run" in front.
+// second). Other characters than [A-Za-z0-9_.-] become '-', a row of them one, and none at the end;
+// a name that begins with '.' or '-' gets "run" in front.
 std::string new_run_id(const std::string& name);
 
 // "mnist-slurm-1234-0": the run of a scheduler's job, which every process of it, and a later start

@@ -111,6 +111,11 @@ TEST_CASE("config fields: what must be given is asked for") {
 TEST_CASE("config fields: a value where a map belongs, and the other way round") {
   CHECK(error_of_text("inner: 3\n") ==
         "config: run.yaml:2: inner: expected a map of 'key: value', got '3'");
+  CHECK(error_of_text("inner: depth:3\n") ==
+        "config: run.yaml:2: inner: expected a map of 'key: value', with a space behind ':', got "
+        "'depth:3'");
+  CHECK(error_of_text("inner:{depth: 3}\n") ==
+        "config: run.yaml:2: inner:{depth: there must be a space behind 'inner:'");
   CHECK(error_of_text("inner: [1]\n") ==
         "config: run.yaml:2: inner: expected a map of 'key: value', got a list of 1");
   CHECK(error_of_text("lr: {a: 1}\n") == "config: run.yaml:2: lr: expected a number, got a map");

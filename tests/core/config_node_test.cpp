@@ -22,6 +22,20 @@ std::string error_of_override(const std::string& file, const std::string& assign
 
 }  // namespace
 
+TEST_CASE("config node: an override without a value is refused") {
+  for (const std::string assignment : {"data.batch_size=", "data.batch_size= "})
+    CHECK(error_of_override("", assignment) ==
+          "config: argument '" + assignment +
+              "': the value is empty (a variable that is not set?); write null for nothing and "
+              "\"\" for empty text, in quotes for the shell: 'data.batch_size=null'");
+}
+
+TEST_CASE("config node: a line that a tab indents is named") {
+  CHECK(error_of_text("a: 1\nb:\n\tc: 2\n")
+            .ends_with("; run.yaml:3 is indented with a tab: YAML allows spaces only"));
+  CHECK(error_of_text("a: [1\n").find("tab") == std::string::npos);
+}
+
 TEST_CASE("config node: maps, lists and scalars, each with the line it was written on") {
   const auto root = parse("run: {name: mnist}\n\nmodel:\n  hidden: [1, 2]\n  bias:\n");
   REQUIRE(root.kind == Kind::Map);
@@ -205,7 +219,7 @@ TEST_CASE("override: sets, adds and replaces, and says where a value came from")
   CHECK(root.find("optimizer")->find("lr") == nullptr);
   apply_override(root, "model.hidden=[1, 2, 3]");
   CHECK(root.find("model")->find("hidden")->items.size() == 3);
-  apply_override(root, "run.name=");
+  apply_override(root, "run.name=null");
   CHECK(root.find("run")->find("name")->kind == Kind::Null);
   apply_override(root, "run.name=\"\"");
   CHECK(root.find("run")->find("name")->kind == Kind::Scalar);

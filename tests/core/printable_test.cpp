@@ -19,6 +19,14 @@ TEST_CASE("printable: what would break a line or a terminal is escaped") {
   CHECK(printable("\xff\xfe") == "\\xff\\xfe");
 }
 
+TEST_CASE("printable: a word of a shell's command line is quoted where it must be") {
+  CHECK(shell_word("runs/a_b-c.1") == "runs/a_b-c.1");
+  CHECK(shell_word("") == "''");
+  CHECK(shell_word("my runs") == "'my runs'");
+  CHECK(shell_word("my 'runs") == "'my '\\''runs'");
+  CHECK(shell_word("$(x)") == "'$(x)'");
+}
+
 TEST_CASE("printable: long text is cut between characters") {
   CHECK(printable("abcdef", 3) == "abc...");
   CHECK(printable("aß", 2) == "a...");  // the second character ends behind the limit

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 TEST_CASE("progress page: what a rank writes its launcher reads") {
   const auto memory = ProgressPage::make_shared_memory();
-  const ProgressPage launcher(memory.get());
+  ProgressPage launcher(memory.get());
   ProgressPage rank(memory.get());
   rank.begin(3);
   rank.set_limits(2s, 90s);
@@ -42,6 +42,12 @@ TEST_CASE("progress page: what a rank writes its launcher reads") {
   CHECK(seen.timeout_s == 90);
   rank.end_operation();
   CHECK_FALSE(launcher.snapshot().in_operation);
+  CHECK(launcher.failure().empty());
+  rank.tell_failure("the disk is full");
+  rank.tell_failure("and so this fails too");
+  CHECK(launcher.failure() == "the disk is full");
+  launcher.tell_launch_signal(2);
+  CHECK(rank.launch_signal() == 2);
 }
 
 TEST_CASE("progress page: it outlives the rank, and says when something changed last") {

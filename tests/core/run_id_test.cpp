@@ -23,6 +23,9 @@ TEST_CASE("run id: any name gives an id that is valid as a directory's name") {
   CHECK(is_run_id(new_run_id(std::string(10'000, 'x'))));
   CHECK(is_run_id(new_run_id(std::string("a\0b", 3))));
   CHECK(new_run_id("lr 0.1").starts_with("lr-0.1-20"));
+  CHECK(new_run_id("Größe-模型-🚀").starts_with("Gr-e-20"));
+  CHECK(new_run_id("模型").starts_with("run-20"));
+  CHECK(new_run_id("a--b").starts_with("a--b-20"));
 }
 
 TEST_CASE("run id: runs that start in the same second differ") {

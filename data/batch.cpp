@@ -7,9 +7,14 @@
 
 namespace lockstep {
 
-const at::Tensor& Batch::at(const std::string& name) const {
+const at::Tensor* Batch::find(const std::string& name) const {
   for (const auto& [field, tensor] : fields)
-    if (field == name) return tensor;
+    if (field == name) return &tensor;
+  return nullptr;
+}
+
+const at::Tensor& Batch::at(const std::string& name) const {
+  if (const auto* tensor = find(name)) return *tensor;
   std::string present;
   for (const auto& [field, tensor] : fields) present += (present.empty() ? "" : ", ") + field;
   throw config_error(

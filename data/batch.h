@@ -18,7 +18,9 @@ struct Batch {
 
   int64_t size() const { return indices.defined() ? indices.size(0) : 0; }
 
-  // The field called `name`. Throws Config, naming the fields there are: the model does not fit the
+  // The field called `name`; nullptr: there is none.
+  const at::Tensor* find(const std::string& name) const;
+  // The same. Throws Config, naming the fields there are: the model does not fit the
   // data.
   const at::Tensor& at(const std::string& name) const;
 

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "core/batch_sizes.h"
 #include "core/config_fields.h"
+#include "data/batch_shares.h"
 
 namespace lockstep {
 
@@ -15,8 +17,9 @@ namespace lockstep {
 // visits these in its own fields() by calling fields(v, its_loader_member).
 struct LoaderConfig {
   // Exactly one of the two may be given; with neither, batch_size is 128.
-  std::optional<int64_t> batch_size;           // samples per step over all ranks
-  std::optional<int64_t> per_rank_batch_size;  // samples per step and rank
+  std::optional<int64_t> batch_size;               // samples per step over all ranks
+  std::optional<int64_t> per_rank_batch_size;      // samples per step and rank
+  std::string batch_remainder = kRefuseRemainder;  // where the ranks do not divide batch_size
   int64_t workers = 2;   // loader threads per node; 0 loads in the training thread
   int64_t prefetch = 4;  // batches loaded ahead on each rank
   bool shuffle = true;
@@ -32,11 +35,15 @@ struct LoaderConfig {
 template <class V>
 void fields(V& v, LoaderConfig& c) {
   v("batch_size", c.batch_size,
-    "samples per step over all ranks, which must divide it (128 when neither this nor "
-    "per_rank_batch_size is given)",
+    "samples per step over all ranks (128 when neither this nor per_rank_batch_size is given)",
     at_least(1), at_most(1 << 30));
   v("per_rank_batch_size", c.per_rank_batch_size,
     "samples per step and rank, instead of batch_size", at_least(1), at_most(1 << 30));
+  v("batch_remainder", c.batch_remainder,
+    "where the ranks do not divide batch_size: refuse to start; pad: repeat the first samples of "
+    "the batch, so that all ranks have as many; uneven: the first ranks take one sample more, and "
+    "every sample weighs the same, also in the last step of an epoch",
+    one_of({kRefuseRemainder, kPadRemainder, kUnevenRemainder}));
   v("workers", c.workers,
     "loader threads per node, split over its ranks; 0 loads in the training thread", at_least(0),
     at_most(4096));
@@ -77,17 +84,19 @@ struct RankCounts {
 };
 
 struct BatchPlan {
-  int64_t per_rank_batch_size = 0;
-  int64_t global_batch_size = 0;  // per_rank_batch_size * world
-  int64_t workers_per_rank = 0;   // rounded up, so that every rank has one when the node has any
-  int64_t batches_per_epoch = 0;  // of each rank; the last one may be smaller unless drop_last
+  int64_t per_rank_batch_size = 0;  // of the rank that has most
+  int64_t global_batch_size = 0;    // samples of the epoch's order per step, of all ranks
+  int64_t workers_per_rank = 0;     // rounded up, so that every rank has one when the node has any
+  int64_t batches_per_epoch = 0;    // of each rank; the last one may be smaller unless drop_last
+  BatchRule rule;                   // how the samples of a step are shared out
 };
 
 // `num_samples`: of the training set. Call it before any process group or device exists: it needs
 // none.
 //
-// Throws Config: both sizes given, a batch that the ranks do not divide (naming the nearest
-// that they do), fewer samples than ranks, or a drop_last that leaves no batch at all.
+// Throws Config: both sizes given, a batch that the ranks do not divide, unless batch_remainder
+// allows it (naming the nearest that they do), fewer samples than ranks, or a drop_last that leaves
+// no batch at all.
 BatchPlan plan_batches(const LoaderConfig& config, int64_t num_samples, RankCounts ranks);
 
 }  // namespace lockstep

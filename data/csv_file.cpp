@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -12,38 +12,46 @@
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
+#include "data/cell_value.h"
 #include "data/csv_records.h"
-#include "data/gzip.h"
+#include "data/file_kind.h"
 #include "data/mapped_file.h"
+#include "data/unpack.h"
 
 namespace lockstep {
 namespace {
 
 constexpr size_t kMaxColumns = 100'000;
-constexpr size_t kPieceOfText = 16u << 20;
 
 struct WordHash {
   using is_transparent = void;
   size_t operator()(std::string_view word) const { return std::hash<std::string_view>{}(word); }
 };
 
+// What the cells of a column are, counted; missing ones are not.
+struct CellCounts {
+  struct Kind {
+    int64_t count = 0, line = 0;  // the line of the first one
+    std::string first;
+    const char* format = "";
+  };
+  std::array<Kind, 5> kinds;
+
+  Kind& of(CellKind kind) { return kinds[static_cast<size_t>(kind)]; }
+  int64_t total() const {
+    int64_t sum = 0;
+    for (const auto& kind : kinds) sum += kind.count;
+    return sum;
+  }
+};
+
 struct WantedColumn {
   size_t cell;                  // where it stands in a record
   std::optional<bool> is_text;  // declared or, after the first pass, inferred
-  bool declared = false;
+  CellCounts counts;
   TableColumn column;
   std::unordered_map<std::string, int32_t, WordHash, std::equal_to<>> codes;
 };
-
-std::optional<double> csv_number(std::string_view text) {
-  while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
-  while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
-  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
-  double value = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = result.ec == std::errc{} && result.ptr == text.data() + text.size();
-  return whole && std::isfinite(value) ? std::optional(value) : std::nullopt;
-}
 
 class CsvParser {
  public:
@@ -74,6 +82,7 @@ class CsvParser {
     if (!records.problem().empty()) throw bad(records.line(), records.problem());
     std::string memory;
     for (const auto& cell : records.cells()) names_.emplace_back(cell.text(memory));
+    if (names_.size() == 1) verify_separator(names_.front(), records.line());
     if (names_.size() > kMaxColumns)
       throw bad(records.line(), fmt::format("more than {} columns", kMaxColumns));
     for (const auto& name : names_)
@@ -94,9 +103,18 @@ class CsvParser {
       wanted.column.name = name;
       for (const auto& [declared, is_text] : format_.is_text)
         if (declared == name) wanted.is_text = is_text;
-      wanted.declared = wanted.is_text.has_value();
       wanted_.push_back(std::move(wanted));
     }
+  }
+
+  // A header of one column that holds what other files have between columns.
+  void verify_separator(const std::string& only, int64_t line) const {
+    for (const auto& [separator, text] :
+         {std::pair{'\t', "\\t"}, {';', ";"}, {'|', "|"}, {',', ","}})
+      if (separator != format_.separator && only.find(separator) != only.npos)
+        throw bad(line, fmt::format("the only column is called '{}'; are the columns separated "
+                                    "otherwise? Set separator: \"{}\"",
+                                    printable(only), text));
   }
 
   // The first pass. A record that is no record is judged by the second one.
@@ -104,13 +122,64 @@ class CsvParser {
     std::string memory;
     while (records.next()) {
       if (!records.problem().empty() || records.cells().size() != names_.size()) continue;
-      for (auto& wanted : wanted_) {
-        if (wanted.is_text) continue;
-        const auto text = records.cells()[wanted.cell].text(memory);
-        if (!is_missing(text) && !csv_number(text)) wanted.is_text = true;
-      }
+      for (auto& wanted : wanted_)
+        if (!wanted.is_text)
+          count_cell(wanted.counts, records.cells()[wanted.cell].text(memory), records.line());
     }
-    for (auto& wanted : wanted_) wanted.column.is_text = wanted.is_text.value_or(false);
+    for (auto& wanted : wanted_) {
+      if (!wanted.is_text) wanted.is_text = holds_texts(wanted);
+      wanted.column.is_text = *wanted.is_text;
+    }
+  }
+
+  void count_cell(CellCounts& counts, std::string_view text, int64_t line) {
+    if (is_missing(text)) return;
+    const auto cell = read_cell(text, format_.decimal);
+    if (cell.kind == CellKind::Number && std::isnan(cell.value)) return;
+    auto& kind = counts.of(cell.kind);
+    if (++kind.count > 1) return;
+    kind.line = line;
+    kind.first = text;
+    kind.format = cell.format;
+  }
+
+  // Numbers, truth values and times are one column of numbers each, but do not mix, and no cell is
+  // passed over: a table in which one of a thousand numbers is "?" is not one of a thousand words.
+  bool holds_texts(WantedColumn& wanted) const {
+    auto& counts = wanted.counts;
+    const auto total = counts.total();
+    const auto main = std::ranges::max({CellKind::Number, CellKind::Truth, CellKind::Time}, {},
+                                       [&](CellKind kind) { return counts.of(kind).count; });
+    if (counts.of(main).count == total) return false;
+    const auto texts = counts.of(CellKind::Text).count + counts.of(CellKind::Truth).count;
+    if (2 * texts > total) return true;
+    throw mixed(wanted, main);
+  }
+
+  Error mixed(WantedColumn& wanted, CellKind main) const {
+    const CellCounts::Kind* odd = nullptr;
+    for (const auto kind :
+         {CellKind::Text, CellKind::Formatted, CellKind::Truth, CellKind::Time, CellKind::Number})
+      if (const auto& cells = wanted.counts.of(kind);
+          kind != main && cells.count > 0 && (!odd || cells.line < odd->line))
+        odd = &cells;
+    const auto name = printable(wanted.column.name);
+    const auto count = wanted.counts.of(main).count;
+    return bad(odd->line,
+               fmt::format("column '{}': '{}' is not a number{}{}{}; write {} as a number, list it "
+                           "in missing_values, or set types: {{{}: text}} to make a word of every "
+                           "cell",
+                           name, printable(odd->first), *odd->format ? ": " : "", odd->format,
+                           count == 0 ? std::string()
+                                      : fmt::format(", but {} of {} cells are {}", count,
+                                                    wanted.counts.total(), plural_of(main)),
+                           *odd->format ? "it" : "such cells", name));
+  }
+
+  static const char* plural_of(CellKind kind) {
+    return kind == CellKind::Truth  ? "truth values"
+           : kind == CellKind::Time ? "dates or times"
+                                    : "numbers";
   }
 
   void read_row(const CsvRecords& records) {
@@ -136,8 +205,8 @@ class CsvParser {
     for (const auto& wanted : wanted_) {
       const auto text = records.cells()[wanted.cell].text(memory_);
       if (is_missing(text)) continue;
-      if (!wanted.column.is_text && !csv_number(text))
-        return fmt::format("column '{}': '{}' is no number", printable(wanted.column.name),
+      if (!wanted.column.is_text && !cell_value(text, format_.decimal))
+        return fmt::format("column '{}': '{}' is not a number", printable(wanted.column.name),
                            printable(text));
       if (wanted.column.is_text && !wanted.codes.contains(text) &&
           find_invalid_utf8(text) != std::string::npos)
@@ -152,7 +221,7 @@ class CsvParser {
     auto& column = wanted.column;
     if (!column.is_text) {
       column.numbers.push_back(is_missing(text) ? std::numeric_limits<double>::quiet_NaN()
-                                                : *csv_number(text));
+                                                : *cell_value(text, format_.decimal));
     } else if (is_missing(text)) {
       column.codes.push_back(-1);
     } else if (const auto known = wanted.codes.find(text); known != wanted.codes.end()) {
@@ -182,30 +251,30 @@ class CsvParser {
   std::string memory_;
 };
 
-std::string unpacked(const MappedFile& file) {
-  GzipReader reader(file.bytes(), file.name());
-  std::string text;
-  for (;;) {
-    const auto at = text.size();
-    text.resize(at + kPieceOfText);
-    const auto count = reader.read({reinterpret_cast<uint8_t*>(text.data()) + at, kPieceOfText});
-    text.resize(at + count);
-    if (count < kPieceOfText) return text;
-  }
+// {"...  [{...  [[...
+bool looks_like_json(std::string_view text) {
+  constexpr auto kSpace = " \t\r\n";
+  const auto first = text.find_first_not_of(kSpace);
+  if (first == text.npos || (text[first] != '{' && text[first] != '[')) return false;
+  const auto second = text.find_first_not_of(kSpace, first + 1);
+  if (second == text.npos) return false;
+  return text[first] == '{' ? text[second] == '"' : text[second] == '{' || text[second] == '[';
 }
 
 }  // namespace
 
 DataTable parse_csv(std::string_view text, const CsvFormat& format, const std::string& name) {
+  if (looks_like_json(text))
+    throw config_error(name +
+                       ": it is JSON, not CSV; use the dataset jsonl, which reads one object "
+                       "per line");
+  refuse_other_kinds(text, name, "CSV");
   return CsvParser(text, format, name).parse();
 }
 
 DataTable read_csv_file(const std::filesystem::path& path, const CsvFormat& format) {
-  const MappedFile file(path);
-  return file.read([&](std::span<const uint8_t> bytes) {
-    if (is_gzip(bytes)) return parse_csv(unpacked(file), format, file.name());
-    return parse_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, format,
-                     file.name());
+  return read_unpacked(path, [&](std::string_view text, const std::string& name) {
+    return parse_csv(text, format, name);
   });
 }
 

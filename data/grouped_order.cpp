@@ -87,12 +87,12 @@ std::vector<int64_t> GroupedOrder::arranged(std::span<const int64_t> chosen) con
   return all;
 }
 
-void GroupedOrder::copy(int64_t first, int64_t stride, std::span<int64_t> out) const {
+void GroupedOrder::look_up(std::span<int64_t> places) const {
   const std::lock_guard lock(mutex_);
   int64_t begin = 0, end = 0;  // of the window that is looked at
   const int64_t* samples = nullptr;
-  for (size_t i = 0; i < out.size(); ++i) {
-    const auto place = place_before_lanes((first + static_cast<int64_t>(i) * stride) % size_);
+  for (auto& item : places) {
+    const auto place = place_before_lanes(item);
     if (place < begin || place >= end) {
       const auto after = std::ranges::upper_bound(windows_, place, {}, &Window::begin);
       const auto window = static_cast<size_t>(after - windows_.begin()) - 1;
@@ -100,7 +100,7 @@ void GroupedOrder::copy(int64_t first, int64_t stride, std::span<int64_t> out) c
       end = windows_[window + 1].begin;
       samples = shuffled(window).data();
     }
-    out[i] = samples[place - begin];
+    item = samples[place - begin];
   }
 }
 

@@ -34,8 +34,8 @@ class GroupedOrder {
 
   int64_t size() const { return size_; }
 
-  // out[i]: the sample at place (first + i * stride) % size() of the order.
-  void copy(int64_t first, int64_t stride, std::span<int64_t> out) const;
+  // Replaces each place of the order, in [0, size()), by the sample there.
+  void look_up(std::span<int64_t> places) const;
 
   // Samples of any choice, repeated or not, as this order would have them: window by window,
   // shuffled in each. Lanes play no part.

@@ -1,6 +1,7 @@
 #include "data/mapped_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -16,17 +17,33 @@ MappedFile::Identity identity_in(const struct stat& status) {
   return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
 }
 
+// Call it directly after the failed system call. Paths in a run file are the user's: a restart does
+// not mend a wrong one.
+Error opening_error(const std::filesystem::path& path, const std::string& name) {
+  if (errno == ELOOP) return config_error(name + ": symbolic links that lead in a circle");
+  if (errno != ENOENT && errno != ENOTDIR) return errno_error(name + ": cannot be opened");
+  return config_error(name + ": no such file" + relative_path_hint(path));
+}
+
 }  // namespace
+
+std::string relative_path_hint(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto here = std::filesystem::current_path(error);
+  if (path.is_absolute() || error) return {};
+  return fmt::format(" (data paths are relative to the working directory, {})",
+                     printable(here.string(), 400));
+}
 
 MappedFile::MappedFile(const std::filesystem::path& path)
     : name_(printable(path.string(), 400)),
       file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (!file_.is_open()) {
-    if (errno == ENOENT || errno == ENOTDIR) throw config_error(name_ + ": no such file");
-    throw errno_error(name_ + ": cannot be opened");
+    throw opening_error(path, name_);
   }
   struct stat status {};
   if (::fstat(file_.get(), &status) != 0) throw errno_error(name_ + ": cannot be read");
+  if (S_ISDIR(status.st_mode)) throw config_error(name_ + ": is a folder, expected a file");
   if (!S_ISREG(status.st_mode)) throw config_error(name_ + ": is no regular file");
   mapped_ = identity_now();
   size_ = static_cast<size_t>(mapped_.size);
@@ -52,8 +69,7 @@ MappedFile::Identity MappedFile::identity_of(const std::filesystem::path& path) 
   struct stat status {};
   const auto name = printable(path.string(), 400);
   if (::stat(path.c_str(), &status) == 0) return identity_in(status);
-  if (errno == ENOENT || errno == ENOTDIR) throw config_error(name + ": no such file");
-  throw errno_error(name + ": cannot be opened");
+  throw opening_error(path, name);
 }
 
 void MappedFile::verify_same(const std::filesystem::path& path, const Identity& before) {

@@ -15,6 +15,9 @@
 
 namespace lockstep {
 
+// For the message that there is nothing at `path`: where a relative path starts, else nothing.
+std::string relative_path_hint(const std::filesystem::path& path);
+
 // Thread: const and safe to use from several threads at once.
 class MappedFile {
  public:

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <charconv>
+#include <cstring>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -153,6 +155,37 @@ std::string_view npy_header(std::span<const uint8_t> bytes, const std::string& n
   return file.substr(at + width, length);
 }
 
+// Copies elements of `Size` bytes that lie in Fortran order, as those of pandas' frames do.
+template <size_t Size>
+void copy_row_major(const StoredArray& array, std::vector<uint8_t>& out) {
+  const auto& shape = array.shape;
+  std::vector<size_t> strides(shape.size(), 1), index(shape.size(), 0);
+  for (size_t d = 1; d < shape.size(); ++d)
+    strides[d] = strides[d - 1] * static_cast<size_t>(shape[d - 1]);
+  size_t from = 0;
+  for (size_t to = 0; to < out.size(); to += Size) {
+    std::memcpy(out.data() + to, array.bytes.data() + from * Size, Size);
+    for (size_t d = shape.size(); d-- > 0;) {
+      from += strides[d];
+      if (++index[d] < static_cast<size_t>(shape[d])) break;
+      from -= strides[d] * index[d];
+      index[d] = 0;
+    }
+  }
+}
+
+void to_row_major(StoredArray& array) {
+  auto memory = std::make_shared<std::vector<uint8_t>>(array.bytes.size());
+  switch (bytes_of(array.type)) {
+    case 1: copy_row_major<1>(array, *memory); break;
+    case 2: copy_row_major<2>(array, *memory); break;
+    case 4: copy_row_major<4>(array, *memory); break;
+    default: copy_row_major<8>(array, *memory);
+  }
+  array.bytes = *memory;
+  array.memory = std::move(memory);
+}
+
 }  // namespace
 
 StoredArray parse_npy(std::span<const uint8_t> bytes, const std::string& name) {
@@ -160,8 +193,6 @@ StoredArray parse_npy(std::span<const uint8_t> bytes, const std::string& name) {
   NpyHeader header(text, name);
   header.parse();
   StoredArray array{.name = name, .type = npy_type(*header.descr, name), .shape = *header.shape};
-  if (*header.fortran_order && array.shape.size() > 1)
-    throw bad_npy(name, "its elements are in Fortran order; save numpy.ascontiguousarray(a)");
   const auto begin = static_cast<size_t>(reinterpret_cast<const uint8_t*>(text.data()) +
                                          text.size() - bytes.data());
   const auto found = bytes.size() - begin;
@@ -174,6 +205,7 @@ StoredArray parse_npy(std::span<const uint8_t> bytes, const std::string& name) {
                                                                 : std::string("too many"),
                           found));
   array.bytes = bytes.subspan(begin);
+  if (*header.fortran_order && array.shape.size() > 1) to_row_major(array);
   return array;
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/printable.h"
+#include "data/mapped_file.h"
 
 namespace lockstep {
 namespace {
@@ -19,8 +20,8 @@ OpenParquet open_function() {
   static void* const library = ::dlopen(kArrowLibrary, RTLD_NOW | RTLD_LOCAL);
   if (!library)
     throw config_error(fmt::format(
-        "dataset parquet: Arrow's libraries are not there: {} (install pyarrow, 'make peers' does, "
-        "and build Lockstep again; or write the table as csv)",
+        "dataset parquet: Arrow's libraries are not there: {} (run 'make setup', which installs "
+        "pyarrow, and build Lockstep again; or write the table as csv)",
         ::dlerror()));
   const auto open = reinterpret_cast<OpenParquet>(::dlsym(library, "lockstep_open_parquet"));
   check(open != nullptr, "liblockstep_parquet.so lacks lockstep_open_parquet");
@@ -30,6 +31,7 @@ OpenParquet open_function() {
 }  // namespace
 
 std::unique_ptr<ParquetFile> open_parquet_file(const std::filesystem::path& path) {
+  MappedFile::identity_of(path);  // says where a relative path starts
   return std::unique_ptr<ParquetFile>(open_function()(path, printable(path.string(), 400)));
 }
 

@@ -22,12 +22,16 @@ class ParquetFile {
 
   // Of the columns at the top level, whatever their type.
   virtual std::vector<std::string> columns() const = 0;
+  // Those of them that pandas wrote as the index of the rows.
+  virtual std::vector<std::string> index_columns() const = 0;
   // Rows of each row group.
   virtual std::vector<int64_t> row_groups() const = 0;
 
-  // The columns of a row group, in that order. Throws Config for a column of a type that is neither
-  // number, truth value, date, time nor text, and for a damaged file; Environment when the file
-  // cannot be read or has changed since it was opened. `work`: does the columns, which are pieces.
+  // The columns of a row group, in that order; a column of lists of numbers as one column per
+  // element. Throws Config for a column of another type than number, truth value, date, time, text
+  // or list of numbers, for lists of different lengths, and for a damaged file; Environment when
+  // the file cannot be read or has changed since it was opened. `work`: does the columns, which are
+  // pieces.
   virtual DataTable read(size_t row_group, const std::vector<std::string>& columns,
                          const DoPieces& work = do_in_turn) const = 0;
 

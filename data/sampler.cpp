@@ -45,6 +45,13 @@ std::vector<int64_t> to_vector(const at::Tensor& order) {
   return {begin, begin + order.numel()};
 }
 
+// 0, 1, 2, ...
+std::vector<int64_t> in_sequence(int64_t count) {
+  std::vector<int64_t> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), int64_t{0});
+  return numbers;
+}
+
 std::vector<int64_t> bucketed(std::vector<int64_t> order, const LengthBuckets& buckets,
                               const at::Generator& generator) {
   const auto batch = static_cast<size_t>(buckets.batch_size);
@@ -77,18 +84,13 @@ int64_t groups_at_hand(int64_t groups) { return groups == 1 ? 1 : 2 * groups; }
 DistributedSampler::DistributedSampler(int64_t num_samples, Shard shard, SamplerOptions options)
     : dataset_size_(num_samples), shard_(shard), options_(std::move(options)), lanes_(shard.world) {
   verify(num_samples, shard);
+  if (options_.batches.batch_size == 0) options_.batches.batch_size = shard.world;
   if (!options_.weights.empty()) verify_weights(options_.weights, num_samples);
   check(options_.groups.ends.empty() || options_.groups.ends.back() == num_samples,
         "the groups of a dataset must end with its last sample");
   if (options_.buckets.window == 0) return;
   verify_values(options_.buckets.lengths, num_samples, "length");
   check(options_.buckets.batch_size >= 1, "batches of buckets need a size");
-}
-
-int64_t DistributedSampler::share_of(int64_t samples) const {
-  const auto whole = samples / shard_.world;
-  const bool divides = samples % shard_.world == 0;
-  return divides || options_.drop_last ? whole : whole + 1;
 }
 
 std::vector<int64_t> DistributedSampler::order() const {
@@ -102,14 +104,13 @@ std::vector<int64_t> DistributedSampler::order() const {
                                       /*replacement=*/true, generator));
     if (has_groups()) order = GroupedOrder(options_.groups.ends, order_options(1)).arranged(order);
   } else if (is_grouped()) {
-    order.resize(static_cast<size_t>(dataset_size_));
+    order = in_sequence(dataset_size_);
     const auto kept = static_cast<size_t>(lanes_);
-    GroupedOrder(options_.groups.ends, order_options(kept)).copy(0, 1, order);
+    GroupedOrder(options_.groups.ends, order_options(kept)).look_up(order);
   } else if (options_.shuffle) {
     order = to_vector(at::randperm(dataset_size_, generator, at::kLong));
   } else {
-    order.resize(static_cast<size_t>(dataset_size_));
-    std::iota(order.begin(), order.end(), int64_t{0});
+    order = in_sequence(dataset_size_);
   }
   if (options_.buckets.window == 0) return order;
   return bucketed(std::move(order), options_.buckets, generator);
@@ -128,31 +129,26 @@ GroupedOrderOptions DistributedSampler::order_options(size_t kept) const {
 }
 
 IndexSequence DistributedSampler::grouped(int64_t done) const {
-  const auto lanes_read = lanes_ / std::gcd(lanes_, shard_.world);  // by this rank, in turns
+  // By this rank, in turns: the same in each batch only where the ranks divide it.
+  const bool divides = options_.batches.batch_size % shard_.world == 0;
+  const auto lanes_read = divides ? lanes_ / std::gcd(lanes_, shard_.world) : lanes_;
   auto order = std::make_shared<const GroupedOrder>(
       options_.groups.ends, order_options(static_cast<size_t>(2 * lanes_read)));
   const auto nearby = lanes_read * order->most_groups();
-  return {order,
-          {.first = done + shard_.rank,
-           .stride = shard_.world,
-           .size = share_of(dataset_size_ - done),
-           .nearby = groups_at_hand(nearby)}};
+  return {order, done, shares(done), groups_at_hand(nearby)};
 }
 
 IndexSequence DistributedSampler::sequence(int64_t done) const {
   check(done >= 0 && done <= dataset_size_, "more samples done than there are");
   if (is_grouped() && options_.buckets.window == 0) return grouped(done);
   const auto all = order();
-  std::vector<int64_t> mine(static_cast<size_t>(share_of(dataset_size_ - done)));
+  const auto shares = this->shares(done);
   // Python appends the head of the order, repeated if need be, to its end: reading modulo the size
   // is the same.
-  auto position = (done + shard_.rank) % dataset_size_;
-  const auto stride = shard_.world % dataset_size_;
-  for (auto& index : mine) {
-    index = all[static_cast<size_t>(position)];
-    position += stride;
-    if (position >= dataset_size_) position -= dataset_size_;
-  }
+  std::vector<int64_t> mine(static_cast<size_t>(shares.num_samples()));
+  int64_t next = 0;
+  for (auto& index : mine)
+    index = all[static_cast<size_t>((done + shares.place(next++)) % dataset_size_)];
   if (options_.weights.empty() || !has_groups() || options_.buckets.window > 0) return mine;
   const GroupedOrder groups(options_.groups.ends, order_options(1));
   return {std::move(mine), groups_at_hand(groups.most_groups())};

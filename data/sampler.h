@@ -9,16 +9,10 @@
 #include <optional>
 #include <vector>
 
+#include "data/batch_shares.h"
 #include "data/index_sequence.h"
 
 namespace lockstep {
-
-// Which part of the samples belongs to this process. Plain numbers, so that no process group is
-// needed here.
-struct Shard {
-  int64_t rank = 0;   // in [0, world)
-  int64_t world = 1;  // at least 1
-};
 
 // Batches of samples of similar length, so that little of a padded batch is padding: of every
 // `window` global batches of the order the samples are sorted by length and cut into batches anew,
@@ -38,8 +32,10 @@ struct SampleGroups {
 struct SamplerOptions {
   bool shuffle = true;  // a new permutation every epoch; false: 0, 1, 2, ...
   uint64_t seed = 0;    // the same on every rank; epoch e is permuted by seed + e
-  // true: cut the tail that does not divide; false: repeat samples from the head.
-  bool drop_last = false;
+  // How a step's samples are shared out. batch_size 0: as many as there are ranks, which is
+  // Python's rule: with drop_last the tail that does not divide is cut, else samples from the head
+  // are repeated.
+  BatchRule batches = {};
   // Not empty: as many samples as there are, drawn with replacement, each with a probability in
   // proportion to its weight (the bits of Python's WeightedRandomSampler). Takes the place of
   // shuffle.
@@ -50,15 +46,15 @@ struct SamplerOptions {
 };
 
 // The samples of one rank in an epoch of training.
-// Invariant: every rank gets the same number of indices; all ranks together cover the order once,
-// padded by repetition (as often as it takes when there are more ranks than samples) or, with
-// drop_last, truncated.
+// Invariant: all ranks together cover the order once, padded by repetition (as often as it takes
+// when there are more ranks than samples) or, with drop_last, truncated. Every rank gets the same
+// number of indices, but for uneven batches.
 //
 // Note [Global order]: an epoch has one order of samples, which depends on seed and epoch alone.
 // A step takes the next global batch of it, whatever the number of ranks: rank r has every W-th
-// sample from the r-th on. How far an epoch has come is therefore one number, samples done, and a
-// pass may go on from there with another number of ranks. (A grouped order also depends on
-// its lanes.)
+// sample of the batch from the r-th on. How far an epoch has come is therefore one number, samples
+// done, and a pass may go on from there with another number of ranks. (A grouped order also depends
+// on its lanes.)
 //
 // Thread: const after set_epoch(), which belongs to the training thread.
 class DistributedSampler {
@@ -80,11 +76,15 @@ class DistributedSampler {
   IndexSequence sequence(int64_t done = 0) const;
   std::vector<int64_t> indices(int64_t done = 0) const { return sequence(done).all(); }
 
-  // How many indices() of a whole epoch there are: the same on every rank, in every epoch.
-  int64_t num_samples() const { return share_of(dataset_size_); }
+  // The batches of the same samples as indices(done).
+  BatchShares shares(int64_t done = 0) const {
+    return {dataset_size_ - done, shard_, options_.batches};
+  }
+
+  // How many indices() of a whole epoch there are: the same in every epoch.
+  int64_t num_samples() const { return shares().num_samples(); }
 
  private:
-  int64_t share_of(int64_t samples) const;
   std::vector<int64_t> order() const;
   bool is_grouped() const;
   bool has_groups() const { return !options_.groups.ends.empty(); }

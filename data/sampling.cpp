@@ -89,9 +89,9 @@ std::vector<int64_t> count_classes(const std::vector<double>& labels) {
 }
 
 SamplerOptions sampler_options(const LoaderConfig& config, const Dataset& dataset, uint64_t seed,
-                               int64_t global_batch_size) {
+                               const BatchRule& batches) {
   refuse_idle(config);
-  SamplerOptions options{.shuffle = config.shuffle, .seed = seed, .drop_last = config.drop_last};
+  SamplerOptions options{.shuffle = config.shuffle, .seed = seed, .batches = batches};
   if (config.sampling != "uniform") options.weights = weights(config, dataset);
   if (config.shuffle_buffer) {
     options.groups = {.ends = dataset.shards(), .buffer = *config.shuffle_buffer};
@@ -107,7 +107,7 @@ SamplerOptions sampler_options(const LoaderConfig& config, const Dataset& datase
         "in groups");
   if (config.bucket_batches > 0)
     options.buckets = {.lengths = known_values(dataset, "length", "data.bucket_batches"),
-                       .batch_size = global_batch_size,
+                       .batch_size = batches.batch_size,
                        .window = config.bucket_batches};
   return options;
 }

@@ -8,10 +8,10 @@
 
 namespace lockstep {
 
-// `global_batch_size`: of a BatchPlan. Throws Config: the dataset does not know the labels, weights
+// `batches`: the rule of a BatchPlan. Throws Config: the dataset does not know the labels, weights
 // or lengths that the setting needs, or there are not as many class_weights as classes.
 SamplerOptions sampler_options(const LoaderConfig& config, const Dataset& dataset, uint64_t seed,
-                               int64_t global_batch_size);
+                               const BatchRule& batches);
 
 // Whether all labels are class numbers: whole, not negative, below 2^20.
 bool are_classes(const std::vector<double>& labels);

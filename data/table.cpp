@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
@@ -26,13 +28,34 @@ std::string DataTable::where(size_t row) const {
 }
 
 const TableColumn& DataTable::column(const std::string& wanted) const {
-  std::vector<std::string> names;
-  for (const auto& column : columns) {
+  for (const auto& column : columns)
     if (column.name == wanted) return column;
-    names.push_back(column.name);
-  }
+  std::vector<std::string> names;
+  for (const auto& column : columns) names.push_back(column.name);
   throw config_error(
       fmt::format("{}: no column '{}'{}", name, printable(wanted), suggest(wanted, names)));
+}
+
+std::vector<std::string> column_names(const DataTable& table) {
+  std::vector<std::string> names;
+  for (const auto& column : table.columns) {
+    const auto& name = column.list.empty() ? column.name : column.list;
+    if (names.empty() || names.back() != name) names.push_back(name);
+  }
+  return names;
+}
+
+void choose_columns(DataTable& table, const std::vector<std::string>& names) {
+  std::vector<std::string> owners;  // of the columns, which are moved one by one
+  for (const auto& column : table.columns)
+    owners.push_back(column.list.empty() ? column.name : column.list);
+  std::vector<TableColumn> chosen;
+  for (const auto& name : names) {
+    if (std::ranges::find(owners, name) == owners.end()) table.column(name);
+    for (size_t i = 0; i < owners.size(); ++i)
+      if (owners[i] == name) chosen.push_back(std::move(table.columns[i]));
+  }
+  table.columns = std::move(chosen);
 }
 
 void keep_rows(DataTable& table, const std::vector<bool>& kept) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "core/error.h"
 #include "core/nearest_name.h"
@@ -45,15 +46,21 @@ void encode_numbers(const std::vector<NumberColumn>& columns, size_t begin, size
   }
 }
 
+std::string missing_text(const TableColumn& column, size_t row) {
+  if (column.is_text || std::isnan(column.numbers[row])) return "has no value";
+  return fmt::format("is {}, which is not a finite float32 number", column.numbers[row]);
+}
+
 }  // namespace
 
 std::vector<std::string> used_columns(const TableConfig& config,
-                                      const std::vector<std::string>& all,
-                                      const std::string& file) {
+                                      const std::vector<std::string>& all, const std::string& file,
+                                      const std::vector<std::string>& index) {
   auto used = config.columns;
   if (used.empty())
     for (const auto& name : all)
-      if (name != config.label) used.push_back(name);
+      if (name != config.label && std::ranges::find(index, name) == index.end())
+        used.push_back(name);
   for (size_t i = 0; i < used.size(); ++i) {
     if (std::ranges::find(all, used[i]) == all.end())
       throw config_error(
@@ -74,18 +81,37 @@ std::vector<std::string> used_columns(const TableConfig& config,
   return used;
 }
 
+std::string index_remark(const TableConfig& config, const std::vector<std::string>& index,
+                         const std::string& file) {
+  std::string names;
+  if (config.columns.empty())
+    for (const auto& name : index)
+      if (name != config.label)
+        names += fmt::format("{}'{}'", names.empty() ? "" : ", ", printable(name));
+  if (names.empty()) return {};
+  return fmt::format(
+      "{}: column {} is an index that pandas wrote and is left out; name it in "
+      "columns to use it",
+      file, names);
+}
+
 void drop_missing(const TableConfig& config, DataTable& table) {
   std::vector<bool> kept;
-  for (const auto& column : table.columns) {
+  for (auto& column : table.columns) {
     const bool is_label = column.name == config.label;
-    if ((config.missing == "fill" && !is_label) || !column.has_missing()) continue;
+    if (!column.has_missing()) continue;
+    if (config.missing == "fill" && !is_label) {
+      for (auto& number : column.numbers)
+        if (!is_usable(number)) number = std::numeric_limits<double>::quiet_NaN();
+      continue;
+    }
     kept.resize(table.rows, true);
     for (size_t row = 0; row < table.rows; ++row) {
       if (!column.is_missing(row)) continue;
       if (config.missing != "drop")
         throw config_error(
-            fmt::format("{}: column '{}' has no value; set missing: drop to leave such rows out{}",
-                        table.where(row), printable(column.name),
+            fmt::format("{}: column '{}' {}; set missing: drop to leave such rows out{}",
+                        table.where(row), printable(column.name), missing_text(column, row),
                         is_label ? "" : ", or fill to use the mean of the training rows"));
       kept[row] = false;
     }
@@ -101,10 +127,25 @@ void TableEncoding::Statistics::verify_kind(const Column& learned, const TableCo
                                    learned.is_text ? "texts" : "numbers"));
 }
 
+// Other lengths would be features that are not there, or left out in silence.
+void TableEncoding::Statistics::verify_lists(const std::vector<Column>& learned,
+                                             const DataTable& table) {
+  std::map<std::string, int64_t> lengths, found;
+  for (const auto& column : learned)
+    if (!column.list.empty()) ++lengths[column.list];
+  for (const auto& column : table.columns)
+    if (!column.list.empty()) ++found[column.list];
+  for (const auto& [list, length] : lengths)
+    if (found.contains(list) && found[list] != length)
+      throw config_error(fmt::format("{}: column '{}' holds lists of {}, in other rows of {}",
+                                     table.name, printable(list), found[list], length));
+}
+
 void TableEncoding::Statistics::add(const DataTable& table, std::span<const int64_t> training) {
   if (columns_.empty())
     for (const auto& column : table.columns)
-      columns_.push_back({.name = column.name, .is_text = column.is_text});
+      columns_.push_back({.name = column.name, .list = column.list, .is_text = column.is_text});
+  verify_lists(columns_, table);
   for (const auto& column : table.columns)
     if (std::ranges::find(columns_, column.name, &Column::name) == columns_.end())
       throw config_error(
@@ -130,6 +171,7 @@ void TableEncoding::Statistics::add(const DataTable& table, std::span<const int6
       learned.mean += deviation / static_cast<double>(++learned.count);
       learned.squares += deviation * (value - learned.mean);
       learned.least = learned.count == 1 ? value : std::min(learned.least, value);
+      learned.greatest = learned.count == 1 ? value : std::max(learned.greatest, value);
       learned.whole = learned.whole && is_whole(value);
     }
   }
@@ -141,17 +183,18 @@ TableEncoding::TableEncoding(const Statistics& statistics)
   if (config_.label) {
     label_ = columns_.back();
     columns_.pop_back();
-    const bool fits = label_->is_text || (label_->whole && label_->least >= 0);
+    verify_label();
     label_is_class_ = config_.label_above || config_.label_kind == "class" ||
-                      (config_.label_kind == "auto" && fits);
-    const auto refused = [&](const char* why) {
-      return config_error(fmt::format("label '{}': {}", printable(label_->name), why));
-    };
-    if (label_->is_text && config_.label_above) throw refused("label_above needs numbers");
-    if (label_->is_text && !label_is_class_) throw refused("texts are no values");
-    if (label_is_class_ && !config_.label_above && !fits)
-      throw refused("classes are whole numbers from 0 on; set label_kind: value, or label_above");
+                      (config_.label_kind == "auto" &&
+                       (label_->is_text || (label_->whole && label_->least >= 0)));
   }
+  for (const auto& column : columns_)
+    if (config_.one_hot && std::ssize(column.words) > config_.max_words)
+      throw config_error(fmt::format(
+          "column '{}' holds {} different texts, each of which would become a feature: more than "
+          "max_words: {}; leave the column out of columns, raise max_words, or set one_hot: false "
+          "to get the number of each text instead",
+          printable(column.name), column.words.size(), config_.max_words));
   size_t numbers = 0, texts = 0;
   for (const auto& column : columns_) {
     const auto width = !column.is_text   ? 1
@@ -160,6 +203,26 @@ TableEncoding::TableEncoding(const Statistics& statistics)
     places_.push_back({column.is_text, column.is_text ? texts++ : numbers++, num_features_, width});
     num_features_ += width;
   }
+}
+
+void TableEncoding::verify_label() const {
+  const auto refused = [&](const std::string& why) {
+    return config_error(fmt::format("label '{}': {}", printable(*config_.label), why));
+  };
+  const auto& label = *label_;
+  if (label.name != config_.label) throw refused("it holds lists; a label is one value per row");
+  const bool fits = label.is_text || (label.whole && label.least >= 0);
+  if (label.is_text && config_.label_above) throw refused("label_above needs numbers");
+  if (config_.label_above) return;
+  if (label.is_text && config_.label_kind == "value")
+    throw refused("texts are no values; leave out label_kind to make classes of them");
+  if (config_.label_kind == "class" && !fits)
+    throw refused("classes are whole numbers from 0 on; set label_kind: value, or label_above");
+  if (config_.label_kind == "auto" && !fits && label.whole && label.least == -1 &&
+      label.greatest <= 1)
+    throw refused(
+        "its values are whole numbers from -1 to 1: set label_above: 0 for two classes, or "
+        "label_kind: value to predict the numbers");
 }
 
 Json TableEncoding::meaning() const {
@@ -204,9 +267,10 @@ int64_t TableEncoding::num_categories() const {
 EncodedRows TableEncoding::encode(const DataTable& table, const DoPieces& work) const {
   EncodedRows rows{.rows = table.rows};
   std::vector<NumberColumn> numbers;
+  Statistics::verify_lists(columns_, table);
   for (const auto& learned : columns_) {
     const auto& column = table.column(learned.name);
-    verify_kind(learned, column, table.name);
+    Statistics::verify_kind(learned, column, table.name);
     if (learned.is_text)
       rows.codes.push_back(encode_words(learned, column));
     else

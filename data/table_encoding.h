@@ -1,5 +1,5 @@
-// From columns of a table to what a model takes: features, categories and labels. What that needs
-// to know (means, vocabularies, classes) is learned from the training rows alone. No LibTorch.
+// From columns of a table to what a model takes. What that needs to know (means, vocabularies,
+// classes) is learned from the training rows alone. No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -24,36 +24,46 @@ struct TableConfig {
   std::string missing = "error";
   bool standardize = false;
   bool one_hot = true;
+  int64_t max_words = 100;
 };
 
 template <class V>
 void fields(V& v, TableConfig& c) {
   v("columns", c.columns,
-    "what the features are made of, in this order (default: all but the label)");
+    "what the features are made of, in this order (default: all but label and pandas' index)");
   v("label", c.label, "the column that is to be predicted");
   v("label_kind", c.label_kind,
     "class: int64, whole numbers as they are, texts numbered in sorted order; value: float32; "
-    "auto: "
-    "class for texts and whole numbers",
+    "auto: class for texts and whole numbers from 0 on; labels from -1 to 1 must be told",
     one_of({"auto", "class", "value"}));
   v("label_above", c.label_above, "two classes: 1 where the label is above this, else 0");
   v("missing", c.missing,
-    "missing values: error, drop their rows, or fill: numbers with the mean of the training rows, "
-    "texts as unknown",
+    "missing values and infinite numbers: error, drop their rows, or fill: numbers with the mean "
+    "of the training rows, texts as unknown",
     one_of({"error", "drop", "fill"}));
   v("standardize", c.standardize,
     "numbers become (x - mean) / standard deviation, both of the training rows");
   v("one_hot", c.one_hot,
     "texts become one feature per word of the training rows; false: a field 'categories' with the "
     "number of each word, 0 for an unknown one");
+  v("max_words", c.max_words,
+    "a column with more different texts than this among the training rows is an error with one_hot",
+    at_least(1));
 }
 
-// The columns of `all` that the config uses, the label last. Throws Config for names not in it.
+// The columns of `all` that the config uses, the label last. `index`: those of them that number the
+// rows, which are used only where the config names them. Throws Config for names not in `all`.
 std::vector<std::string> used_columns(const TableConfig& config,
-                                      const std::vector<std::string>& all, const std::string& file);
+                                      const std::vector<std::string>& all, const std::string& file,
+                                      const std::vector<std::string>& index = {});
 
-// Leaves out the rows that `missing` says to drop. Throws Config with `missing: error`, naming the
-// first missing value, and for a missing label that cannot be filled. `table`: the used columns.
+// A line that says which columns of `index` are not used; empty where there are none.
+std::string index_remark(const TableConfig& config, const std::vector<std::string>& index,
+                         const std::string& file);
+
+// Leaves out the rows that `missing` says to drop, and makes NaN of what is to be filled. Throws
+// Config with `missing: error`, naming the first missing value, and for a missing label. `table`:
+// the used columns.
 void drop_missing(const TableConfig& config, DataTable& table);
 
 // What batches are made of.
@@ -78,14 +88,15 @@ class TableEncoding {
    private:
     friend class TableEncoding;
     struct Column {
-      std::string name;
+      std::string name, list;
       bool is_text = false;
       int64_t count = 0;
       double mean = 0, squares = 0;  // of deviations from the mean
-      double least = 0;
+      double least = 0, greatest = 0;
       bool whole = true;  // numbers: all are whole
       std::map<std::string, int64_t> words;
     };
+    static void verify_lists(const std::vector<Column>& learned, const DataTable& table);
     static void verify_kind(const Column& learned, const TableColumn& column,
                             const std::string& table);
 
@@ -122,11 +133,8 @@ class TableEncoding {
 
  private:
   using Column = Statistics::Column;
-  static void verify_kind(const Column& learned, const TableColumn& column,
-                          const std::string& table) {
-    Statistics::verify_kind(learned, column, table);
-  }
   static double deviation_of(const Column& column);
+  void verify_label() const;
   void encode_label(const DataTable& table, EncodedRows& rows) const;
   static std::vector<int32_t> encode_words(const Column& learned, const TableColumn& column);
 

@@ -1,8 +1,9 @@
-// JPEG and PNG files in memory to pixels. What a file is, its content says, not its name.
+// JPEG, PNG and WebP files in memory to pixels. What a file is, its content says, not its name.
 //
 // The pixels are those of Python's PIL.Image.open(...).convert("RGB") of the same libjpeg-turbo:
 // grey becomes three equal channels, a palette its colours, CMYK is converted, alpha is dropped,
-// 16 bits are cut to 8. (PIL alone turns 16-bit grey into white.)
+// 16 bits are cut to 8. (PIL alone turns 16-bit grey into white.) Of an animated WebP the first
+// frame counts.
 #pragma once
 
 #include <functional>
@@ -29,16 +30,18 @@ struct DecodeOptions {
   std::function<std::optional<ImageNeed>(ImageSize)> need;
 };
 
-// `name` stands for the file in messages. Throws Config: neither JPEG nor PNG, damaged, truncated,
-// too large, of a kind that is not read.
+// `name` stands for the file in messages. Throws Config: neither JPEG, PNG nor WebP, damaged,
+// truncated, too large, of a kind that is not read.
 RgbImage decode_image(std::span<const uint8_t> file, const std::string& name,
                       const DecodeOptions& options = {});
 
-// The two decoders behind it. Throws Config as above.
+// The decoders behind it. Throws Config as above.
 RgbImage decode_jpeg(std::span<const uint8_t> file, const std::string& name,
                      const DecodeOptions& options);
 RgbImage decode_png(std::span<const uint8_t> file, const std::string& name,
                     const DecodeOptions& options);
+RgbImage decode_webp(std::span<const uint8_t> file, const std::string& name,
+                     const DecodeOptions& options);
 
 // A PNG file of the image. Throws Environment when there is no memory for it.
 std::string encode_png(const RgbImage& image);

@@ -4,7 +4,6 @@
 #include <arrow/io/file.h>
 #include <fmt/format.h>
 #include <parquet/arrow/reader.h>
-#include <parquet/exception.h>
 #include <parquet/file_reader.h>
 #include <sys/stat.h>
 
@@ -12,14 +11,16 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <type_traits>
 
 #include "core/error.h"
 #include "core/printable.h"
 #include "data/parquet/arrow_columns.h"
+#include "data/parquet/arrow_errors.h"
 #include "data/parquet/column_limits.h"
+#include "data/parquet/list_numbers.h"
+#include "data/parquet/pandas_index.h"
 #include "data/parquet/plain_numbers.h"
 #include "data/parquet_file.h"
 
@@ -33,41 +34,6 @@ constexpr int64_t kRowsOfAnyFile = int64_t{1} << 22, kRowsPerByte = 4096;
 
 // What the columns that are read of a row group may take, at 8 bytes a value.
 constexpr int64_t kBytesOfAnyGroup = int64_t{1} << 30, kBytesPerByte = 1024;
-
-// What Arrow says may hold names out of the file.
-std::string first_line(const std::string& text) {
-  return printable(text.substr(0, text.find('\n')), 200);
-}
-
-// Makes one of our errors of whatever Arrow has to say: a status or an exception.
-void accept(const arrow::Status& status, const std::string& name) {
-  if (status.ok()) return;
-  if (status.IsOutOfMemory()) throw environment_error(name + ": out of memory");
-  const auto text = first_line(status.message());
-  // Arrow calls damaged bytes an I/O error too; one of the system carries its errno.
-  const auto& detail = status.detail();
-  if (detail && std::string_view(detail->type_id()) == "arrow::ErrnoDetail")
-    throw environment_error(
-        fmt::format("{}: cannot be read: {}", name, first_line(detail->ToString())));
-  throw config_error(fmt::format("{}: not a usable Parquet file: {}", name, text));
-}
-
-template <class Act>
-auto guarded(const std::string& name, const Act& act) {
-  try {
-    return act();
-  } catch (const Error&) {
-    throw;
-  } catch (const parquet::ParquetStatusException& error) {
-    accept(error.status(), name);
-    throw;
-  } catch (const std::bad_alloc&) {
-    throw environment_error(name + ": out of memory");
-  } catch (const std::exception& error) {
-    throw config_error(
-        fmt::format("{}: not a usable Parquet file: {}", name, first_line(error.what())));
-  }
-}
 
 // Readers that no thread uses at the moment.
 class ReaderPool {
@@ -114,6 +80,10 @@ class ArrowParquetFile final : public ParquetFile {
     return names;
   }
 
+  std::vector<std::string> index_columns() const override {
+    return guarded(name_, [&] { return pandas_index(*metadata_); });
+  }
+
   std::vector<int64_t> row_groups() const override {
     return guarded(name_, [&] {
       std::vector<int64_t> rows;
@@ -146,6 +116,7 @@ class ArrowParquetFile final : public ParquetFile {
     return guarded(name_, [&] {
       for (const auto& column : columns) {
         const auto statistics = statistics_in(row_group, column);
+        if (schema_->Column(index_of(column))->max_repetition_level() > 0) return false;
         if (!statistics || !statistics->HasNullCount() || statistics->null_count() != 0)
           return false;
         // A NaN counts as missing, and statistics do not tell of it.
@@ -234,20 +205,23 @@ class ArrowParquetFile final : public ParquetFile {
     return chunk;
   }
 
-  // Of a column that lies at the top level: its leaf.
+  // Of a column that lies at the top level, or a list of numbers there: its leaf.
   int index_of(const std::string& column) const {
     std::optional<int> found;
     for (int i = 0; i < schema_->num_columns(); ++i) {
-      if (schema_->Column(i)->path()->ToDotVector() != std::vector{column}) continue;
+      const auto& leaf = *schema_->Column(i);
+      const auto path = leaf.path()->ToDotVector();
+      if (path.front() != column || (path.size() > 1 && !has_lists_of_numbers(leaf))) continue;
       if (found)
         throw config_error(
             fmt::format("{}: two columns are called '{}'", name_, printable(column)));
       found = i;
     }
     if (found) return *found;
-    throw config_error(fmt::format(
-        "{}: column '{}' is nested: numbers, truth values, dates, times and texts can be used",
-        name_, printable(column)));
+    throw config_error(
+        fmt::format("{}: column '{}' is nested: numbers, truth values, dates, times, texts and "
+                    "lists of numbers can be used; name the columns to use",
+                    name_, printable(column)));
   }
 
   // Its number among all at the top level, of which nested ones have several leaves.
@@ -262,7 +236,9 @@ class ArrowParquetFile final : public ParquetFile {
 
   ColumnLimits limits_in(size_t row_group, const std::string& column) const {
     const auto statistics = statistics_in(row_group, column);
-    return statistics ? limits_of(*statistics, *schema_->Column(index_of(column))) : ColumnLimits{};
+    const bool is_list = schema_->Column(index_of(column))->max_repetition_level() > 0;
+    return statistics && !is_list ? limits_of(*statistics, *schema_->Column(index_of(column)))
+                                  : ColumnLimits{};
   }
 
   void verify_bytes(const DataTable& table, size_t columns) const {
@@ -278,9 +254,20 @@ class ArrowParquetFile final : public ParquetFile {
 
   using Reader = parquet::arrow::FileReader;
 
-  std::unique_ptr<Reader> reader_of(const std::vector<std::string>& columns) const {
+  // Arrow cannot make dictionaries of texts in these encodings.
+  bool may_be_dictionary(size_t row_group, const std::string& column) const {
+    const auto encodings = chunk_of(row_group, column)->encodings();
+    return std::ranges::none_of(encodings, [](auto encoding) {
+      return encoding == parquet::Encoding::DELTA_BYTE_ARRAY ||
+             encoding == parquet::Encoding::DELTA_LENGTH_BYTE_ARRAY;
+    });
+  }
+
+  std::unique_ptr<Reader> reader_of(size_t row_group,
+                                    const std::vector<std::string>& columns) const {
     parquet::ArrowReaderProperties properties(/*use_threads=*/false);
-    for (const auto& column : columns) properties.set_read_dictionary(index_of(column), true);
+    for (const auto& column : columns)
+      properties.set_read_dictionary(index_of(column), may_be_dictionary(row_group, column));
     parquet::ReaderProperties checked;
     checked.set_page_checksum_verification(true);  // of pages that have one
     auto reader =
@@ -295,26 +282,32 @@ class ArrowParquetFile final : public ParquetFile {
     DataTable table{.name = fmt::format("{}: row group {}", name_, row_group)};
     table.rows = static_cast<size_t>(metadata_->RowGroup(static_cast<int>(row_group))->num_rows());
     verify_bytes(table, columns.size());
-    table.columns.resize(columns.size());
+    std::vector<std::vector<TableColumn>> parts(columns.size());
     ReaderPool readers;  // a reader is for one thread at a time
     work(columns.size(), [&](size_t number) {
       guarded(name_, [&] {
         auto reader = readers.take();
-        if (!reader) reader = reader_of(columns);
-        table.columns[number] = read_column(*reader, row_group, columns[number], table);
+        if (!reader) reader = reader_of(row_group, columns);
+        parts[number] = read_column(*reader, row_group, columns[number], table);
         readers.put(std::move(reader));
       });
     });
+    for (auto& part : parts) std::ranges::move(part, std::back_inserter(table.columns));
     return table;
   }
 
-  TableColumn read_column(Reader& reader, size_t row_group, const std::string& column,
-                          const DataTable& table) const {
+  // One column, or those of a list's elements.
+  std::vector<TableColumn> read_column(Reader& reader, size_t row_group, const std::string& column,
+                                       const DataTable& table) const {
     chunk_of(row_group, column);
     const auto index = index_of(column);
-    if (has_plain_numbers(*schema_->Column(index))) {
+    const auto& leaf = *schema_->Column(index);
+    if (has_plain_numbers(leaf) || leaf.max_repetition_level() > 0) {
       const auto group = reader.parquet_reader()->RowGroup(static_cast<int>(row_group));
-      return plain_column(*group->Column(index), column, table);
+      const auto stored = group->Column(index);
+      if (has_plain_numbers(leaf)) return {plain_column(*stored, column, table)};
+      const auto most = kBytesOfAnyGroup + kBytesPerByte * opened_.size;
+      return read_lists(*stored, column, table, static_cast<size_t>(most) / sizeof(double));
     }
     std::shared_ptr<arrow::ChunkedArray> chunks;
     accept(reader.RowGroup(static_cast<int>(row_group))->Column(field_of(column))->Read(&chunks),
@@ -325,7 +318,7 @@ class ArrowParquetFile final : public ParquetFile {
     // Arrow decodes damaged pages into arrays that contradict themselves, such as numbers of words
     // that a dictionary does not have.
     accept(chunks->ValidateFull(), table.name);
-    return converted(*chunks, column, table);
+    return {converted(*chunks, column, table)};
   }
 
   static Error wrong_count(const std::string& name, size_t count, const DataTable& table) {
@@ -350,13 +343,14 @@ class ArrowParquetFile final : public ParquetFile {
     TableColumn column{.name = name};
     if (chunks.length() != static_cast<int64_t>(table.rows))
       throw wrong_count(name, static_cast<size_t>(chunks.length()), table);
-    column.is_text = chunks.type()->id() == arrow::Type::DICTIONARY;
+    column.is_text = is_text(*chunks.type());
     WordNumbers known;
     for (const auto& chunk : chunks.chunks())
       if (!append_values(*chunk, column, known))
-        throw config_error(fmt::format(
-            "{}: column '{}' is {}: numbers, truth values, dates, times and texts can be used",
-            table.name, printable(name), printable(chunks.type()->ToString())));
+        throw config_error(
+            fmt::format("{}: column '{}' is {}: numbers, truth values, dates, times, texts and "
+                        "lists of numbers can be used",
+                        table.name, printable(name), printable(chunks.type()->ToString())));
     column.is_complete = !column.has_missing();  // now that the values are at hand
     return column;
   }

@@ -18,10 +18,28 @@ struct ColumnLimits {
   bool has_words = false;
 };
 
+// What a stored number of dates and times is in seconds, as append_values() makes them.
+inline double in_seconds(double stored, const parquet::LogicalType& logical) {
+  const auto of_unit = [&](parquet::LogicalType::TimeUnit::unit unit) {
+    return stored / (unit == parquet::LogicalType::TimeUnit::MILLIS   ? 1e3
+                     : unit == parquet::LogicalType::TimeUnit::MICROS ? 1e6
+                                                                      : 1e9);
+  };
+  if (logical.is_date()) return stored * kSecondsPerDay;
+  if (logical.is_timestamp())
+    return of_unit(static_cast<const parquet::TimestampLogicalType&>(logical).time_unit());
+  if (logical.is_time())
+    return of_unit(static_cast<const parquet::TimeLogicalType&>(logical).time_unit());
+  return stored;
+}
+
 template <class ParquetType>
-ColumnLimits limits_as_numbers(const parquet::Statistics& statistics) {
+ColumnLimits limits_as_numbers(const parquet::Statistics& statistics,
+                               const parquet::LogicalType* logical = nullptr) {
   const auto& typed = static_cast<const parquet::TypedStatistics<ParquetType>&>(statistics);
-  return {static_cast<double>(typed.min()), static_cast<double>(typed.max()), {}, {}, false};
+  const auto least = static_cast<double>(typed.min()), greatest = static_cast<double>(typed.max());
+  if (!logical) return {least, greatest, {}, {}, false};
+  return {in_seconds(least, *logical), in_seconds(greatest, *logical), {}, {}, false};
 }
 
 inline ColumnLimits limits_of(const parquet::Statistics& statistics,
@@ -34,9 +52,11 @@ inline ColumnLimits limits_of(const parquet::Statistics& statistics,
       (logical->is_int() && static_cast<const parquet::IntLogicalType&>(*logical).is_signed());
   switch (column.physical_type()) {
     case parquet::Type::INT32:
-      return plain ? limits_as_numbers<parquet::Int32Type>(statistics) : ColumnLimits{};
+      return plain ? limits_as_numbers<parquet::Int32Type>(statistics, logical.get())
+                   : ColumnLimits{};
     case parquet::Type::INT64:
-      return plain ? limits_as_numbers<parquet::Int64Type>(statistics) : ColumnLimits{};
+      return plain ? limits_as_numbers<parquet::Int64Type>(statistics, logical.get())
+                   : ColumnLimits{};
     case parquet::Type::FLOAT: return limits_as_numbers<parquet::FloatType>(statistics);
     case parquet::Type::DOUBLE: return limits_as_numbers<parquet::DoubleType>(statistics);
     case parquet::Type::BYTE_ARRAY: {

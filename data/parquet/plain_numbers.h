@@ -58,7 +58,7 @@ bool append_dense(std::span<const T> values, std::vector<double>& out) {
   out.insert(out.end(), values.begin(), values.end());
   int64_t missing = 0;
   if constexpr (std::is_floating_point_v<T>)
-    for (const auto value : values) missing += value != value;
+    for (const auto value : values) missing += !is_usable(value);
   return missing == 0;
 }
 

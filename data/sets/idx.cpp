@@ -13,6 +13,7 @@
 #include "data/byte_scaling.h"
 #include "data/dataset.h"
 #include "data/idx_file.h"
+#include "data/mapped_file.h"
 #include "data/row_ahead.h"
 
 namespace lockstep {
@@ -54,13 +55,17 @@ fs::path find_file(const IdxConfig& config, const std::optional<std::string>& gi
   for (const auto& candidate : candidates) {
     std::error_code error;
     if (fs::exists(candidate, error)) return candidate;
+    if (error == std::errc::too_many_symbolic_link_levels)
+      throw config_error(fmt::format("dataset idx: {}: symbolic links that lead in a circle",
+                                     printable(candidate.string(), 400)));
     if (error)
       throw environment_error(
           fmt::format("dataset idx: {}: {}", printable(candidate.string(), 400), error.message()));
     looked_for += (looked_for.empty() ? "" : " or ") + candidate.string();
   }
-  throw config_error(fmt::format(
-      "dataset idx: no file {} (for MNIST: 'make setup' fetches it into .data/mnist)", looked_for));
+  throw config_error(
+      fmt::format("dataset idx: no file {}{} (for MNIST: 'make setup' fetches it into .data/mnist)",
+                  looked_for, relative_path_hint(directory)));
 }
 
 IdxArray read_array(const fs::path& file, size_t num_dims, const char* role) {

@@ -1,8 +1,7 @@
-// Dataset "image_folder": one directory per class, JPEG and PNG files in them at any depth. Classes
-// are numbered in the order of their names, samples by class and then by path, as torchvision's
-// ImageFolder does.
-// Gives: "image" float32 [B, 3, H, W], pixel / 255 after the transforms, normalised if they say so;
-// "label" int64 [B].
+// Dataset "image_folder": one directory per class, JPEG, PNG and WebP files in them at any depth.
+// Classes are numbered in the order of their names, samples by class and then by path, as
+// torchvision's ImageFolder does. Gives: "image" float32 [B, 3, H, W], pixel / 255 after the
+// transforms, normalised if they say so; "label" int64 [B].
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -16,6 +15,7 @@
 #include "core/printable.h"
 #include "data/dataset.h"
 #include "data/images/transform.h"
+#include "data/mapped_file.h"
 
 namespace lockstep {
 namespace {
@@ -55,16 +55,20 @@ std::string ending_of(const fs::path& path) {
   return ending;
 }
 
-// Files that are surely no images are passed over; images that cannot be read are not.
+// Notes beside the images are passed over; whatever else is not read is an error, so that no image
+// is left out in silence.
 bool is_image(const fs::path& path) {
-  static const std::vector<std::string> read = {".jpg", ".jpeg", ".png"};
-  static const std::vector<std::string> refused = {".bmp",  ".gif", ".webp", ".tif",
-                                                   ".tiff", ".ppm", ".pgm",  ".jp2"};
+  static const std::vector<std::string> read = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp"};
+  static const std::vector<std::string> notes = {".txt", ".md",   ".json", ".csv", ".tsv", ".xml",
+                                                 ".yml", ".yaml", ".html", ".ini", ".log", ".db"};
   const auto ending = ending_of(path);
-  if (std::ranges::find(refused, ending) != refused.end())
-    throw config_error(
-        fmt::format("dataset image_folder: {}: only JPEG and PNG images are read", shown(path)));
-  return std::ranges::find(read, ending) != read.end();
+  if (std::ranges::find(read, ending) != read.end()) return true;
+  const bool hidden = path.filename().string().starts_with('.');
+  if (hidden || std::ranges::find(notes, ending) != notes.end()) return false;
+  throw config_error(
+      fmt::format("dataset image_folder: {}: only JPEG, PNG and WebP images are read (*.jpg, "
+                  "*.jpeg, *.png, *.webp); convert this file or move it out of the folder",
+                  shown(path)));
 }
 
 std::vector<fs::path> list_classes(const fs::path& root) {
@@ -73,8 +77,8 @@ std::vector<fs::path> list_classes(const fs::path& root) {
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error))
     if (it->is_directory(error)) classes.push_back(it->path());
   if (error)
-    throw config_error(fmt::format("dataset image_folder: cannot read directory {}: {}",
-                                   shown(root), error.message()));
+    throw config_error(fmt::format("dataset image_folder: cannot read directory {}: {}{}",
+                                   shown(root), error.message(), relative_path_hint(root)));
   if (classes.empty())
     throw config_error(
         fmt::format("dataset image_folder: {} has no directories: one per class is "
@@ -96,8 +100,8 @@ std::vector<fs::path> list_images(const fs::path& directory) {
     throw config_error(fmt::format("dataset image_folder: cannot read directory {}: {}",
                                    shown(directory), error.message()));
   if (images.empty())
-    throw config_error(
-        fmt::format("dataset image_folder: class {} has no JPEG or PNG images", shown(directory)));
+    throw config_error(fmt::format("dataset image_folder: class {} has no JPEG, PNG or WebP images",
+                                   shown(directory)));
   std::ranges::sort(images, {}, [](const fs::path& path) {
     return std::pair(path.parent_path().string(), path.filename().string());
   });
@@ -195,7 +199,8 @@ class ImageFolder final : public Dataset {
   std::vector<std::string> classes_;
 };
 
-REGISTER_DATASET("image_folder", ImageFolder, "JPEG and PNG images, a directory for each class");
+REGISTER_DATASET("image_folder", ImageFolder,
+                 "JPEG, PNG and WebP images, a directory for each class");
 
 }  // namespace
 }  // namespace lockstep

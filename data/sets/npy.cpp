@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "data/array_dataset.h"
+#include "data/file_kind.h"
 #include "data/npy_file.h"
 #include "data/zip_file.h"
 
@@ -44,10 +45,30 @@ bool is_wanted(const NpyConfig& config, const std::string& array) {
          });
 }
 
+void refuse_single_array(const MappedFile& file) {
+  const std::string_view begin(reinterpret_cast<const char*>(file.bytes().data()),
+                               std::min<size_t>(file.bytes().size(), 256));
+  if (begin.starts_with("\x93NUMPY"))
+    throw config_error(fmt::format(
+        "{}: it is a single array: set path to its folder, each .npy file of which is a field, or "
+        "put all arrays into one .npz file with numpy.savez",
+        file.name()));
+  if (const auto other = other_file_kind(begin); other && !begin.starts_with("PK"))
+    throw config_error(
+        fmt::format("{}: it is {}, not .npz; {}", file.name(), other->name, other->remedy));
+}
+
 std::vector<StoredArray> unpack_npz(const NpyConfig& config, const MappedFile& file) {
+  refuse_single_array(file);
   const ZipFile zip(file.bytes(), file.name());
   std::vector<StoredArray> arrays;
   const auto members = zip.members();
+  for (const auto& member : members)
+    if (member.ends_with("/data.pkl"))
+      throw config_error(
+          fmt::format("{}: it is a file of torch.save; save the tensors with numpy.savez(path, "
+                      "x=x.numpy(), ...) or safetensors.torch.save_file instead",
+                      file.name()));
   for (size_t i = 0; i < members.size(); ++i) {
     const auto name = without_ending(members[i]);
     if (!is_wanted(config, name)) {
@@ -57,7 +78,7 @@ std::vector<StoredArray> unpack_npz(const NpyConfig& config, const MappedFile& f
     auto content = std::make_shared<std::vector<uint8_t>>(zip.read(i, kMaxMemberBytes));
     auto array = parse_npy(*content, file.name() + ": " + printable(members[i]));
     array.name = name;
-    array.memory = std::move(content);
+    if (!array.memory) array.memory = std::move(content);
     arrays.push_back(std::move(array));
   }
   return arrays;
@@ -80,7 +101,7 @@ std::vector<StoredArray> map_npy_files(const NpyConfig& config) {
     auto array =
         file->read([&](std::span<const uint8_t> bytes) { return parse_npy(bytes, file->name()); });
     array.name = name;
-    array.mapped = std::move(file);
+    if (!array.memory) array.mapped = std::move(file);
     arrays.push_back(std::move(array));
   }
   return arrays;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <numeric>
 #include <optional>
 
@@ -12,6 +11,7 @@
 #include "core/printable.h"
 #include "data/block_cache.h"
 #include "data/dataset.h"
+#include "data/hive_partitions.h"
 #include "data/parquet_file.h"
 #include "data/sample_runs.h"
 #include "data/table_batch.h"
@@ -19,8 +19,6 @@
 
 namespace lockstep {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct ParquetConfig {
   std::string path;
@@ -31,7 +29,9 @@ struct ParquetConfig {
 
 template <class V>
 void fields(V& v, ParquetConfig& c) {
-  v("path", c.path, "the file, or a folder of *.parquet files", required());
+  v("path", c.path,
+    "the file, or a folder of *.parquet files, also in folders that are called key=value",
+    required());
   fields(v, c.table);
   v("filter", c.filter,
     "use only rows that pass all of these, e.g. ['month >= 6', 'carrier == AA']; row groups "
@@ -43,27 +43,16 @@ void fields(V& v, ParquetConfig& c) {
     at_least(0), at_most(1 << 20));
 }
 
-std::vector<fs::path> parquet_files(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) return {path};
-  std::vector<fs::path> files;
-  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error))
-    if (at->path().extension() == ".parquet") files.push_back(at->path());
-  const auto name = printable(path, 400);
-  if (error)
-    throw environment_error(fmt::format("{}: cannot be listed: {}", name, error.message()));
-  if (files.empty()) throw config_error(fmt::format("{}: no *.parquet files in this folder", name));
-  std::ranges::sort(files);
-  return files;
-}
-
 // The row groups of some files that have rows in use, and how many.
 class RowGroups {
  public:
   explicit RowGroups(const ParquetConfig& config) : config_(config.table) {
     for (const auto& text : config.filter) filter_.push_back(parse_column_test(text));
-    for (const auto& path : parquet_files(config.path)) files_.push_back(open_parquet_file(path));
-    used_ = read_ = used_columns(config_, files_.front()->columns(), printable(config.path, 400));
+    const auto name = printable(config.path, 400);
+    files_ = open_partitions(parquet_files(config.path));
+    const auto index = files_.front()->index_columns();
+    used_ = read_ = used_columns(config_, files_.front()->columns(), name, index);
+    remark_ = index_remark(config_, index, name);
     for (const auto& test : filter_)
       if (std::ranges::find(read_, test.column) == read_.end()) read_.push_back(test.column);
     for (size_t file = 0; file < files_.size(); ++file) add(file);
@@ -78,6 +67,8 @@ class RowGroups {
     return static_cast<size_t>(std::ranges::upper_bound(ends_, row) - ends_.begin());
   }
   int64_t begin_of(size_t group) const { return group == 0 ? 0 : ends_[group - 1]; }
+
+  const std::string& remark() const { return remark_; }
 
   // The rows in use of a group.
   DataTable read(size_t group, const DoPieces& work = do_in_turn) const {
@@ -117,7 +108,7 @@ class RowGroups {
       apply_filter(filter_, table, kept);
       if (std::ranges::find(kept, false) != kept.end()) keep_rows(table, kept);
     }
-    table.columns.resize(used_.size());
+    choose_columns(table, used_);
     drop_missing(config_, table);
     return table;
   }
@@ -125,6 +116,7 @@ class RowGroups {
   TableConfig config_;
   RowFilter filter_;
   std::vector<std::unique_ptr<ParquetFile>> files_;
+  std::string remark_;                             // of columns that are not used
   std::vector<std::string> used_, read_;           // the latter with those of the filter
   std::vector<std::pair<size_t, size_t>> groups_;  // file, row group
   std::vector<int64_t> ends_;
@@ -147,6 +139,10 @@ class ParquetDataset final : public Dataset {
   std::vector<int64_t> groups() const override { return groups_.ends(); }
 
   Json meaning() const override { return encoding().meaning(); }
+  std::vector<std::string> remarks() const override {
+    if (groups_.remark().empty()) return {};
+    return {groups_.remark()};
+  }
 
   void learn(const Dataset& train_set, std::span<const int64_t> training) override {
     const auto* other = dynamic_cast<const ParquetDataset*>(&train_set);

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from datasets_against_python import PROGRAM, load, refused, start, table_of, write_tokens
 from safetensors.numpy import save_file
 
@@ -46,6 +47,12 @@ def with_other_member():
     return stream.getvalue()
 
 
+def torch_file():
+    stream = io.BytesIO()
+    torch.save({"x": torch.arange(3)}, stream)
+    return stream.getvalue()
+
+
 GOOD_NPY, GOOD_NPZ = npy(np.arange(10)), npz_of(x=np.arange(100))
 GOOD_PARQUET = parquet_of(table_of(300))
 LIST_PARQUET = parquet_of(pa.table({"a": [[1, 2], [3]]}))
@@ -63,7 +70,6 @@ FILES = {
     "npy texts": ("npy", "x.npy", npy(np.array(["a", "bc"])), {}, ["x.npy", "<U2"]),
     "npy records": ("npy", "x.npy", npy(np.zeros(3, "i4,f4")), {}, ["x.npy", "records"]),
     "npy complex": ("npy", "x.npy", npy(np.zeros(3, complex)), {}, ["x.npy", "<c16"]),
-    "npy fortran": ("npy", "x.npy", npy(np.asfortranarray(np.ones((3, 2)))), {}, ["x.npy", "Fortran"]),
     "npy big-endian": ("npy", "x.npy", npy(np.arange(3, dtype=">i4")), {}, ["x.npy", "big-endian"]),
     "npy scalar": ("npy", "x.npy", npy(np.array(3.0)), {}, ["'x'", "single number"]),
     "npy no such array": ("npy", "x.npy", GOOD_NPY, {"fields": {"y": {}}}, ["no array 'y'", "valid: x"]),
@@ -98,6 +104,8 @@ FILES = {
     "parquet truncated": ("parquet", "x.parquet", GOOD_PARQUET[:-100], {}, ["x.parquet", "Parquet"]),
     "parquet other": ("parquet", "x.parquet", b"hello" * 100, {}, ["x.parquet", "Parquet"]),
     "parquet list": ("parquet", "x.parquet", LIST_PARQUET, {}, ["x.parquet", "'a'"]),
+    "npz that is npy": ("npy", "x.npz", GOOD_NPY, {}, ["x.npz: it is a single array", "numpy.savez"]),
+    "npz of torch": ("npy", "x.npz", torch_file(), {}, ["x.npz: it is a file of torch.save", "numpy.savez"]),
     "parquet missing": ("parquet", "x.parquet", GOOD_PARQUET, {"columns": ["b"]}, ["row group", "'b' has no value"]),
     "parquet no column": ("parquet", "x.parquet", GOOD_PARQUET, {"columns": ["mnth"]}, ["did you mean 'month'"]),
     "parquet filter": (

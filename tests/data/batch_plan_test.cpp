@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "data/sampler.h"
 #include "tests/data/error_of.h"
 
 namespace lockstep {
@@ -47,6 +48,47 @@ TEST_CASE("batch plan: drop_last leaves out the batch that is not full") {
       5);
 }
 
+TEST_CASE("batch plan: a batch that the ranks do not divide keeps its place in the order") {
+  for (const std::string rule : {"pad", "uneven"}) {
+    const auto plan = plan_batches(config_of("{batch_size: 10, batch_remainder: " + rule + "}"), 25,
+                                   {.world = 4, .local = 4});
+    CHECK(plan.global_batch_size == 10);
+    CHECK(plan.per_rank_batch_size == 3);
+    CHECK(plan.batches_per_epoch == 3);
+  }
+}
+
+// 22 samples in their order: batches of 10, 10 and 2 on 4 ranks.
+std::vector<int64_t> of_rank(int64_t rank, BatchRule rule) {
+  return DistributedSampler(22, {rank, 4}, {.shuffle = false, .batches = rule}).indices();
+}
+
+TEST_CASE("batch shares: padded batches repeat their first samples, the last one the epoch's") {
+  using Indices = std::vector<int64_t>;
+  CHECK(of_rank(0, {.batch_size = 10}) == Indices{0, 4, 8, 10, 14, 18, 20});
+  CHECK(of_rank(1, {.batch_size = 10}) == Indices{1, 5, 9, 11, 15, 19, 21});
+  CHECK(of_rank(2, {.batch_size = 10}) == Indices{2, 6, 0, 12, 16, 10, 0});
+  CHECK(of_rank(3, {.batch_size = 10}) == Indices{3, 7, 1, 13, 17, 11, 1});
+  CHECK(of_rank(3, {.batch_size = 10, .drop_last = true}) == Indices{3, 7, 1, 13, 17, 11});
+}
+
+TEST_CASE("batch shares: uneven batches repeat nothing that counts") {
+  using Indices = std::vector<int64_t>;
+  const BatchRule rule = {.batch_size = 10, .uneven = true};
+  CHECK(of_rank(0, rule) == Indices{0, 4, 8, 10, 14, 18, 20});
+  CHECK(of_rank(1, rule) == Indices{1, 5, 9, 11, 15, 19, 21});
+  CHECK(of_rank(2, rule) == Indices{2, 6, 12, 16, 0});  // the last one does not count
+  CHECK(of_rank(3, rule) == Indices{3, 7, 13, 17, 1});
+  const BatchShares first(22, {0, 4}, rule), last(22, {3, 4}, rule);
+  CHECK(first.counted(0) == 3);
+  CHECK(last.counted(0) == 2);
+  CHECK(first.counted(2) == 1);
+  CHECK(last.counted(2) == 0);
+  CHECK(last.loaded(2) == 1);
+  CHECK(last.counted_by_all(0) == 10);
+  CHECK(last.counted_by_all(2) == 2);
+}
+
 TEST_CASE("batch plan: what cannot be split says what can") {
   const auto plan = [](const char* yaml, int64_t samples, int64_t world) {
     return error_of(
@@ -54,12 +96,16 @@ TEST_CASE("batch plan: what cannot be split says what can") {
   };
   CHECK(plan("{batch_size: 100}", 1000, 3) ==
         "config: data.batch_size: 100 samples do not divide over 3 ranks; the nearest that do: 99 "
-        "or 102 (or set "
-        "data.per_rank_batch_size instead)");
+        "or 102 (or set data.batch_remainder: uneven or pad, or data.per_rank_batch_size instead)");
   CHECK(plan("{batch_size: 2}", 1000, 3) ==
         "config: data.batch_size: 2 samples do not divide over 3 ranks; the nearest that do: 3 (or "
-        "set "
-        "data.per_rank_batch_size instead)");
+        "set data.batch_remainder: uneven or pad, or data.per_rank_batch_size instead)");
+  CHECK(plan("{batch_size: 2, batch_remainder: uneven}", 1000, 3) ==
+        "config: data.batch_size: 2 samples are fewer than the 3 ranks, each of which needs one; "
+        "start fewer ranks, or give at least 3");
+  CHECK(plan("{per_rank_batch_size: 2, batch_remainder: pad}", 1000, 3) ==
+        "config: data.batch_remainder: pad has no effect with data.per_rank_batch_size: all ranks "
+        "have as many samples");
   CHECK(plan("{batch_size: 8, per_rank_batch_size: 4}", 1000, 2) ==
         "config: data.batch_size (8, over all ranks) and data.per_rank_batch_size (4) exclude each "
         "other: give one");

@@ -55,6 +55,11 @@ def make_csv_shards(folder):
     return {"name": "csv", "label": "label"}
 
 
+def make_jsonl(folder):
+    (folder / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table().to_pylist()))
+    return {"name": "jsonl", "path": str(folder / "table.jsonl"), "label": "label"}
+
+
 def make_parquet(folder):
     pq.write_table(table()[:70], folder / "a.parquet", row_group_size=17)
     pq.write_table(table()[70:], folder / "b.parquet", row_group_size=20)
@@ -119,13 +124,13 @@ def make_synthetic(folder):
 
 
 KINDS = {
-    "idx": make_idx, "csv": make_csv, "csv shards": make_csv_shards, "parquet": make_parquet, "kept parquet": make_kept_parquet,
+    "idx": make_idx, "csv": make_csv, "csv shards": make_csv_shards, "jsonl": make_jsonl, "parquet": make_parquet, "kept parquet": make_kept_parquet,
     "image_folder": make_images, "tokens": make_tokens, "documents": make_documents, "padded documents": make_padded, "npy": make_npy,
     "npz shards": make_npz_shards, "safetensors shards": make_safetensors, "synthetic": make_synthetic,
 }  # fmt: skip
 SHARDS = ("csv shards", "parquet", "kept parquet", "tokens", "npz shards", "safetensors shards")
 LABELS = ("idx", "csv", "csv shards", "parquet", "image_folder", "npy", "npz shards", "safetensors shards")
-TABLES = ("csv", "csv shards", "parquet", "kept parquet")
+TABLES = ("csv", "csv shards", "jsonl", "parquet", "kept parquet")
 LENGTHS = ("tokens", "documents", "padded documents")
 ORDERS = [
     *((kind, {}) for kind in KINDS),

@@ -53,6 +53,12 @@ def png(image, **options):
     return stream.getvalue()
 
 
+def webp(image, **options):
+    stream = io.BytesIO()
+    image.save(stream, "WEBP", **options)
+    return stream.getvalue()
+
+
 def kinds_of_files():
     base = picture(97, 61)
     palette = base.quantize(40)
@@ -76,6 +82,12 @@ def kinds_of_files():
         "alpha.png": png(alpha),
         "grey_alpha.png": png(alpha.convert("LA")),
         "wide.png": png(picture(300, 20)),
+        "lossy.webp": webp(base, quality=80),
+        "lossless.webp": webp(base, lossless=True),
+        "alpha.webp": webp(alpha, lossless=True, exact=True),
+        "lossy_alpha.webp": webp(alpha, quality=60),
+        "animated.webp": webp(base, save_all=True, append_images=[palette.convert("RGB")], lossless=True),
+        "really_a_webp.png": webp(base),
         "really_a_png.jpg": png(base),
         "really_a_jpeg.png": jpeg(base),
     }
@@ -239,6 +251,7 @@ def test_hue_is_turned_as_torchvision_turns_it(tmp_path):
 
 GOOD = jpeg(picture(64, 48))
 GOOD_PNG = png(picture(64, 48))
+GOOD_WEBP = webp(picture(64, 48))
 HUGE_PNG = GOOD_PNG[:16] + struct.pack(">II", 500_000, 500_000) + GOOD_PNG[24:]
 
 
@@ -249,9 +262,12 @@ def damaged_middle(content):
 
 BAD = {
     "empty": (b"", "the file is empty"),
-    "text": (b"hello, world", "no image that is known"),
+    "text": (b"hello, world", "not an image of a known format"),
     "html": (b"<html>404</html>", "it is text"),
     "gif": (b"GIF89a" + bytes(50), "it is a GIF"),
+    "avif": (b"\0\0\0\x20ftypavif" + bytes(50), "it is an AVIF"),
+    "truncated webp": (GOOD_WEBP[:-100], "damaged WebP"),
+    "webp header only": (GOOD_WEBP[:20], "damaged WebP"),
     "truncated jpeg": (GOOD[: len(GOOD) * 2 // 3], "damaged JPEG"),
     "jpeg header only": (GOOD[:30], "damaged JPEG"),
     "truncated progressive": (jpeg(picture(64, 48), progressive=True)[:-200], "damaged JPEG"),
@@ -289,9 +305,18 @@ def test_directories_that_are_no_image_folders(tmp_path):
     (tmp_path / "data").mkdir()
     assert "has no directories" in refused(tmp_path)
     (tmp_path / "data" / "empty").mkdir()
-    assert "has no JPEG or PNG images" in refused(tmp_path)
-    (tmp_path / "data" / "empty" / "x.webp").write_bytes(b"RIFF")
-    assert "only JPEG and PNG images are read" in refused(tmp_path)
+    for name in (".DS_Store", "notes.txt", "labels.CSV"):
+        (tmp_path / "data" / "empty" / name).write_bytes(b"x")
+    assert "has no JPEG, PNG or WebP images" in refused(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["x.avif", "x.HEIC", "x.gif", "x.jxl", "x.npy", "without an ending"])
+def test_files_that_are_not_read_are_named(tmp_path, name):
+    root = one_image(tmp_path, GOOD)
+    (root / "class" / name).write_bytes(b"x")
+    ended = start(root, [{"name": "resize", "size": [8, 8]}], tmp_path)
+    assert ended.returncode == 78
+    assert f"class/{name}: only JPEG, PNG and WebP images are read" in ended.stdout and "convert this file or move it" in ended.stdout
 
 
 def test_unusual_names_are_found(tmp_path):

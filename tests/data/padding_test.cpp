@@ -50,7 +50,8 @@ Epoch run(int64_t world, int64_t bucket_batches) {
   config.bucket_batches = bucket_batches;
   Epoch epoch;
   for (int64_t rank = 0; rank < world; ++rank) {
-    DistributedSampler sampler(kDocuments, {rank, world}, sampler_options(config, dataset, 3, 20));
+    DistributedSampler sampler(kDocuments, {rank, world},
+                               sampler_options(config, dataset, 3, {.batch_size = 20}));
     Loader loader(dataset, sampler.indices(), {.batch_size = 20 / world, .workers = 2});
     while (const auto batch = loader.next()) {
       const auto tokens = batch->at("tokens");

@@ -49,23 +49,27 @@ void run(Ranks ranks, const SamplerOptions& options, int64_t steps, Progress& pr
          Seen& seen) {
   const Numbered dataset;
   std::vector<std::unique_ptr<Loader>> loaders;
+  std::vector<BatchShares> shares;
   for (int64_t rank = 0; rank < ranks.world; ++rank) {
     DistributedSampler sampler(kSamples, {rank, ranks.world}, options);
     sampler.set_epoch(progress.epoch, progress.lanes);
-    loaders.push_back(
-        std::make_unique<Loader>(dataset, sampler.sequence(progress.samples),
-                                 LoaderOptions{.batch_size = kGlobalBatch / ranks.world,
-                                               .workers = ranks.workers,
-                                               .seed = kSeed,
-                                               .epoch = progress.epoch}));
+    shares.push_back(sampler.shares(progress.samples));
+    const auto own =
+        options.batches.batch_size ? shares.back().batch_size() : kGlobalBatch / ranks.world;
+    loaders.push_back(std::make_unique<Loader>(
+        dataset, sampler.sequence(progress.samples),
+        LoaderOptions{
+            .batch_size = own, .workers = ranks.workers, .seed = kSeed, .epoch = progress.epoch}));
   }
   for (int64_t step = 0; step < steps && progress.samples < kSamples; ++step) {
     std::vector<Batch> batches;
     for (auto& loader : loaders) batches.push_back(loader->next().value());
     for (int64_t i = 0; i < batches[0].size(); ++i)
-      for (const auto& batch : batches)
-        seen.emplace_back(batch.indices.const_data_ptr<int64_t>()[i],
-                          batch.at("noise").const_data_ptr<double>()[i]);
+      for (size_t rank = 0; rank < batches.size(); ++rank) {
+        if (options.batches.uneven && i >= shares[rank].counted(step)) continue;
+        seen.emplace_back(batches[rank].indices.const_data_ptr<int64_t>()[i],
+                          batches[rank].at("noise").const_data_ptr<double>()[i]);
+      }
     progress.samples = std::min(progress.samples + kGlobalBatch, kSamples);
   }
   if (progress.samples == kSamples) progress = {progress.epoch + 1};
@@ -129,6 +133,26 @@ TEST_CASE("resume: stopped at 20 random steps, with other ranks and workers, not
     }
     while (progress.epoch < kEpochs)
       run({.world = 4, .workers = 1}, options, kSamples, progress, seen);
+    CHECK(seen == expected);
+  }
+}
+
+// 24 samples per step and 16 in the last one: neither is divided by 5, 7, 11 or 13 ranks, and of 17
+// and more one at least has none of the last ones.
+TEST_CASE("resume: uneven batches go on in the same order with any number of ranks") {
+  for (auto options : {SamplerOptions{.seed = kSeed}, bucketed(), sharded(1), sharded(150)}) {
+    options.batches = {.batch_size = kGlobalBatch, .uneven = true};
+    const auto expected = run_to_the_end({.world = 1}, options);
+    REQUIRE(expected.size() == kEpochs * kSamples);
+    std::mt19937 random(7);
+    Seen seen;
+    Progress progress;
+    while (progress.epoch < kEpochs) {
+      // A grouped order keeps the lanes of the ranks that began the epoch.
+      const Ranks ranks = {.world = 1 + static_cast<int64_t>(random() % kGlobalBatch),
+                           .workers = static_cast<int64_t>(random() % 3)};
+      run(ranks, options, 1 + static_cast<int64_t>(random() % 15), progress, seen);
+    }
     CHECK(seen == expected);
   }
 }

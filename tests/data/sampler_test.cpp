@@ -26,8 +26,9 @@ TEST_CASE("sampler: the indices that Python's DistributedSampler gave") {
   for (const auto& golden : cases) {
     INFO(golden.dump());
     for (int64_t rank = 0; rank < golden["world"]; ++rank) {
-      const SamplerOptions options{
-          .shuffle = golden["shuffle"], .seed = golden["seed"], .drop_last = golden["drop_last"]};
+      const SamplerOptions options{.shuffle = golden["shuffle"],
+                                   .seed = golden["seed"],
+                                   .batches = {.drop_last = golden["drop_last"]}};
       const auto indices =
           indices_of(golden["n"], {rank, golden["world"]}, options, golden["epoch"]);
       CHECK(indices == golden["ranks"][static_cast<size_t>(rank)].get<std::vector<int64_t>>());
@@ -56,7 +57,7 @@ TEST_CASE("sampler: every rank gets the same count and together they see every s
 TEST_CASE("sampler: drop_last gives no sample twice") {
   std::vector<int64_t> all;
   for (int64_t rank = 0; rank < 4; ++rank) {
-    const auto indices = indices_of(11, {rank, 4}, {.drop_last = true});
+    const auto indices = indices_of(11, {rank, 4}, {.batches = {.drop_last = true}});
     CHECK(indices.size() == 2);
     all.insert(all.end(), indices.begin(), indices.end());
   }

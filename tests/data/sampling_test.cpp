@@ -26,7 +26,7 @@ class Knowing final : public Dataset {
 SamplerOptions options_of(const std::string& yaml, const Knowing& dataset) {
   LoaderConfig config;
   read_fields(parse_config(yaml, "run.yaml"), "data", config);
-  return sampler_options(config, dataset, 1, 4);
+  return sampler_options(config, dataset, 1, {.batch_size = 4});
 }
 
 TEST_CASE("sampling: without a word every sample comes once") {

@@ -1,5 +1,7 @@
 """lockstep-data: the vocabulary and the tokens of the tokenizers library, on real text."""
 
+import bz2
+import gzip
 import json
 import os
 import subprocess
@@ -135,6 +137,13 @@ def test_bytes_shards_and_a_part_for_evaluation(tmp_path):
     assert len(tokens_of(tmp_path / "out", "eval")) == 256
 
 
+def test_compressed_texts_are_read(tmp_path, text):
+    (tmp_path / "text.gz").write_bytes(gzip.compress(text.read_bytes()))
+    for name, file in (("plain", text), ("packed", tmp_path / "text.gz")):
+        done("tokenize", "--out", tmp_path / name, "--bytes", file)
+    assert np.array_equal(tokens_of(tmp_path / "packed"), tokens_of(tmp_path / "plain"))
+
+
 def test_mistakes_are_one_clear_line(tmp_path, text, tokenizer):
     out = tmp_path / "out"
     assert "did you mean 'tokenize'" in refused("tokenise")
@@ -145,7 +154,11 @@ def test_mistakes_are_one_clear_line(tmp_path, text, tokenizer):
     assert "no token '<end>'" in refused("tokenize", "--out", out, "--tokenizer", tokenizer, "--separator", "<end>", text)
     (tmp_path / "latin.txt").write_bytes("Ümlaut".encode("latin-1"))
     message = refused("tokenize", "--out", out, "--tokenizer", tokenizer, tmp_path / "latin.txt")
-    assert "latin.txt: byte 0 is no UTF-8 text" in message
+    assert "latin.txt: byte 0 is not UTF-8 text" in message
+    (tmp_path / "text.bz2").write_bytes(bz2.compress(text.read_bytes()))
+    message = refused("tokenize", "--out", out, "--tokenizer", tokenizer, tmp_path / "text.bz2")
+    assert "text.bz2: it is compressed with bzip2, not text; decompress it first" in message
+    assert f"{tmp_path}: is a folder, expected a file" in refused("tokenize", "--out", out, "--bytes", tmp_path)
     content = json.loads(tokenizer.read_text())
     for change, expected in (
         ({"model": {"type": "WordPiece"}}, "only BPE"),

@@ -23,6 +23,8 @@ std::vector<std::string> fuzz_seeds() {
   return {"a,b,c\n1,2.5,x\n-3,,\"y, \"\"z\"\"\"\n",
           "\xEF\xBB\xBF"
           "a;b\r\n1;NA\r\n\r\n2;3\r\n",
+          "a,b,c,d\n1,True,2026-01-31 12:00:00.5+01:00,$5\n?,False,12:30,10%\n\"1,5\",x,2 days "
+          "01:00:00,1.2.2026\n",
           "k\n\"one\ntwo\"\n1e300\n", "a,b\n1\n1,2,3\n\"1\"x,2\n\"open,1\n4,5\n"};
 }
 

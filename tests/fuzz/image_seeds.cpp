@@ -3,6 +3,7 @@
 #include <string_view>
 // libjpeg's header needs the one above.
 #include <jpeglib.h>
+#include <webp/encode.h>
 
 #include "data/images/decode.h"
 #include "tests/fuzz/seeds.h"
@@ -50,11 +51,24 @@ std::string jpeg(ImageSize size, int channels, bool progressive) {
   return file;
 }
 
+std::string webp(ImageSize size, bool lossless) {
+  const auto image = colours(size);
+  uint8_t* bytes = nullptr;
+  const auto stride = 3 * size.width;
+  const auto count =
+      lossless ? WebPEncodeLosslessRGB(image.rgb.data(), size.width, size.height, stride, &bytes)
+               : WebPEncodeRGB(image.rgb.data(), size.width, size.height, stride, 50, &bytes);
+  std::string file(reinterpret_cast<const char*>(bytes), count);
+  WebPFree(bytes);
+  return file;
+}
+
 }  // namespace
 
 std::vector<std::string> fuzz_seeds() {
   return {encode_png(colours({5, 7})), jpeg({16, 24}, 3, false), jpeg({40, 33}, 3, true),
-          jpeg({9, 9}, 1, false),      jpeg({20, 20}, 4, false), jpeg({64, 64}, 3, false)};
+          jpeg({9, 9}, 1, false),      jpeg({20, 20}, 4, false), jpeg({64, 64}, 3, false),
+          webp({17, 23}, false),       webp({9, 12}, true)};
 }
 
 }  // namespace lockstep

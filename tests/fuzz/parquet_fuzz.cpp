@@ -37,6 +37,7 @@ void attempt(const Act& act) {
 void read(const ParquetFile& file) {
   const auto rows = file.row_groups();
   const auto columns = file.columns();
+  attempt([&] { file.index_columns(); });
   for (size_t group = 0; group < std::min(rows.size(), kMaxRowGroups); ++group)
     for (size_t i = 0; i < std::min(columns.size(), kMaxColumns); ++i) {
       attempt([&] { verify(file.read(group, {columns[i]}), rows[group]); });

@@ -27,6 +27,17 @@ std::shared_ptr<arrow::Array> texts() {
   return builder.Finish().ValueOrDie();
 }
 
+std::shared_ptr<arrow::Array> lists() {
+  arrow::ListBuilder builder(arrow::default_memory_pool(), std::make_shared<arrow::FloatBuilder>());
+  auto& values = static_cast<arrow::FloatBuilder&>(*builder.value_builder());
+  for (int i = 0; i < kRows; ++i) {
+    PARQUET_THROW_NOT_OK(i % 5 == 0 ? builder.AppendNull() : builder.Append());
+    for (int j = 0; j < 3 && i % 5 != 0; ++j)
+      PARQUET_THROW_NOT_OK(j == 1 && i % 2 ? values.AppendNull() : values.Append(0.5f));
+  }
+  return builder.Finish().ValueOrDie();
+}
+
 std::shared_ptr<arrow::Table> table() {
   const auto millis = arrow::timestamp(arrow::TimeUnit::MILLI);
   auto* pool = arrow::default_memory_pool();
@@ -37,6 +48,8 @@ std::shared_ptr<arrow::Table> table() {
       {"int", numbers<int32_t>(arrow::Int32Builder(), 3)},
       {"long", numbers<int64_t>(arrow::Int64Builder(), 0)},
       {"short", numbers<uint16_t>(arrow::UInt16Builder(), 0)},
+      {"half", numbers<uint16_t>(arrow::HalfFloatBuilder(), 4)},
+      {"list", lists()},
       {"truth", numbers<bool>(arrow::BooleanBuilder(), 6)},
       {"date", numbers<int32_t>(arrow::Date32Builder(), 0)},
       {"time", numbers<int64_t>(arrow::TimestampBuilder(millis, pool), 0)}};
@@ -46,7 +59,8 @@ std::shared_ptr<arrow::Table> table() {
     fields.push_back(arrow::field(name, array->type()));
     arrays.push_back(array);
   }
-  return arrow::Table::Make(arrow::schema(fields), arrays);
+  const auto pandas = arrow::key_value_metadata({"pandas"}, {R"({"index_columns": ["long", {}]})"});
+  return arrow::Table::Make(arrow::schema(fields, pandas), arrays);
 }
 
 std::string file(const parquet::WriterProperties::Builder& properties, bool with_schema) {

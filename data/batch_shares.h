@@ -1,0 +1,78 @@
+// How the samples of each step are shared out to the ranks. Index arithmetic only.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace lockstep {
+
+// Which part of the samples belongs to this process. Plain numbers, so that no process group is
+// needed here.
+struct Shard {
+  int64_t rank = 0;   // in [0, world)
+  int64_t world = 1;  // at least 1
+};
+
+struct BatchRule {
+  int64_t batch_size = 0;  // samples of the order per step, of all ranks, at least 1
+  bool drop_last = false;  // leave out a last batch that is not full
+  // Where the ranks do not divide a batch. true: the first ranks take one sample more, and none is
+  // repeated; false: samples are repeated until all ranks have the same number.
+  bool uneven = false;
+};
+
+// The batches of what is left of an epoch, on one rank. Batch k is the k-th piece of `batch_size`
+// samples of the order, whatever the number of ranks, and rank r takes every W-th sample of it from
+// the r-th on. Where the ranks do not divide it and the rule is not `uneven`, the first samples of
+// the piece follow its end; after the last piece, which may be shorter, those of the epoch do, as
+// with Python's DistributedSampler. With `uneven` a rank for which the last piece has no sample
+// loads one that does not count, so that it takes part in the step.
+class BatchShares {
+ public:
+  // `samples`: of all ranks, that are left of the epoch.
+  BatchShares(int64_t samples, Shard shard, BatchRule rule)
+      : samples_(samples), shard_(shard), rule_(rule) {}
+
+  int64_t num_batches() const {
+    return rule_.drop_last ? num_whole() : (samples_ + rule_.batch_size - 1) / rule_.batch_size;
+  }
+
+  // Samples that this rank loads: of each batch but a shorter last one, of batch k, of all batches.
+  int64_t batch_size() const { return std::max<int64_t>(1, share_of(rule_.batch_size)); }
+  int64_t loaded(int64_t k) const { return std::max<int64_t>(1, counted(k)); }
+  int64_t num_samples() const {
+    const auto batches = num_batches();
+    return batches == 0 ? 0 : (batches - 1) * batch_size() + loaded(batches - 1);
+  }
+
+  // Samples of batch k that count: on this rank, on all ranks.
+  int64_t counted(int64_t k) const { return share_of(size_of(k)); }
+  int64_t counted_by_all(int64_t k) const {
+    return rule_.uneven ? size_of(k) : counted(k) * shard_.world;
+  }
+
+  // The position of the `index`-th sample of this rank in the remaining order, which wraps around
+  // at the end of the epoch.
+  int64_t place(int64_t index) const {
+    const auto k = index / batch_size();
+    auto within = shard_.rank + index % batch_size() * shard_.world;
+    if (k < num_whole()) within %= rule_.batch_size;
+    return k * rule_.batch_size + within;
+  }
+
+ private:
+  int64_t num_whole() const { return samples_ / rule_.batch_size; }
+  int64_t size_of(int64_t k) const {
+    return std::min(rule_.batch_size, samples_ - k * rule_.batch_size);
+  }
+  int64_t share_of(int64_t size) const {
+    const auto rest = size % shard_.world;
+    return size / shard_.world + (rule_.uneven ? shard_.rank < rest : rest > 0);
+  }
+
+  int64_t samples_;
+  Shard shard_;
+  BatchRule rule_;
+};
+
+}  // namespace lockstep

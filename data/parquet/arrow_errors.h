@@ -1,0 +1,53 @@
+// Our errors, made of what Arrow says.
+#pragma once
+
+#include <arrow/api.h>
+#include <fmt/format.h>
+#include <parquet/exception.h>
+
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/printable.h"
+
+namespace lockstep {
+
+// What Arrow says may hold names out of the file.
+inline std::string first_line(const std::string& text) {
+  return printable(text.substr(0, text.find('\n')), 200);
+}
+
+// Makes one of our errors of whatever Arrow has to say: a status or an exception.
+inline void accept(const arrow::Status& status, const std::string& name) {
+  if (status.ok()) return;
+  if (status.IsOutOfMemory()) throw environment_error(name + ": out of memory");
+  const auto text = first_line(status.message());
+  // Arrow calls damaged bytes an I/O error too; one of the system carries its errno.
+  const auto& detail = status.detail();
+  if (detail && std::string_view(detail->type_id()) == "arrow::ErrnoDetail")
+    throw environment_error(
+        fmt::format("{}: cannot be read: {}", name, first_line(detail->ToString())));
+  throw config_error(fmt::format("{}: not a usable Parquet file: {}", name, text));
+}
+
+template <class Act>
+auto guarded(const std::string& name, const Act& act) {
+  try {
+    return act();
+  } catch (const Error&) {
+    throw;
+  } catch (const parquet::ParquetStatusException& error) {
+    accept(error.status(), name);
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw environment_error(name + ": out of memory");
+  } catch (const std::exception& error) {
+    throw config_error(
+        fmt::format("{}: not a usable Parquet file: {}", name, first_line(error.what())));
+  }
+}
+
+}  // namespace lockstep

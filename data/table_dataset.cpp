@@ -1,0 +1,155 @@
+#include "data/table_dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.h"
+#include "core/printable.h"
+#include "data/sample_runs.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+void keep_first_rows(DataTable& table, int64_t count) {
+  std::vector<bool> kept(table.rows, false);
+  std::fill_n(kept.begin(), count, true);
+  if (static_cast<size_t>(count) < table.rows) keep_rows(table, kept);
+}
+
+std::vector<int64_t> all_rows(size_t count) {
+  std::vector<int64_t> rows(count);
+  std::iota(rows.begin(), rows.end(), 0);
+  return rows;
+}
+
+}  // namespace
+
+std::vector<fs::path> table_files(const std::string& path,
+                                  const std::vector<std::string>& endings) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return {path};
+  std::vector<fs::path> files;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    const auto name = at->path().filename().string();
+    if (std::ranges::any_of(endings, [&](const auto& ending) { return name.ends_with(ending); }))
+      files.push_back(at->path());
+  }
+  const auto name = printable(path, 400);
+  if (error)
+    throw environment_error(fmt::format("{}: cannot be listed: {}", name, error.message()));
+  if (files.empty()) {
+    std::string valid;
+    for (const auto& ending : endings) valid += (valid.empty() ? "*" : ", *") + ending;
+    throw config_error(
+        fmt::format("{}: no files of a table in this folder; valid: {}", name, valid));
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+TableDataset::TableDataset(const TableConfig& config, TableFiles files)
+    : config_(config), files_(std::move(files)), blocks_([this](size_t file, SharedWork& work) {
+        return encoding().encode(reread(file), pieces_of(work));
+      }) {
+  int64_t bad_rows = 0;
+  for (const auto& file : files_.files) add_file(file, bad_rows);
+  if (is_sharded()) table_.reset();
+  const auto name = printable(files_.path, 400);
+  if (size() == 0)
+    throw config_error(fmt::format("{}: no row is left: each has a missing value", name));
+  if (!files_.limit) return;
+  if (*files_.limit > size())
+    throw config_error(fmt::format("{}: limit {} is more than the {} rows there are", name,
+                                   *files_.limit, size()));
+  for (auto& end : ends_) end = std::min(end, *files_.limit);
+  if (table_) keep_first_rows(*table_, size());
+}
+
+void TableDataset::add_file(const fs::path& file, int64_t& bad_rows) {
+  identities_.push_back(MappedFile::identity_of(file));
+  table_ = read_used(file, files_.max_bad_rows - bad_rows);
+  if (table_->bad_rows > 0)
+    remarks_.push_back(fmt::format("{}: {} rows that cannot be read are left out; the first: {}",
+                                   table_->name, table_->bad_rows, table_->first_bad_row));
+  if (auto remark = index_remark(config_, table_->index_columns, table_->name);
+      !remark.empty() && ends_.empty())
+    remarks_.push_back(std::move(remark));
+  bad_rows += table_->bad_rows;
+  ends_.push_back(size() + static_cast<int64_t>(table_->rows));
+}
+
+DataTable TableDataset::read_used(const fs::path& file, int64_t max_bad_rows) const {
+  auto table = files_.read(file, max_bad_rows);
+  drop_missing(config_, table);
+  return table;
+}
+
+std::vector<int64_t> TableDataset::groups() const {
+  return is_sharded() ? ends_ : std::vector<int64_t>{};
+}
+
+void TableDataset::learn(const Dataset& train_set, std::span<const int64_t> training) {
+  if (const auto* other = dynamic_cast<const TableDataset*>(&train_set); other && other != this) {
+    check(other->encoding_.has_value(), "the training set learns first");
+    encoding_ = other->encoding_;
+  } else {
+    const auto all = other && !training.empty()
+                         ? std::vector<int64_t>(training.begin(), training.end())
+                         : all_rows(static_cast<size_t>(size()));
+    TableEncoding::Statistics statistics(config_);
+    for_each_shard(ends_, all, [&](size_t file, auto rows, auto) {
+      statistics.add(table_ ? *table_ : reread(file), rows);
+    });
+    encoding_.emplace(statistics);
+  }
+  if (!table_) return;
+  rows_ = encoding_->encode(*table_);
+  table_.reset();
+}
+
+Batch TableDataset::get_batch(std::span<const int64_t> indices) const {
+  return gather(*this, {.indices = indices});
+}
+
+void TableDataset::fill(const SampleRequest& request, std::span<const at::Tensor> fields) const {
+  for (const auto index : request.indices)
+    check(index >= 0 && index < size(), "sample index outside the dataset");
+  for_each_shard(ends_, request.indices, [&](size_t file, auto rows, auto places) {
+    if (!is_sharded()) return gather_rows(encoding(), rows_, rows, places, fields);
+    blocks_.use(file, request.nearby_groups, [&](const EncodedRows& block) {
+      gather_rows(encoding(), block, rows, places, fields);
+    });
+  });
+}
+
+std::vector<double> TableDataset::values(const std::string& what) const {
+  if (what != "label" || !encoding().has_label()) return {};
+  std::vector<double> labels;
+  if (!is_sharded()) add_labels(encoding(), rows_, labels);
+  // Of shards: takes one more pass over the files.
+  for (size_t file = 0; is_sharded() && file < files_.files.size(); ++file)
+    add_labels(encoding(), encoding().encode(reread(file)), labels);
+  return labels;
+}
+
+DataTable TableDataset::reread(size_t file) const {
+  auto table = MappedFile::read_again(files_.files[file], identities_[file], [&] {
+    return read_used(files_.files[file], files_.max_bad_rows);
+  });
+  const auto count = ends_[file] - (file == 0 ? 0 : ends_[file - 1]);
+  if (static_cast<int64_t>(table.rows) < count)
+    throw environment_error(table.name + ": was changed while it was being read");
+  keep_first_rows(table, count);
+  return table;
+}
+
+const TableEncoding& TableDataset::encoding() const {
+  check(encoding_.has_value(), "learn() comes before the first batch");
+  return *encoding_;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,67 @@
+// What datasets of tables in text form have in common: a file is read as a whole and kept in
+// memory, column by column; several files are shards, each of which is read when it is needed.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/block_cache.h"
+#include "data/dataset.h"
+#include "data/mapped_file.h"
+#include "data/table_batch.h"
+
+namespace lockstep {
+
+// Where the rows come from.
+struct TableFiles {
+  std::string path;  // for messages
+  std::vector<std::filesystem::path> files;
+  // The table in a file, at most `max_bad_rows` of whose rows may be left out.
+  std::function<DataTable(const std::filesystem::path& file, int64_t max_bad_rows)> read;
+  int64_t max_bad_rows = 0;  // of all files together
+  std::optional<int64_t> limit;
+};
+
+// `path` itself, or the files in this folder whose names end like this, by name. Throws Config when
+// there are none, Environment when the folder cannot be listed.
+std::vector<std::filesystem::path> table_files(const std::string& path,
+                                               const std::vector<std::string>& endings);
+
+class TableDataset : public Dataset {
+ public:
+  // Throws Config: what `read` throws, no rows left, a limit above the rows there are.
+  TableDataset(const TableConfig& config, TableFiles files);
+
+  int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
+  std::vector<int64_t> groups() const override;
+  void learn(const Dataset& train_set, std::span<const int64_t> training) override;
+  std::vector<FieldLayout> layout() const override { return table_layout(encoding()); }
+  Batch get_batch(std::span<const int64_t> indices) const override;
+  void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override;
+  std::vector<double> values(const std::string& what) const override;
+  Json meaning() const override { return encoding().meaning(); }
+  std::vector<std::string> remarks() const override { return remarks_; }
+
+ private:
+  bool is_sharded() const { return files_.files.size() > 1; }
+  void add_file(const std::filesystem::path& file, int64_t& bad_rows);
+  DataTable read_used(const std::filesystem::path& file, int64_t max_bad_rows) const;
+  DataTable reread(size_t file) const;
+  const TableEncoding& encoding() const;
+
+  TableConfig config_;
+  TableFiles files_;
+  std::vector<MappedFile::Identity> identities_;
+  std::vector<int64_t> ends_;       // of the files' rows
+  std::optional<DataTable> table_;  // of a single file, until learn()
+  std::optional<TableEncoding> encoding_;
+  EncodedRows rows_;  // of a single file
+  mutable BlockCache<EncodedRows> blocks_;
+  std::vector<std::string> remarks_;
+};
+
+}  // namespace lockstep

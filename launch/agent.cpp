@@ -37,7 +37,7 @@ void Agent::take_turn() {
   if (coordinator_) coordinator_->watch(polls);
   member_->watch(polls);
   if (group_) group_->watch(polls);
-  if (group_ && options_.status.local) polls.wake_at(next_status_);
+  if (group_ && !group_->is_stopping() && options_.status.local) polls.wake_at(next_status_);
   for (auto* console : {&out_, &err_})
     if (console->has_pending())
       polls.watch(console->poll_request(), [console](short) { console->write_some(); });
@@ -70,7 +70,7 @@ void Agent::take_signals() {
     if (group_ && group_->is_stopping()) continue;  // for a reason of its own
     interrupted_ = true;
     if (coordinator_) coordinator_->interrupt(*signal);
-    if (group_) group_->stop();
+    if (group_) group_->stop(*signal);
     if (!group_ && !coordinator_) tell_end({});
   }
 }
@@ -83,7 +83,7 @@ void Agent::take_orders() {
       if (options_.status.take_answer) options_.status.take_answer(answer->value);
     if (auto* finish = std::get_if<FinishMessage>(&*order)) {
       if (!finish_) finish_ = std::move(*finish);
-      if (group_) group_->stop();
+      if (group_) group_->stop(finish_->report.interrupted_by);
     }
   }
 }
@@ -127,7 +127,8 @@ void Agent::tell_end(LaunchReport report) {
 
 void Agent::exchange_status() {
   const auto now = PollSet::Clock::now();
-  if (!group_ || !options_.status.local || now < next_status_) return;
+  // What ranks do while they are stopped says nothing about why.
+  if (!group_ || group_->is_stopping() || !options_.status.local || now < next_status_) return;
   next_status_ = now + options_.monitor_interval;
   auto status = options_.status.local();
   if (status.is_null() || status == last_status_ || status.dump().size() > kMostStatusBytes) return;
@@ -150,7 +151,9 @@ LaunchReport Agent::make_report() {
   auto report = std::move(finish_->report);
   if (own_error_ && !report.interrupted_by) std::rethrow_exception(own_error_);
   report.node_rank = node_rank_;
-  if (const auto hang = hang_watch_.unresolved(); !hang.empty() && !report.succeeded())
+  const auto* failed = report.cause();
+  const bool says_so = failed && !failed->hang.empty();
+  if (const auto hang = hang_watch_.unresolved(); !hang.empty() && !report.succeeded() && !says_so)
     report.notes.push_back(hang);
   report.serves = last_report_.serves = coordinator_ != nullptr;
   if (!interrupted_) {

@@ -1,6 +1,5 @@
 #include "launch/error_file.h"
 
-#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
@@ -38,41 +37,11 @@ int64_t time_of(const ordered_json& extra) {
   return is_number ? std::stoll(seconds) * 1'000'000 : 0;
 }
 
-}  // namespace
-
-ErrorReport describe_error(const std::exception& error) {
-  ErrorReport report{.message = error.what(), .timestamp_us = unix_time_us()};
-  if (const auto* ours = dynamic_cast<const Error*>(&error)) report.kind = kind_name(ours->kind());
-  report.peer = dynamic_cast<const PeerError*>(&error) != nullptr;
-  return report;
+std::string error_text(const ErrorReport& report) {
+  return error_file_json(report).dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-bool write_error_file(const std::filesystem::path& path, const ErrorReport& report) noexcept {
-  try {
-    write_file_durably(
-        path,
-        error_file_json(report).dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
-    return true;
-  } catch (const std::exception&) {
-    return false;
-  }
-}
-
-bool write_error_file(const std::filesystem::path& path, const std::exception& error) noexcept {
-  try {
-    return write_error_file(path, describe_error(error));
-  } catch (const std::exception&) {
-    return false;
-  }
-}
-
-std::optional<ErrorReport> read_error_file(const std::filesystem::path& path) {
-  std::string text;
-  try {
-    text = read_file(path, kMaxErrorFileBytes);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+std::optional<ErrorReport> parse_error_text(const std::string& text) {
   const auto json = ordered_json::parse(text, nullptr, false);
   if (!json.is_object() || !json.contains("message")) return std::nullopt;
   const auto& message = json["message"];
@@ -88,16 +57,63 @@ std::optional<ErrorReport> read_error_file(const std::filesystem::path& path) {
   return report;
 }
 
-std::optional<ErrorReport> find_error(const std::vector<std::string>& last_lines, int exit_code) {
-  constexpr std::string_view kBegin = "lockstep-trainer: error: ";
-  const auto line = std::find_if(last_lines.rbegin(), last_lines.rend(),
-                                 [&](const auto& text) { return text.starts_with(kBegin); });
-  if (line == last_lines.rend()) return std::nullopt;
-  ErrorReport report{.message = line->substr(kBegin.size())};
-  for (const auto kind : {ErrorKind::Config, ErrorKind::Environment})
-    if (exit_code == static_cast<int>(kind)) report.kind = kind_name(kind);
-  report.peer = report.message.find(" s for its peers: ") != std::string::npos;
+}  // namespace
+
+ErrorReport describe_error(const std::exception& error) {
+  ErrorReport report{.message = message_of(error),
+                     .kind = kind_name(kind_of(error)),
+                     .timestamp_us = unix_time_us()};
+  report.peer = dynamic_cast<const PeerError*>(&error) != nullptr;
   return report;
+}
+
+bool write_error_file(const std::filesystem::path& path, const ErrorReport& report) noexcept {
+  try {
+    write_file_durably(path, error_text(report));
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+bool write_error_file(const std::filesystem::path& path, const std::exception& error) noexcept {
+  try {
+    return write_error_file(path, describe_error(error));
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+std::optional<ErrorReport> read_error_file(const std::filesystem::path& path) {
+  try {
+    return parse_error_text(read_file(path, kMaxErrorFileBytes));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void tell_failure(ProgressPage& page, const ErrorReport& report) noexcept {
+  try {
+    auto told = report;
+    auto text = error_text(told);
+    while (text.size() > ProgressPage::kMostFailureBytes) {  // what is escaped needs more room
+      told.message.resize(told.message.size() / 2);
+      text = error_text(told);
+    }
+    page.tell_failure(text);
+  } catch (const std::exception&) {
+    // The exit code still tells what kind of failure it was.
+  }
+}
+
+std::optional<ErrorReport> read_failure(const ProgressPage& page) {
+  return parse_error_text(page.failure());
+}
+
+int exit_code_of(const ErrorReport& report) {
+  for (const auto kind : {ErrorKind::Config, ErrorKind::Environment})
+    if (report.kind == kind_name(kind)) return static_cast<int>(kind);
+  return static_cast<int>(ErrorKind::Bug);
 }
 
 int64_t unix_time_us() {

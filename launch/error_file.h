@@ -1,6 +1,6 @@
-// Why a worker failed, as a file that the worker writes and its launcher reads. The file has
-// torchrun's format, so that torchrun's own summary shows the text as well; what only Lockstep
-// knows is in its `extraInfo`:
+// Why a worker failed, as a file that the worker writes and its launcher reads, and the same text
+// in the progress page that both share, which needs no disk. It has torchrun's format, so that
+// torchrun's own summary shows the text as well; what only Lockstep knows is in its `extraInfo`:
 //   {"message": {"message": "...",
 //                "extraInfo": {"timestamp": "<unix seconds>", "kind": "config", "peer": false,
 //                              "timestamp_us": 1790000000000000}}}
@@ -11,7 +11,9 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <vector>
+
+#include "core/error.h"
+#include "core/progress_page.h"
 
 namespace lockstep {
 
@@ -23,8 +25,7 @@ struct ErrorReport {
       0;  // when it happened, microseconds since the epoch; 0: when it is written
 };
 
-// What is known about `error`: an Error has its kind, a PeerError is a peer's, anything else is a
-// bug.
+// What is known about `error`: its kind_of() and message_of(); a PeerError is a peer's.
 ErrorReport describe_error(const std::exception& error);
 
 // Best effort: true when the whole file is on disk. Never throws, since it runs while another error
@@ -36,9 +37,14 @@ bool write_error_file(const std::filesystem::path& path, const std::exception& e
 // workers write (kind "bug").
 std::optional<ErrorReport> read_error_file(const std::filesystem::path& path);
 
-// What a trainer that exited with `exit_code` said of its failure in its last lines on stderr, for
-// a disk that had no room for its file. nullopt: nothing of that kind.
-std::optional<ErrorReport> find_error(const std::vector<std::string>& last_lines, int exit_code);
+// The same through the progress page; a long message is cut off. The first failure of a process
+// counts.
+void tell_failure(ProgressPage& page, const ErrorReport& report) noexcept;
+// nullopt when none was told.
+std::optional<ErrorReport> read_failure(const ProgressPage& page);
+
+// The exit code of a process that failed so.
+int exit_code_of(const ErrorReport& report);
 
 // Microseconds since the epoch, the clock of `timestamp_us`.
 int64_t unix_time_us();

@@ -11,6 +11,7 @@ namespace {
 constexpr double kStartWarning = 30;  // before a rank has told its own limit
 constexpr double kLongStep = 3;       // as many of the longest steps are still usual
 constexpr size_t kMostDescribed = 8;
+constexpr double kSilence = 2;  // nodes tell their status twice a second
 
 using Views = std::vector<const RankView*>;
 
@@ -47,6 +48,27 @@ Views stopped_processes(const std::vector<RankView>& views) {
   for (const auto& view : views)
     if (view.process_state == 'T') stopped.push_back(&view);
   return stopped;
+}
+
+Views views_of_silent_nodes(const std::vector<RankView>& views) {
+  Views silent;
+  for (const auto& view : views)
+    if (view.silent_s > kSilence) silent.push_back(&view);
+  return silent;
+}
+
+// What the ranks of silent nodes do is not known: only that others wait, and for which nodes.
+std::optional<HangFinding> find_silence(const RankView& waiter, const Views& silent) {
+  if (waiter.progress.idle_s < usual_wait(waiter)) return std::nullopt;
+  HangFinding finding{.waited_s = waiter.progress.idle_s, .timeout_s = waiter.progress.timeout_s};
+  for (const auto* view : silent) {
+    auto& hosts = finding.silent_hosts;
+    if (std::find(hosts.begin(), hosts.end(), view->host) == hosts.end())
+      hosts.push_back(view->host);
+    finding.silent_s = std::max(finding.silent_s, view->silent_s);
+  }
+  finding.key = fmt::format("silent {}", fmt::join(finding.silent_hosts, ","));
+  return finding;
 }
 
 bool all_do_the_same(const std::vector<RankView>& views) {
@@ -101,8 +123,12 @@ const RankView* find_rank(const std::vector<RankView>& views, int rank) {
 std::optional<HangFinding> find_hang(const std::vector<RankView>& views) {
   const RankView* waiter = nullptr;
   for (const auto& view : views)
-    if (view.waits() && (!waiter || view.progress.idle_s > waiter->progress.idle_s)) waiter = &view;
+    if (view.silent_s <= kSilence && view.waits() &&
+        (!waiter || view.progress.idle_s > waiter->progress.idle_s))
+      waiter = &view;
   if (!waiter || views.size() < 2) return std::nullopt;
+  if (const auto silent = views_of_silent_nodes(views); !silent.empty())
+    return find_silence(*waiter, silent);
   auto culprits = behind_the_first(views);
   if (culprits.empty()) culprits = stopped_processes(views);
   double usual = usual_wait(*waiter);
@@ -128,8 +154,18 @@ std::string describe_rank(const RankView& view) {
                      describe_place(view), view.stacks);
 }
 
+std::string describe_culprit(const RankView& view, double timeout_s) {
+  return fmt::format("kept the others waiting until they gave up after {:g} s{}\nit was at {}",
+                     timeout_s, describe_state(view), describe_place(view));
+}
+
 std::string describe_hang(const HangFinding& finding, const std::vector<RankView>& views) {
   std::string text;
+  if (!finding.silent_hosts.empty())
+    text += fmt::format(
+        "nothing has been heard from {} for {:.1f} s, and the other ranks have waited for {:.1f} "
+        "s: does the network carry, and do these hosts run?\n",
+        fmt::join(finding.silent_hosts, ", "), finding.silent_s, finding.waited_s);
   for (size_t i = 0; i < finding.culprits.size() && i < kMostDescribed; ++i) {
     const auto* view = find_rank(views, finding.culprits[i]);
     if (!view) continue;
@@ -139,7 +175,7 @@ std::string describe_hang(const HangFinding& finding, const std::vector<RankView
   }
   if (finding.culprits.size() > kMostDescribed)
     text += fmt::format("and {} more ranks\n", finding.culprits.size() - kMostDescribed);
-  if (finding.culprits.empty())
+  if (finding.culprits.empty() && finding.silent_hosts.empty())
     text += fmt::format(
         "all ranks have waited for each other for {:.1f} s: {}\n", finding.waited_s,
         all_do_the_same(views) ? "does the network carry?" : "they are in different operations");
@@ -148,7 +184,7 @@ std::string describe_hang(const HangFinding& finding, const std::vector<RankView
     const auto& culprits = finding.culprits;
     const bool is_culprit =
         std::find(culprits.begin(), culprits.end(), view.progress.rank) != culprits.end();
-    if (is_culprit || described++ >= kMostDescribed) continue;
+    if (is_culprit || view.silent_s > kSilence || described++ >= kMostDescribed) continue;
     text += fmt::format("  rank {}: {}\n", view.progress.rank, describe_place(view));
   }
   for (const auto rank : finding.culprits)

@@ -15,12 +15,17 @@ constexpr std::chrono::milliseconds kTellEvery{500};
 constexpr std::chrono::milliseconds kStackTime{1500};  // for stacks to arrive
 constexpr double kTellAgain = 10;  // times as long as it had lasted when it was told last
 
-std::vector<RankView> parse_views(const std::map<int, nlohmann::json>& by_node) {
+std::vector<RankView> parse_views(const std::map<int, NodeStatus>& by_node) {
   std::vector<RankView> views;
-  for (const auto& [node, status] : by_node)
-    if (status.is_array())
-      for (const auto& json : status)
-        if (auto view = rank_view_from_json(json)) views.push_back(std::move(*view));
+  for (const auto& [node, status] : by_node) {
+    if (!status.value.is_array()) continue;
+    for (const auto& json : status.value) {
+      auto view = rank_view_from_json(json);
+      if (!view) continue;
+      view->silent_s = status.silent_s;
+      views.push_back(std::move(*view));
+    }
+  }
   std::sort(views.begin(), views.end(),
             [](const auto& a, const auto& b) { return a.progress.rank < b.progress.rank; });
   return views;
@@ -52,11 +57,14 @@ std::optional<RankView> HangWatch::Own::view(const std::string& host) const {
 StatusExchange HangWatch::exchange() {
   return {.local = [this] { return local(); },
           .judge = [this](const auto& by_node) { return judge(by_node); },
+          .explain = [this](auto& attempt) { explain(attempt); },
           .take_answer = [this](const auto& answer) { take_answer(answer); }};
 }
 
 void HangWatch::begin(const std::vector<WatchedWorker>& workers, std::filesystem::path directory) {
   end();
+  forget_hang();
+  last_step_ = 0;
   for (const auto& worker : workers) own_.push_back({worker, std::nullopt});
   directory_ = std::move(directory);
 }
@@ -66,6 +74,12 @@ void HangWatch::end() {
   dump_at_.reset();
   last_local_ = nullptr;
   key_.clear();
+}
+
+void HangWatch::forget_hang() {
+  key_.clear();
+  told_ = dumped_ = false;
+  culprit_.reset();
 }
 
 nlohmann::json HangWatch::local() {
@@ -113,39 +127,48 @@ void HangWatch::write_dump() {
   }
 }
 
-nlohmann::json HangWatch::judge(const std::map<int, nlohmann::json>& by_node) {
+nlohmann::json HangWatch::judge(const std::map<int, NodeStatus>& by_node) {
   const auto views = parse_views(by_node);
+  for (const auto& view : views) last_step_ = std::max(last_step_, view.progress.step);
   if (const auto finding = find_hang(views)) return follow(*finding, views);
   // One that only gave up waiting has not gone on.
   if (told_ && operations_of(views) <= told_operations_) return nullptr;
   if (told_) notes_.push_back("the ranks go on");
-  key_.clear();
-  told_ = false;
+  forget_hang();
   return nullptr;
+}
+
+void HangWatch::explain(LaunchReport& attempt) const {
+  attempt.last_step = last_step_;
+  for (auto& worker : attempt.workers)
+    if (culprit_ && worker.rank == culprit_->first) worker.hang = culprit_->second;
 }
 
 nlohmann::json HangWatch::follow(const HangFinding& finding, const std::vector<RankView>& views) {
   const auto now = Clock::now();
   if (finding.key != key_) {
+    forget_hang();
     key_ = finding.key;
     asked_at_ = now;
-    told_ = dumped_ = false;
     return {{"stacks", finding.culprits}};
   }
   const bool has_all = has_stacks_of(views, finding.culprits) || now - asked_at_ > kStackTime;
   const bool is_due = !told_ || finding.waited_s > told_again_after_s_;
+  const auto text = describe_hang(finding, views);
+  summary_ = text.substr(0, text.find('\n'));
   if (has_all && is_due) {
-    const auto text = describe_hang(finding, views);
     notes_.push_back("warning: " + text.substr(0, text.size() - 1));
-    summary_ = text.substr(0, text.find('\n'));
     told_ = true;
     told_operations_ = operations_of(views);
     told_again_after_s_ = kTellAgain * finding.waited_s;
   }
-  if (!finding.is_overdue() || dumped_) return nullptr;
-  dumped_ = true;
-  notes_.push_back(fmt::format("error: {}; the ranks that wait give up after {:g} s",
-                               summary_.empty() ? "the ranks hang" : summary_, finding.timeout_s));
+  if (!finding.is_overdue()) return nullptr;
+  for (const auto& view : views)
+    if (!finding.culprits.empty() && view.progress.rank == finding.culprits.front())
+      culprit_ = {view.progress.rank, describe_culprit(view, finding.timeout_s)};
+  if (std::exchange(dumped_, true)) return nullptr;
+  notes_.push_back(fmt::format("error: {}; the ranks that wait give up after {:g} s", summary_,
+                               finding.timeout_s));
   return {{"dump", true}};
 }
 

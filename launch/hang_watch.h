@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "launch/hang_finding.h"
+#include "launch/launch_report.h"
 #include "launch/status_exchange.h"
 
 namespace lockstep {
@@ -42,11 +43,15 @@ class HangWatch {
 
   // On the node that serves the rendezvous: judges what all nodes told. Returns what they are asked
   // for, or null.
-  nlohmann::json judge(const std::map<int, nlohmann::json>& by_node);
+  nlohmann::json judge(const std::map<int, NodeStatus>& by_node);
+  // There too: of an attempt that has ended, how far it came and the rank that the others gave up
+  // waiting for.
+  void explain(LaunchReport& attempt) const;
 
   // Lines for a person since the last call.
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
-  // The hang that was told of and has not gone by; for the report of a job that failed.
+  // The hang that was told of and has not gone by, as it was last seen; for the report of a job
+  // that failed.
   std::string unresolved() const { return told_ ? summary_ : ""; }
 
  private:
@@ -58,6 +63,7 @@ class HangWatch {
   };
 
   nlohmann::json follow(const HangFinding& finding, const std::vector<RankView>& views);
+  void forget_hang();
   void write_dump();
   bool is_waiting_for_stacks() const;
 
@@ -69,12 +75,15 @@ class HangWatch {
   bool owes_stacks_ = false;  // they were asked for: told as soon as they are there
   std::optional<Clock::time_point> dump_at_;
 
+  int64_t last_step_ = 0;
   std::string key_;  // of the hang under way
   Clock::time_point asked_at_{};
   bool told_ = false, dumped_ = false;
   double told_again_after_s_ = 0;
   uint64_t told_operations_ = 0;  // of all ranks, when it was told
   std::string summary_;
+  // The rank that the others gave up waiting for, or are about to, and what it did.
+  std::optional<std::pair<int, std::string>> culprit_;
   std::vector<std::string> notes_;
 };
 

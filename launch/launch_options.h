@@ -27,6 +27,7 @@ struct LaunchOptions {
   RendezvousOptions rendezvous;
   // How often the group may be started again after a failure, whatever failed. Node 0's counts.
   int max_restarts = 0;
+  std::chrono::milliseconds restart_window{0}, restart_delay{1000};  // see RestartOptions
   StatusExchange status;
   std::chrono::milliseconds monitor_interval{100};  // how often a status is sent at most
 

@@ -74,9 +74,7 @@ std::string others_text(const LaunchReport& report, const WorkerEnd* cause) {
 std::optional<int> code_it_was_about_to_give(const WorkerEnd& worker) {
   if (!worker.error || (worker.exit.signal != SIGTERM && worker.exit.signal != SIGKILL))
     return std::nullopt;
-  for (const auto kind : {ErrorKind::Config, ErrorKind::Environment})
-    if (worker.error->kind == kind_name(kind)) return static_cast<int>(kind);
-  return static_cast<int>(ErrorKind::Bug);
+  return exit_code_of(*worker.error);
 }
 
 }  // namespace
@@ -87,6 +85,7 @@ std::string signal_name(int signal) {
 }
 
 std::string WorkerEnd::what() const {
+  if (!hang.empty()) return hang.substr(0, hang.find('\n'));
   if (const auto code = code_it_was_about_to_give(*this))
     return fmt::format("exited with code {}{}", *code, meaning_of_code(*code));
   if (exit.signal)
@@ -96,13 +95,24 @@ std::string WorkerEnd::what() const {
 }
 
 std::vector<std::string> WorkerEnd::detail() const {
+  if (!hang.empty()) {
+    auto lines = split_lines(hang);
+    lines.erase(lines.begin());
+    return lines;
+  }
   return error && !error->message.empty() ? split_lines(error->message) : last_lines;
 }
 
 int WorkerEnd::exit_code() const {
+  if (!hang.empty()) return static_cast<int>(ErrorKind::Environment);
   if (const auto code = code_it_was_about_to_give(*this)) return *code;
   if (!exit.signal) return exit.code;
   return static_cast<int>(is_crash(*exit.signal) ? ErrorKind::Bug : ErrorKind::Environment);
+}
+
+std::optional<int> WorkerEnd::fatal_signal() const {
+  if (!hang.empty() || code_it_was_about_to_give(*this)) return std::nullopt;
+  return exit.signal;
 }
 
 std::optional<int> preempting_signal(const ProcessExit& exit) {
@@ -114,14 +124,15 @@ std::optional<int> preempting_signal(const ProcessExit& exit) {
 
 const WorkerEnd* find_cause(const std::vector<WorkerEnd>& workers) {
   const auto order = [](const WorkerEnd& worker) {
-    return std::make_tuple(worker.error && worker.error->peer, worker.failure_time_us(),
-                           worker.rank);
+    const bool only_waited = worker.lost_peer() || !worker.hang.empty();
+    return std::make_tuple(only_waited, worker.hang.empty(), worker.failure_time_us(), worker.rank);
+  };
+  const auto counts = [](const WorkerEnd& worker) {
+    return !worker.hang.empty() || (worker.failed() && !worker.stopped && !worker.preempted_by());
   };
   const WorkerEnd* cause = nullptr;
   for (const auto& worker : workers)
-    if (worker.failed() && !worker.stopped && !worker.preempted_by() &&
-        (!cause || order(worker) < order(*cause)))
-      cause = &worker;
+    if (counts(worker) && (!cause || order(worker) < order(*cause))) cause = &worker;
   return cause;
 }
 
@@ -132,7 +143,7 @@ std::string NodeFailure::what() const {
 const WorkerEnd* LaunchReport::cause() const {
   if (interrupted_by) return nullptr;
   const auto* worker = find_cause(workers);
-  const bool only_waited = worker && worker->error && worker->error->peer;
+  const bool only_waited = worker && (worker->lost_peer() || !worker->hang.empty());
   return only_waited && !node_failures.empty() ? nullptr : worker;
 }
 
@@ -162,8 +173,9 @@ std::string LaunchReport::summary() const {
   if (const auto* node = node_cause()) return node->what();
   const auto* first = cause();
   if (!first) return "";
-  return fmt::format("rank {} (of {}){} failed first: {}", first->rank, world_size,
-                     first->host.empty() ? "" : " on " + first->host, first->what());
+  return fmt::format("rank {} (of {}){} {}{}", first->rank, world_size,
+                     first->host.empty() ? "" : " on " + first->host,
+                     first->hang.empty() ? "failed first: " : "", first->what());
 }
 
 std::string LaunchReport::text() const {

@@ -26,11 +26,15 @@ struct WorkerEnd {
   int64_t time_us = 0;
   // It ended as it did because the launcher told it to: never a cause.
   bool stopped = false;
-  std::optional<ErrorReport> error;     // what it wrote itself
+  std::optional<ErrorReport> error;  // what it told itself
+  // The others gave up waiting for it: what it did in one line, and where it was in another.
+  std::string hang;
   std::vector<std::string> last_lines;  // of its stderr (of its stdout when that is empty)
   std::filesystem::path log;            // the file of those lines
 
   bool failed() const { return exit.signal || exit.code != 0; }
+  // It failed only because another one did, or did not come.
+  bool lost_peer() const { return error && error->peer; }
   // The signal after which it ended in good order, by itself.
   std::optional<int> preempted_by() const { return error ? std::nullopt : preempting_signal(exit); }
   // When it failed: its own word where there is one.
@@ -46,6 +50,8 @@ struct WorkerEnd {
   // worker that had written why it failed and was stopped before it could exit counts as having
   // exited with that code.
   int exit_code() const;
+  // The signal that it died of: none when it hung, or when exit_code() is that of its error.
+  std::optional<int> fatal_signal() const;
 };
 
 // A node that failed as a whole: it was lost, or could not start its workers.
@@ -65,6 +71,7 @@ struct LaunchReport {
   std::optional<int> interrupted_by;  // the signal that ended the launch from outside
   int restarts = 0;                   // that came before the attempt this report is about
   int node_rank = 0;                  // of this node in that attempt
+  int64_t last_step = 0;              // of the training, that was seen in it
   bool serves = true;                 // this node decided for all, and knows about all workers
   std::string run_id;                 // that all nodes agreed on
   std::vector<std::string>
@@ -87,8 +94,9 @@ struct LaunchReport {
   std::string text() const;
 };
 
-// Ranks that were stopped or preempted never count; ranks that only lost a peer count when no other
-// failed. Of the rest, the earliest (then the lowest rank). nullptr when no rank counts.
+// Ranks that were stopped or preempted never count. Ranks that only lost a peer count when no other
+// failed; before them comes the rank that they gave up waiting for. Of the rest, the earliest (then
+// the lowest rank). nullptr when no rank counts.
 const WorkerEnd* find_cause(const std::vector<WorkerEnd>& workers);
 
 // "SIGKILL", or "signal 64" for one without a name.

@@ -17,6 +17,7 @@ struct RankView {
   char process_state = '?';  // as in /proc/<pid>/stat: R, S, D, T (stopped), Z
   std::string bucket;        // parameters of the oldest bucket under way; empty: none is
   std::string stacks;        // of its threads, when they were asked for
+  double silent_s = 0;       // since its node was heard; not part of the JSON
 
   // Inside a collective operation, where it waits for others.
   bool waits() const { return progress.in_operation; }

@@ -54,7 +54,7 @@ std::string describe_frame(void* address) {
   const std::unique_ptr<char, void (*)(void*)> readable(
       abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status), std::free);
   std::string name = status == 0 ? readable.get() : info.dli_sname;
-  if (name.size() > 120) name = name.substr(0, 117) + "...";
+  if (name.size() > 120) name.replace(117, std::string::npos, "...");
   return fmt::format("{} ({})", name, file);
 }
 

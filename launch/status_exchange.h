@@ -9,7 +9,15 @@
 
 namespace lockstep {
 
+struct LaunchReport;
+
 inline constexpr size_t kMostStatusBytes = 64u << 10;  // as JSON text; a larger one is not sent
+
+// The last status of a node.
+struct NodeStatus {
+  nlohmann::json value;
+  double silent_s = 0;  // since the node was heard
+};
 
 struct StatusExchange {
   // On every node, once per monitor interval while its workers run: what it has to say. Sent when
@@ -17,7 +25,9 @@ struct StatusExchange {
   std::function<nlohmann::json()> local;
   // On the node that serves the rendezvous, after one came: the last of each node, by node rank, of
   // this attempt. What it returns goes to every node; null: nothing.
-  std::function<nlohmann::json(const std::map<int, nlohmann::json>& by_node)> judge;
+  std::function<nlohmann::json(const std::map<int, NodeStatus>& by_node)> judge;
+  // There too, when an attempt has ended: adds what the watch knows of it.
+  std::function<void(LaunchReport& attempt)> explain;
   // On every node: an answer came.
   std::function<void(const nlohmann::json& answer)> take_answer;
 };

@@ -145,11 +145,12 @@ void WorkerGroup::signal(int signal) {
   for (auto& worker : workers_) worker->process->signal_group(signal);
 }
 
-void WorkerGroup::stop() {
+void WorkerGroup::stop(std::optional<int> signal) {
   if (stop_time_us_) return;
   stop_time_us_ = unix_time_us();
   kill_deadline_ = GroupClock::now() + options_.stop_grace;
   for (auto& worker : workers_) {
+    if (signal) worker->progress->tell_launch_signal(*signal);
     worker->process->signal_group(SIGTERM);
     worker->process->signal_group(SIGCONT);  // a stopped process would not notice
   }
@@ -215,8 +216,8 @@ WorkerEnd WorkerGroup::describe(const Worker& worker) const {
   if (place_.num_nodes > 1) end.host = options_.host;
   end.time_us = worker.exit_time_us;
   end.error = read_error_file(worker.directory / "error.json");
+  if (!end.error && end.failed()) end.error = read_failure(*worker.progress);
   end.last_lines = worker.err.last_lines();
-  if (!end.error && !end.exit.signal) end.error = find_error(end.last_lines, end.exit.code);
   const bool has_stderr = !end.last_lines.empty();
   if (!has_stderr) end.last_lines = worker.out.last_lines();
   end.log = worker.directory / (has_stderr || end.last_lines.empty() ? "stderr.log" : "stdout.log");

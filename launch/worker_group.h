@@ -39,8 +39,9 @@ class WorkerGroup {
   void watch(PollSet& polls);
   // Takes what happened, and does what is due. Call after each turn of the loop.
   void update();
-  // Stops all; no effect when that has begun.
-  void stop();
+  // Stops all; no effect when that has begun. `signal`: the one that ended the launch, which ranks
+  // may record; they get SIGTERM.
+  void stop(std::optional<int> signal = std::nullopt);
   // Passes a signal on to every worker; what they do with it is their business.
   void signal(int signal);
   // Ends the patience of a stop.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -17,6 +18,15 @@ constexpr size_t kBufferBytes = 64u << 10;
 constexpr size_t kNumLastLines = 10;
 constexpr size_t kLongestLastLine = 1000;
 constexpr int kMostFinalReads = 64;  // somebody else may hold the pipe and write without end
+
+// "[W1122 22:16:26.123456789 socket.cpp:464] ...": a warning or remark of LibTorch's log, which is
+// not why a rank failed.
+bool is_torch_remark(std::string_view line) {
+  return line.size() > 6 && line[0] == '[' && (line[1] == 'W' || line[1] == 'I') &&
+         line[6] == ' ' && std::all_of(line.begin() + 2, line.begin() + 6, [](char letter) {
+           return letter >= '0' && letter <= '9';
+         });
+}
 
 }  // namespace
 
@@ -64,7 +74,7 @@ void WorkerOutput::write_log(std::string_view bytes) {
 
 void WorkerOutput::take_line(std::string_view line) {
   if (console_) console_->write_line(rank_, line);
-  if (line.find_first_not_of(" \t") == std::string_view::npos) return;
+  if (line.find_first_not_of(" \t") == std::string_view::npos || is_torch_remark(line)) return;
   if (last_lines_.size() == kNumLastLines) last_lines_.pop_front();
   last_lines_.emplace_back(line.substr(0, kLongestLastLine));
 }

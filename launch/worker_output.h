@@ -31,7 +31,7 @@ class WorkerOutput {
   // Takes what is still there, passes on a last line without end, and closes.
   void finish();
 
-  // The last lines that were not blank, oldest first.
+  // The last lines that were not blank and no mere remarks of LibTorch's, oldest first.
   std::vector<std::string> last_lines() const { return {last_lines_.begin(), last_lines_.end()}; }
   // Why the log file is incomplete; empty when it is not.
   const std::string& log_error() const { return log_error_; }

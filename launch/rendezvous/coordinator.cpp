@@ -37,7 +37,8 @@ Coordinator::Coordinator(CoordinatorOptions options, FileDescriptor listener, Co
     : options_(std::move(options)),
       door_(std::move(listener), options_.rendezvous.token),
       last_alive_(CoordinatorClock::now()),
-      last_update_(last_alive_) {
+      last_update_(last_alive_),
+      restarts_(options_.restarts) {
   auto& node = nodes_.emplace_back(Node{.connection = std::move(own)});
   node.is_own = true;
   begin_to_gather();
@@ -48,10 +49,13 @@ void Coordinator::watch(PollSet& polls) {
   for (auto& node : nodes_)
     if (node.connection.is_open())
       polls.watch(node.connection.poll_request(), [&](short) { node.has_news = true; });
+    else
+      polls.wake_at(CoordinatorClock::now());
   polls.wake_at(last_alive_ + options_.rendezvous.keep_alive);
   polls.wake_at(last_update_ + options_.rendezvous.longest_silence() / kLooksPerSilence);
   if (phase_ == Phase::Gathering)
-    polls.wake_at(std::min(gather_note_, last_call_.value_or(gather_deadline_)));
+    polls.wake_at(
+        std::max(start_after_, std::min(gather_note_, last_call_.value_or(gather_deadline_))));
   if (phase_ == Phase::Finished) polls.wake_at(finish_deadline_);
 }
 
@@ -66,7 +70,7 @@ void Coordinator::update() {
   for (auto& node : nodes_)
     if (std::exchange(node.has_news, false)) hear(node);
   drop_silent_nodes();
-  nodes_.remove_if([](const Node& node) { return !node.connection.is_open(); });
+  drop_closed_nodes();
   settle_doubts();
   keep_alive();
   judge_status();
@@ -110,6 +114,7 @@ void Coordinator::admit(Connection connection, const Json& join) {
     node.connection.send(refusal(error));
     say(fmt::format("turned {} away: {}", node.label, error.what()));
     node.connection.close("refused");
+    node.is_lost = true;
   }
 }
 
@@ -159,7 +164,7 @@ void Coordinator::take(Node& node, const Json& message) {
     throw environment_error("a node without an address");
   if (type == "ended") take_ended(node, parse_ended(message));
   if (type == "status" && node.in_group) {
-    status_[node.node_rank] = message.value("value", Json());
+    status_[node.node_rank] = {message.value("value", Json()), CoordinatorClock::now()};
     has_status_ = true;
   }
 }
@@ -167,20 +172,7 @@ void Coordinator::take(Node& node, const Json& message) {
 void Coordinator::take_ended(Node& node, const EndedMessage& message) {
   if (node.in_group && phase_ == Phase::Running && !node.has_ended) {
     node.has_ended = true;
-    const auto clock_error = unix_time_us() - message.time_us;
-    for (auto worker : message.report.workers) {
-      // Clocks of hosts differ, and the earliest failure is the cause.
-      worker.time_us += clock_error;
-      if (worker.error && worker.error->timestamp_us) worker.error->timestamp_us += clock_error;
-      if (!worker.host.empty()) worker.host = node.label;
-      attempt_.workers.push_back(std::move(worker));
-    }
-    for (auto failure : message.report.node_failures) {
-      if (!failure.host.empty()) failure.host = node.label;
-      attempt_.node_failures.push_back(std::move(failure));
-    }
-    for (const auto& text : message.report.notes)
-      attempt_.notes.push_back(node.is_own ? text : fmt::format("{}: {}", node.label, text));
+    add_to(attempt_, message, node.label, node.is_own);
     const auto all_well = [](const auto& worker) { return !worker.failed(); };
     const auto& workers = message.report.workers;
     if (!message.leaves && (!message.report.node_failures.empty() ||
@@ -194,8 +186,17 @@ void Coordinator::take_ended(Node& node, const EndedMessage& message) {
 }
 
 void Coordinator::judge_status() {
-  if (!std::exchange(has_status_, false) || !options_.status.judge) return;
-  const auto answer = options_.status.judge(status_);
+  if (!std::exchange(has_status_, false) || !options_.status.judge || stopping_) return;
+  const auto now = CoordinatorClock::now();
+  std::map<int, NodeStatus> by_node;
+  for (const auto& node : nodes_) {
+    const auto told = status_.find(node.node_rank);
+    if (!node.in_group || told == status_.end()) continue;
+    const auto heard = std::max(told->second.came, node.connection.last_heard());
+    by_node[node.node_rank] = {told->second.value,
+                               std::chrono::duration<double>(now - heard).count()};
+  }
+  const auto answer = options_.status.judge(by_node);
   if (answer.is_null()) return;
   for (auto& node : nodes_)
     if (node.in_group) node.connection.send({{"type", "answer"}, {"value", answer}});
@@ -218,7 +219,16 @@ void Coordinator::drop_silent_nodes() {
   }
 }
 
+// A connection also closes when something is sent through it that the other side no longer takes:
+// what that node said before is heard first, then it is lost like any other.
+void Coordinator::drop_closed_nodes() {
+  for (auto& node : nodes_)
+    if (!node.connection.is_open() && !node.is_lost) hear(node);
+  nodes_.remove_if([](const Node& node) { return node.is_lost; });
+}
+
 void Coordinator::lose(Node& node, const std::string& reason) {
+  if (std::exchange(node.is_lost, true)) return;
   everyone_is_here_ = false;
   if (phase_ == Phase::Gathering && node.join)
     say(fmt::format("lost {} while waiting for nodes: {}", node.label, reason));
@@ -249,6 +259,7 @@ std::vector<Coordinator::Node*> Coordinator::ready_nodes() {
 
 void Coordinator::gather() {
   const auto now = CoordinatorClock::now();
+  if (now < start_after_) return;
   auto ready = ready_nodes();
   const auto num_ready = static_cast<int>(ready.size());
   const auto& limits = options_.rendezvous;
@@ -261,8 +272,8 @@ void Coordinator::gather() {
   if (is_enough && !last_call_) last_call_ = now + limits.last_call;
   if (now >= gather_note_) say_who_came(num_ready);
   if (is_enough || now < gather_deadline_) return;
-  LaunchReport report{.restarts = restarts_, .run_id = options_.run_id};
-  if (restarts_ > 0) report.notes.push_back("before that: " + attempt_.summary());
+  LaunchReport report{.restarts = restarts_.count(), .run_id = options_.run_id};
+  if (report.restarts > 0) report.notes.push_back("before that: " + attempt_.summary());
   report.node_failures.push_back(
       {.reason = fmt::format("{} of at least {} nodes came within {:g} s", num_ready,
                              limits.min_nodes, in_seconds(limits.join_timeout))});
@@ -285,12 +296,14 @@ void Coordinator::start(std::vector<Node*> chosen) {
 
   NodePlace place{.num_nodes = static_cast<int>(chosen.size()), .world_size = 0};
   for (const auto* node : chosen) place.world_size += node->join->num_workers;
-  place.restart_count = restarts_;
-  place.max_restarts = options_.max_restarts;
+  place.restart_count = restarts_.count();
+  place.max_restarts = restarts_.most();
   place.master_addr = address_of_first(chosen);
   place.master_port = chosen.front()->ready->port;
   place.run_id = options_.run_id;
-  attempt_ = {.world_size = place.world_size, .restarts = restarts_, .run_id = options_.run_id};
+  attempt_ = {
+      .world_size = place.world_size, .restarts = restarts_.count(), .run_id = options_.run_id};
+  restarts_.begin_attempt(CoordinatorClock::now());
   stopping_ = false;
   status_.clear();
   phase_ = Phase::Running;
@@ -331,15 +344,15 @@ void Coordinator::conclude() {
     if (node.in_group && !node.has_ended) return;
   std::sort(attempt_.workers.begin(), attempt_.workers.end(),
             [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  if (options_.status.explain) options_.status.explain(attempt_);
   const bool may_help = attempt_.exit_code() != static_cast<int>(ErrorKind::Config);
-  if (attempt_.succeeded() || attempt_.preempted_by() || !may_help ||
-      restarts_ >= options_.max_restarts)
+  if (attempt_.succeeded() || attempt_.preempted_by() || !may_help)
     return finish(std::move(attempt_));
-  ++restarts_;
-  say(fmt::format("restart {} of {}: {}{}", restarts_, options_.max_restarts, attempt_.summary(),
-                  reason_of(attempt_)));
+  const auto delay = restarts_.restart(CoordinatorClock::now(), attempt_.last_step);
+  if (!delay) return finish(std::move(attempt_));
+  say(fmt::format("{}: {}{}", restarts_.describe(*delay), attempt_.summary(), reason_of(attempt_)));
   everyone_is_here_ = attempt_.node_failures.empty();
-  begin_to_gather();
+  begin_to_gather(*delay);
 }
 
 void Coordinator::say_who_came(int num_ready) {
@@ -353,8 +366,8 @@ void Coordinator::say_who_came(int num_ready) {
                             : ""));
 }
 
-void Coordinator::begin_to_gather() {
-  const auto now = CoordinatorClock::now();
+void Coordinator::begin_to_gather(std::chrono::milliseconds delay) {
+  const auto now = start_after_ = CoordinatorClock::now() + delay;
   phase_ = Phase::Gathering;
   gather_deadline_ = now + options_.rendezvous.join_timeout;
   gather_note_ = now + kQuietWait;
@@ -362,9 +375,8 @@ void Coordinator::begin_to_gather() {
 }
 
 void Coordinator::interrupt(int signal) {
-  if (phase_ == Phase::Finished) return;
-  LaunchReport report{.interrupted_by = signal, .restarts = restarts_, .run_id = options_.run_id};
-  finish(std::move(report));
+  if (phase_ != Phase::Finished)
+    finish({.interrupted_by = signal, .restarts = restarts_.count(), .run_id = options_.run_id});
 }
 
 void Coordinator::finish(LaunchReport report) {

@@ -4,8 +4,8 @@
 //
 // An attempt starts when the most nodes came, or some time after the least number came. It is
 // stopped everywhere when a worker fails or a node is lost. Then the next one starts with whoever
-// is there, unless the input was wrong or no restart is left. Nodes that come while an attempt runs
-// wait for the next one.
+// is there, perhaps after a pause, unless the input was wrong or no restart is left. Nodes that
+// come while an attempt runs wait for the next one.
 #pragma once
 
 #include <list>
@@ -17,13 +17,14 @@
 #include "launch/rendezvous/door.h"
 #include "launch/rendezvous/messages.h"
 #include "launch/rendezvous/rendezvous_options.h"
+#include "launch/rendezvous/restart_policy.h"
 #include "launch/status_exchange.h"
 
 namespace lockstep {
 
 struct CoordinatorOptions {
   RendezvousOptions rendezvous;
-  int max_restarts = 0;
+  RestartOptions restarts;
   std::string run_id;
   std::string host;  // of this node, in messages
   StatusExchange status;
@@ -41,7 +42,7 @@ class Coordinator {
   // The job ends because this process was told so: every node stops.
   void interrupt(int signal);
   // What runs is the last attempt.
-  void forbid_restart() { options_.max_restarts = 0; }
+  void forbid_restart() { restarts_.forbid(); }
 
   // The job has ended, and every node was told, or had the time to hear it.
   bool is_done() const;
@@ -61,6 +62,7 @@ class Coordinator {
     int node_rank = 0;      // in it
     bool has_ended = false;
     bool has_answered = false;  // since it was probed
+    bool is_lost = false;       // lose() was called: nothing more is heard from it
   };
 
   void doubt(Door::Arrival arrival, Node& other);
@@ -75,9 +77,10 @@ class Coordinator {
   void judge_status();
   void drop_silent_nodes();
   void lose(Node& node, const std::string& reason);
+  void drop_closed_nodes();
   void keep_alive();
 
-  void begin_to_gather();
+  void begin_to_gather(std::chrono::milliseconds delay = {});
   void gather();
   std::vector<Node*> ready_nodes();
   void start(std::vector<Node*> chosen);
@@ -96,14 +99,19 @@ class Coordinator {
   int num_arrivals_ = 0;
 
   Phase phase_ = Phase::Gathering;
-  PollSet::Clock::time_point gather_deadline_, gather_note_, last_alive_, last_update_;
+  PollSet::Clock::time_point start_after_, gather_deadline_, gather_note_, last_alive_,
+      last_update_;
   std::optional<PollSet::Clock::time_point> last_call_;
   bool everyone_is_here_ = false;  // nobody was lost: no call for more nodes
-  int restarts_ = 0;
+  RestartPolicy restarts_;
 
   LaunchReport attempt_;  // what is known of the one that runs
   bool stopping_ = false;
-  std::map<int, nlohmann::json> status_;
+  struct Status {
+    nlohmann::json value;
+    PollSet::Clock::time_point came;
+  };
+  std::map<int, Status> status_;
   bool has_status_ = false;
 
   std::optional<FinishMessage> finish_;

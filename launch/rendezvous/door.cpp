@@ -97,7 +97,7 @@ void Door::greet(FileDescriptor fd) {
 
 bool Door::hear(Stranger& stranger) {
   if (PollSet::Clock::now() >= stranger.deadline) {
-    note(stranger.host, "it did not say who it is in time");
+    note(stranger.host, "it is not a Lockstep launcher", "it did not say who it is in time");
     return false;
   }
   if (!std::exchange(stranger.has_news, false)) return true;
@@ -110,7 +110,7 @@ bool Door::hear(Stranger& stranger) {
     if (!take_proof(stranger, *message)) return false;
   }
   if (!stranger.connection.is_open())
-    note(stranger.host, "it is no launcher: " + stranger.connection.problem());
+    note(stranger.host, "it is not a Lockstep launcher", stranger.connection.problem());
   return stranger.connection.is_open();
 }
 
@@ -142,11 +142,14 @@ void Door::turn_away(Stranger& stranger, const std::string& message) {
   note(stranger.host, message);
 }
 
-void Door::note(const std::string& host, const std::string& problem) {
+// `detail` differs from connection to connection, as with a port scanner: the first one is told.
+void Door::note(const std::string& host, const std::string& problem, const std::string& detail) {
   auto text = fmt::format("turned {} away: {}", host, problem);
   if (noted_.size() == kMostNotes || std::find(noted_.begin(), noted_.end(), text) != noted_.end())
     return;
   noted_.push_back(text);
+  if (!detail.empty())
+    text += fmt::format(": {} (others like it from there are turned away without a word)", detail);
   notes_.push_back(std::move(text));
 }
 

@@ -28,7 +28,7 @@ class Door {
   // Takes what came since the last turn. Call after each turn of the loop.
   void update();
   std::vector<Arrival> take_arrivals() { return std::exchange(arrivals_, {}); }
-  // Who was turned away and why, once for each reason and host; bounded.
+  // Who was turned away and why, once for each kind of reason and host; bounded.
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
 
  private:
@@ -48,7 +48,7 @@ class Door {
   bool hear(Stranger& stranger);
   bool take_proof(Stranger& stranger, const nlohmann::json& message);
   void turn_away(Stranger& stranger, const std::string& message);
-  void note(const std::string& host, const std::string& problem);
+  void note(const std::string& host, const std::string& problem, const std::string& detail = {});
 
   FileDescriptor listener_;
   std::string token_;

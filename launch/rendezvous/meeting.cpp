@@ -29,12 +29,14 @@ bool is_known_to_others_only(const RendezvousOptions& options) {
   return !options.token.empty() && is_name_for_loopback(options.host);
 }
 
-// The listening socket when this node serves, a closed one when it does not.
-FileDescriptor open_endpoint(const RendezvousOptions& options) {
+// The listening socket when this node serves, a closed one when it does not. `is_taken`: the
+// endpoint is this host's, and another process serves it, a launcher or not.
+FileDescriptor open_endpoint(const RendezvousOptions& options, bool& is_taken) {
   if (options.serves == false) return {};
   if (is_known_to_others_only(options)) {
     auto listener = try_listen_everywhere(options.port);
-    if (listener.reason == EADDRINUSE && !options.serves) return {};
+    is_taken = listener.reason == EADDRINUSE;
+    if (is_taken && !options.serves) return {};
     return listener.fd ? std::move(*listener.fd) : listen_everywhere(options.port);
   }
   std::vector<SocketAddress> addresses;
@@ -51,7 +53,8 @@ FileDescriptor open_endpoint(const RendezvousOptions& options) {
     auto listener = try_listen(address);
     if (listener.fd) return std::move(*listener.fd);
     if (listener.reason == EADDRNOTAVAIL) continue;
-    if (listener.reason == EADDRINUSE && !options.serves) return {};
+    is_taken = listener.reason == EADDRINUSE;
+    if (is_taken && !options.serves) return {};
     throw cannot_listen(address, listener.reason);
   }
   // An address that is forwarded to this node.
@@ -83,19 +86,23 @@ std::string own_address(const FileDescriptor& listener, const RendezvousOptions&
 
 Meeting open_meeting(const LaunchOptions& options) {
   const bool is_alone = options.rendezvous.max_nodes == 1;
-  auto listener = is_alone ? FileDescriptor() : open_endpoint(options.rendezvous);
+  bool is_taken = false;
+  auto listener = is_alone ? FileDescriptor() : open_endpoint(options.rendezvous, is_taken);
   MemberOptions member{.rendezvous = options.rendezvous,
                        .host = options.host,
                        .num_workers = options.num_workers,
                        .master_addr = options.master_addr,
-                       .master_port = options.master_port};
+                       .master_port = options.master_port,
+                       .endpoint_is_taken = is_taken};
   if (!is_alone && !listener.is_open())
     return {.coordinator = nullptr, .member = std::make_unique<Member>(std::move(member))};
   member.rendezvous.local_addr = own_address(listener, options.rendezvous);
   if (!is_alone) make_room_for_nodes(options.rendezvous.max_nodes);
   auto inner = make_inner_connection();
   CoordinatorOptions coordinator{.rendezvous = member.rendezvous,
-                                 .max_restarts = options.max_restarts,
+                                 .restarts = {.most = options.max_restarts,
+                                              .window = options.restart_window,
+                                              .delay = options.restart_delay},
                                  .run_id = options.run_id,
                                  .host = options.host,
                                  .status = options.status};

@@ -70,9 +70,11 @@ void Member::update() {
   const auto& timing = options_.rendezvous;
   if (stage_ == Stage::Away && now >= give_up_at_)
     return give_up(environment_error(fmt::format(
-        "cannot reach the rendezvous at {}:{} within {:g} s: {}", timing.host, timing.port,
-        seconds_of(has_joined_before_ ? timing.read_timeout : timing.join_timeout),
-        last_problem_)));
+        "cannot reach the rendezvous at {}:{} within {:g} s: {}{}", timing.host, timing.port,
+        seconds_of(has_joined_before_ ? timing.read_timeout : timing.join_timeout), last_problem_,
+        options_.endpoint_is_taken && !has_joined_before_
+            ? "; another program on this host may use that port"
+            : "")));
   if (stage_ == Stage::Away && now >= retry_at_) return connect();
   if ((stage_ == Stage::Connecting || stage_ == Stage::Greeting) && now >= stage_deadline_)
     return fail_attempt("it does not answer");
@@ -144,10 +146,19 @@ void Member::hear() {
   if (!connection_ || connection_->is_open() || stage_ == Stage::Gone) return;
   const auto problem = connection_->problem();
   if (stage_ == Stage::Joined && is_welcome_) return lose_coordinator(problem, false);
-  if (misspoke || connection_->misspoke())
-    return give_up(config_error(fmt::format("what listens at {}:{} is no rendezvous of Lockstep's",
-                                            options_.rendezvous.host, options_.rendezvous.port)));
+  if (misspoke || connection_->misspoke()) return give_up(no_rendezvous());
   fail_attempt(problem);
+}
+
+Error Member::no_rendezvous() const {
+  const auto& host = options_.rendezvous.host;
+  const int port = options_.rendezvous.port;
+  if (options_.endpoint_is_taken)
+    return environment_error(
+        fmt::format("cannot serve the rendezvous at {}:{}: another program uses port {} of this "
+                    "host; choose another port, the same on every node",
+                    host, port, port));
+  return config_error(fmt::format("the server at {}:{} is not a Lockstep rendezvous", host, port));
 }
 
 void Member::take(const Json& message) {

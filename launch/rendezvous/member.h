@@ -23,6 +23,8 @@ struct MemberOptions {
   // With one node: where rank 0 listens.
   std::string master_addr;
   int master_port = 0;
+  // The endpoint is at this host, where another process has its port.
+  bool endpoint_is_taken = false;
 };
 
 struct StopOrder {};
@@ -71,6 +73,7 @@ class Member {
   void fail_attempt(const std::string& problem);
   void lose_coordinator(const std::string& problem, bool may_return);
   void give_up(const Error& error);
+  Error no_rendezvous() const;
   std::string coordinator_name() const;
 
   MemberOptions options_;

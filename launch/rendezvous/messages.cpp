@@ -1,5 +1,7 @@
 #include "launch/rendezvous/messages.h"
 
+#include <fmt/format.h>
+
 #include "launch/error_file.h"
 #include "launch/rendezvous/message_fields.h"
 #include "launch/rendezvous/report_json.h"
@@ -109,6 +111,24 @@ Error parse_refusal(const Json& message) {
   const MessageFields fields(message);
   const bool is_config = fields.text("kind") == kind_name(ErrorKind::Config);
   return {is_config ? ErrorKind::Config : ErrorKind::Environment, fields.text("message")};
+}
+
+void add_to(LaunchReport& attempt, const EndedMessage& message, const std::string& label,
+            bool is_own) {
+  const auto clock_error = unix_time_us() - message.time_us;
+  for (auto worker : message.report.workers) {
+    // Clocks of hosts differ, and the earliest failure is the cause.
+    worker.time_us += clock_error;
+    if (worker.error && worker.error->timestamp_us) worker.error->timestamp_us += clock_error;
+    if (!worker.host.empty()) worker.host = label;
+    attempt.workers.push_back(std::move(worker));
+  }
+  for (auto failure : message.report.node_failures) {
+    if (!failure.host.empty()) failure.host = label;
+    attempt.node_failures.push_back(std::move(failure));
+  }
+  for (const auto& text : message.report.notes)
+    attempt.notes.push_back(is_own ? text : fmt::format("{}: {}", label, text));
 }
 
 std::string type_of(const Json& message) {

@@ -60,6 +60,10 @@ EndedMessage parse_ended(const nlohmann::json& message);
 FinishMessage parse_finish(const nlohmann::json& message);
 Error parse_refusal(const nlohmann::json& message);
 
+// Adds what `message` tells of a node, called `label`, to what is known of the attempt.
+void add_to(LaunchReport& attempt, const EndedMessage& message, const std::string& label,
+            bool is_own);
+
 // Of any message; empty when it has none.
 std::string type_of(const nlohmann::json& message);
 

@@ -1,5 +1,7 @@
 #include "launch/rendezvous/report_json.h"
 
+#include <algorithm>
+
 #include "launch/rendezvous/message_fields.h"
 
 namespace lockstep {
@@ -21,6 +23,7 @@ Json to_json(const WorkerEnd& end) {
     json["signal"] = *end.exit.signal;
   else
     json["code"] = end.exit.code;
+  if (!end.hang.empty()) json["hang"] = end.hang;
   if (!end.failed() || end.stopped) return json;
   if (end.error) json["error"] = to_json(*end.error);
   json["last_lines"] = end.last_lines;
@@ -38,6 +41,7 @@ WorkerEnd parse_worker(const Json& json) {
   end.time_us = fields.integer("time_us", 0, kLatest);
   end.stopped = fields.flag("stopped");
   end.log = fields.text("log");
+  if (fields.has("hang")) end.hang = fields.text("hang");
   if (fields.has("error")) end.error = parse_error_report(fields.member("error"));
   if (!fields.has("last_lines")) return end;
   for (const auto& line : fields.list("last_lines"))
@@ -78,9 +82,13 @@ ErrorReport parse_error_report(const Json& json) {
 }
 
 LaunchReport outline_of(LaunchReport report) {
-  const auto* cause = report.cause();
-  const int cause_rank = cause ? cause->rank : -1;
-  std::erase_if(report.workers, [&](const auto& worker) { return worker.rank != cause_rank; });
+  const auto* told = report.cause();
+  // Of ranks that ended in good order one is enough to tell that, and the exit code.
+  if (!told && report.preempted_by())
+    told = &*std::find_if(report.workers.begin(), report.workers.end(),
+                          [](const auto& worker) { return worker.preempted_by().has_value(); });
+  const int rank = told ? told->rank : -1;
+  std::erase_if(report.workers, [&](const auto& worker) { return worker.rank != rank; });
   if (report.node_failures.size() > kMostToldFailures)
     report.node_failures.resize(kMostToldFailures);
   report.notes.clear();

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "core/error.h"
 #include "tests/launch/text_of.h"
@@ -32,20 +33,24 @@ TEST_CASE("error file: what is written is read again") {
   CHECK(read->timestamp_us == 1234567);
 }
 
-TEST_CASE("error file: without one, a trainer's last lines tell") {
-  const std::vector<std::string> lines = {"step 3", "lockstep-trainer: error: the disk is full",
-                                          ""};
-  const auto found = find_error(lines, 75);
-  REQUIRE(found);
-  CHECK(found->message == "the disk is full");
-  CHECK(found->kind == "environment");
-  CHECK_FALSE(found->peer);
-  const std::string waited =
-      "lockstep-trainer: error: step vote: rank 1 of 2 waited 2 s for its "
-      "peers: rank 0 (process 4711) is gone";
-  CHECK(find_error({waited}, 75)->peer);
-  CHECK_FALSE(find_error({"error: of another program"}, 75));
-  CHECK_FALSE(find_error({}, 1));
+TEST_CASE("error file: the same goes through the progress page, which needs no disk") {
+  const auto memory = ProgressPage::make_shared_memory();
+  ProgressPage rank(memory.get());
+  const ProgressPage launcher(memory.get());
+  CHECK_FALSE(read_failure(launcher));
+  ErrorReport report{.message = std::string(3, '\xff') + std::string(100'000, '\1'),
+                     .kind = "environment",
+                     .peer = true,
+                     .timestamp_us = 1234567};
+  tell_failure(rank, report);
+  const auto told = read_failure(launcher);
+  REQUIRE(told);
+  CHECK(told->message.size() > 500);
+  CHECK(told->kind == "environment");
+  CHECK(told->peer);
+  CHECK(told->timestamp_us == 1234567);
+  tell_failure(rank, {.message = "what followed from it"});
+  CHECK(read_failure(launcher)->timestamp_us == 1234567);
 }
 
 TEST_CASE("error file: it has the fields that torchrun's summary reads") {
@@ -66,7 +71,13 @@ TEST_CASE("error file: an exception is described by its kind") {
   CHECK_FALSE(describe_error(environment_error("x")).peer);
   CHECK(describe_error(PeerError("x")).kind == "environment");
   CHECK(describe_error(PeerError("x")).peer);
+  CHECK(describe_error(PeerError("x", ErrorKind::Config)).kind == "config");
   CHECK(describe_error(std::runtime_error("x")).kind == "bug");
+  // As std::thread throws it.
+  const auto threads = describe_error(
+      std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again)));
+  CHECK(threads.kind == "environment");
+  CHECK(threads.message.starts_with("cannot start a thread: Resource temporarily unavailable; "));
   CHECK(describe_error(std::runtime_error("why")).message == "why");
 }
 

@@ -126,6 +126,27 @@ TEST_CASE("hang: ranks in different operations, stopped processes and silent net
   CHECK(find_hang(views)->is_overdue());
 }
 
+TEST_CASE("hang: what ranks of a silent node did is no reason to blame them") {
+  std::vector views = {inside(0, 12, "gradient all_reduce", 4.7),
+                       outside(1, 11, Phase::Forward, 0.1), outside(2, 11, Phase::Forward, 0.1)};
+  for (const size_t rank : {1, 2}) views[rank].silent_s = 5.2;
+  views[1].host = "nodeb";
+  views[2].host = "nodec";
+  const auto finding = find_hang(views);
+  REQUIRE(finding);
+  CHECK(finding->culprits.empty());
+  CHECK_THAT(describe_hang(*finding, views),
+             Contains("nothing has been heard from nodeb, nodec for 5.2 s, and the other ranks "
+                      "have waited for 4.7 s") &&
+                 Contains("rank 0: step 120 of 1000, backward") && !Contains("rank 1"));
+  views[0].progress.idle_s = 2.9;
+  CHECK_FALSE(find_hang(views));
+  // Those who wait on a silent node may not wait any more.
+  views[0].silent_s = 9;
+  views[0].progress.idle_s = 10;
+  CHECK_FALSE(find_hang(views));
+}
+
 TEST_CASE("hang: a view travels as JSON") {
   auto view = inside(1, 12, "gradient all_reduce", 3.5);
   view.bucket = "a, b";

@@ -67,7 +67,7 @@ TEST_CASE("lockstep launch: options that are wrong are input errors in one line"
        "unknown option '--master-prot'; did you mean '--master-port'? valid: "},
       {"-n", "Option"},
       {"--run-id a --resume b a.yaml",
-       "--run-id names a new run and --resume an old one: give only one of them"},
+       "--run-id a and --resume b name different runs: give one of them"},
       {"--run-id ../a a.yaml", "--run-id ../a: expected letters, digits"},
       {"--nnodes 2 a.yaml",
        "--rdzv-endpoint (or --master-addr, the host of node 0) is missing: with several nodes"},

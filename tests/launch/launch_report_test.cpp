@@ -43,6 +43,32 @@ TEST_CASE("launch report: when all have lost a peer, the first of them is told")
   CHECK(find_cause(workers)->rank == 1);
 }
 
+TEST_CASE("launch report: when all gave up waiting, the rank that they waited for is named") {
+  auto culprit = with_error(exited(1, 75, 20), "Connection closed by peer", true, 19);
+  culprit.stopped = true;
+  culprit.hang = "kept the others waiting until they gave up after 8 s: it is stopped\nit was at x";
+  LaunchReport report{.world_size = 2,
+                      .workers = {with_error(exited(0, 75, 10), "waited 8 s", true, 9), culprit}};
+  CHECK(report.exit_code() == 75);
+  CHECK(report.text() ==
+        "rank 1 (of 2) kept the others waiting until they gave up after 8 s: it is stopped\n"
+        "  it was at x\n"
+        "  failed after it: rank 0\n");
+  SECTION("a signal that ended it later says nothing") {
+    report.workers[1].exit = {.signal = SIGSEGV};
+    CHECK(report.exit_code() == 75);
+  }
+  SECTION("a failure of a rank's own comes first") {
+    report.workers[0].error->peer = false;
+    CHECK(report.cause()->rank == 0);
+  }
+  SECTION("so does a node that is gone") {
+    report.node_failures.push_back({.node_rank = 1, .host = "b", .reason = "lost"});
+    CHECK(report.cause() == nullptr);
+    CHECK(report.summary() == "node 1 on b: lost");
+  }
+}
+
 TEST_CASE("launch report: a rank's own time counts more than when its end was seen") {
   const std::vector<WorkerEnd> workers = {exited(0, 1, 15),
                                           with_error(exited(1, 70, 30), "slow to end", false, 10)};
@@ -74,6 +100,8 @@ TEST_CASE("launch report: a rank that had told its error was about to exit, what
   const LaunchReport report{.world_size = 2, .workers = {end, exited(1, 78, 10)}};
   CHECK(report.exit_code() == 78);
   CHECK(report.summary() == "rank 0 (of 2) failed first: exited with code 78 (the input is wrong)");
+  CHECK_FALSE(end.fatal_signal());
+  CHECK(killed(0, SIGKILL, 20).fatal_signal() == SIGKILL);
 }
 
 TEST_CASE("launch report: the text tells who, how, why, and what became of the others") {

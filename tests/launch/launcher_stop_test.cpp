@@ -67,8 +67,9 @@ const std::string kHoldOn = "exec 9>$DIR/life; echo ready >&9; exec sleep 1000";
 TEST_CASE(
     "launcher: the exit code of the rank that failed is the launch's, and the others are stopped") {
   ShellLaunch launch(
-      "if [ $RANK = 1 ]; then read x < $DIR/go; echo 'no such file' >&2; exit 3; fi; echo go > "
-      "$DIR/go; " +
+      "if [ $RANK = 1 ]; then read x < $DIR/go; echo 'no such file' >&2; "
+      "echo '[W1122 22:16:26.123456789 socket.cpp:464] [c10d] The hostname' >&2; exit 3; fi; "
+      "echo go > $DIR/go; " +
           kHoldOn,
       2);
   REQUIRE(::mkfifo(launch.path("go").c_str(), 0600) == 0);

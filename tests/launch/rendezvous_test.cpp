@@ -1,14 +1,12 @@
 // Coordinator and members in one process, without workers: what they say to each other decides.
+#include <sys/socket.h>
+
 #include <catch2/catch.hpp>
+#include <csignal>
 
 #include "core/error.h"
 #include "launch/rendezvous/address.h"
-#include "launch/rendezvous/authentication.h"
-#include "launch/rendezvous/frame.h"
 #include "launch/rendezvous/meeting.h"
-#include "launch/rendezvous/token.h"
-#include "tests/launch/environment_guard.h"
-#include "tests/temporary_directory.h"
 
 namespace lockstep {
 namespace {
@@ -78,8 +76,27 @@ class Job {
   // Its process is stopped: it hears and says nothing.
   void freeze(size_t node) { frozen_ = node; }
   void lose(size_t node) { members_[node]->leave(); }
+  // The coordinator learns of it while it sends, before it has looked at what came.
+  void lose_while_coordinator_sends(size_t node) {
+    lose(node);
+    for (int i = 0; i < 10; ++i) {
+      PollSet next_keep_alive;
+      next_keep_alive.wake_at(PollSet::Clock::now() + options_.rendezvous.keep_alive);
+      next_keep_alive.wait();
+      coordinator_->update();
+    }
+  }
   void tell_status(size_t node, int value) { members_[node]->tell_status(value); }
   LaunchOptions& options() { return options_; }
+  // A stranger connects and says this. To be kept until it was heard.
+  FileDescriptor connect_stranger(const std::string& text) const {
+    const auto address = resolve(options_.rendezvous.host, options_.rendezvous.port).front();
+    FileDescriptor fd(::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(::connect(fd.get(), address.get(), address.size) == 0);
+    REQUIRE(::send(fd.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
+    return fd;
+  }
+  std::vector<std::string> take_notes() { return coordinator_->take_notes(); }
 
  private:
   void turn() {
@@ -185,6 +202,39 @@ TEST_CASE("rendezvous: with a lost node the others go on when they are enough") 
   CHECK(last.restart_count == 1);
 }
 
+TEST_CASE("rendezvous: a node whose connection breaks while something is sent to it is lost too") {
+  Job job(2, 2, 1);
+  job.options().rendezvous.keep_alive = 1ms;
+  job.options().rendezvous.keep_alive_attempts = 1'000'000;
+  job.add_node();
+  job.add_node();
+  job.next<NodePlace>(0);
+  job.next<NodePlace>(1);
+  job.lose_while_coordinator_sends(1);
+  // Ranks that were stopped because of the loss end in good order.
+  job.next<StopOrder>(0);
+  job.end(0, 128 + SIGTERM);
+  job.add_node();
+  CHECK(job.next<NodePlace>(0).restart_count == 1);
+  CHECK(job.next<NodePlace>(2).restart_count == 1);
+}
+
+TEST_CASE("rendezvous: when ranks end after a signal, every node is told so") {
+  Job job(2, 2, 1);
+  job.add_node();
+  job.add_node();
+  job.next<NodePlace>(0);
+  job.next<NodePlace>(1);
+  job.end(0, 128 + SIGTERM);
+  job.next<StopOrder>(1);
+  job.end(1, 128 + SIGTERM);
+  for (const size_t node : {0, 1}) {
+    const auto report = job.next<FinishMessage>(node).report;
+    CHECK(report.exit_code() == 143);
+    CHECK(report.summary() == "the ranks ended after SIGTERM");
+  }
+}
+
 TEST_CASE("rendezvous: a newcomer waits for the next restart, and a survivor keeps its place") {
   Job job(1, 2, 1);
   job.add_node();
@@ -270,9 +320,9 @@ TEST_CASE("rendezvous: nodes that do not come are waited for, not for ever") {
 
 TEST_CASE("rendezvous: statuses of all nodes are judged, and the answer goes to all") {
   Job job(2, 2);
-  job.options().status.judge = [](const std::map<int, nlohmann::json>& by_node) {
-    return by_node.size() == 2 ? nlohmann::json(by_node.at(0).get<int>() + by_node.at(1).get<int>())
-                               : nlohmann::json();
+  job.options().status.judge = [](const std::map<int, NodeStatus>& by_node) {
+    if (by_node.size() != 2) return nlohmann::json();
+    return nlohmann::json(by_node.at(0).value.get<int>() + by_node.at(1).value.get<int>());
   };
   job.add_node();
   job.add_node();
@@ -305,59 +355,18 @@ TEST_CASE("rendezvous: a node with another token or other agreements is told why
   }
 }
 
-TEST_CASE("rendezvous: proofs depend on token, side and both challenges") {
-  const Challenges challenges{.coordinator = "a", .node = "b"};
-  const auto proof = proof_of(Side::Node, "token", challenges);
-  CHECK(is_same_proof(proof, proof_of(Side::Node, "token", challenges)));
-  CHECK_FALSE(is_same_proof(proof, proof_of(Side::Coordinator, "token", challenges)));
-  CHECK_FALSE(is_same_proof(proof, proof_of(Side::Node, "other", challenges)));
-  CHECK_FALSE(is_same_proof(proof, proof_of(Side::Node, "token", {"a", "c"})));
-  CHECK_FALSE(is_same_proof(proof, proof_of(Side::Node, "token", {"c", "b"})));
-  CHECK_FALSE(is_same_proof(proof, ""));
-}
-
-TEST_CASE("rendezvous: a sealed message can be opened once, in order, and unchanged") {
-  const Challenges challenges{.coordinator = "a", .node = "b"};
-  FrameSeal sender(Side::Node, "token", challenges), reader(Side::Node, "token", challenges);
-  const auto first = sender.seal("one"), second = sender.seal("two");
-  CHECK(reader.open(first) == "one");
-  auto changed = second;
-  changed.back() = '3';
-  SECTION("unchanged") { CHECK(reader.open(second) == "two"); }
-  SECTION("again") { CHECK_THROWS_AS(reader.open(first), Error); }
-  SECTION("changed") { CHECK_THROWS_AS(reader.open(changed), Error); }
-  SECTION("cut") { CHECK_THROWS_AS(reader.open(second.substr(0, 10)), Error); }
-}
-
-TEST_CASE("rendezvous: endpoints are read in every notation") {
-  const auto text = [](const std::string& given) {
-    const auto endpoint = parse_endpoint(given, 29400, "--rdzv-endpoint");
-    return endpoint.host + " " + std::to_string(endpoint.port);
-  };
-  CHECK(text("host") == "host 29400");
-  CHECK(text("10.0.0.1:5") == "10.0.0.1 5");
-  CHECK(text("[::1]:5") == "::1 5");
-  CHECK(text("[::1]") == "::1 29400");
-  CHECK(text("fd99::1") == "fd99::1 29400");
-  for (const char* wrong : {"", ":5", "host:", "host:x", "host:70000", "[::1", "[::1]5", "host:-1"})
-    CHECK_THROWS_AS(text(wrong), Error);
-}
-
-TEST_CASE("rendezvous: a token comes from a private file or from the environment") {
-  EnvironmentGuard environment;
-  TemporaryDirectory directory;
-  CHECK(read_token(std::nullopt).empty());
-  environment.set("LOCKSTEP_RDZV_TOKEN", "too short");
-  CHECK_THROWS_AS(read_token(std::nullopt), Error);
-  environment.set("LOCKSTEP_RDZV_TOKEN", "sixteen characters and more");
-  CHECK(read_token(std::nullopt) == "sixteen characters and more");
-  const auto file = directory.path() / "token";
-  make_token_file(file);
-  CHECK(read_token(file).size() == 64);
-  CHECK_THROWS_AS(make_token_file(file), Error);
-  std::filesystem::permissions(file, std::filesystem::perms::group_read,
-                               std::filesystem::perm_options::add);
-  CHECK_THROWS_AS(read_token(file), Error);
+TEST_CASE("rendezvous: of strangers that send garbage one line per host is told") {
+  Job job(2, 2);
+  job.add_node();
+  std::vector<FileDescriptor> strangers;
+  for (const char* garbage : {"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01 and more", "0000 {}", "9999"})
+    strangers.push_back(job.connect_stranger(garbage));
+  job.add_node();
+  for (const size_t node : {0, 1}) job.next<NodePlace>(node);
+  int told = 0;
+  for (const auto& note : job.take_notes())
+    told += note.starts_with("turned 127.0.0.1 away: it is not a Lockstep launcher: ");
+  CHECK(told == 1);
 }
 
 }  // namespace lockstep

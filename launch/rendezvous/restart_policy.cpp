@@ -1,0 +1,50 @@
+#include "launch/rendezvous/restart_policy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::milliseconds kLongestDelay = std::chrono::minutes(1);
+// Where the step is not known, an attempt that ran for so long got on.
+constexpr std::chrono::minutes kLongAttempt{1};
+constexpr int kMostDoublings = 16;
+
+double to_seconds(std::chrono::milliseconds time) {
+  return static_cast<double>(time.count()) / 1000;
+}
+
+}  // namespace
+
+bool RestartPolicy::got_on(Clock::time_point now, int64_t step) {
+  if (step == 0) return now - began_ >= kLongAttempt;
+  return step > std::exchange(furthest_step_, std::max(furthest_step_, step));
+}
+
+std::optional<std::chrono::milliseconds> RestartPolicy::restart(Clock::time_point now,
+                                                                int64_t step) {
+  while (options_.window.count() > 0 && !recent_.empty() && now - recent_.front() > options_.window)
+    recent_.pop_front();
+  if (recent_.size() >= static_cast<size_t>(options_.most)) return std::nullopt;
+  if (got_on(now, step))
+    failures_ = 0;
+  else if (count_ > 0)
+    failures_ = std::min(failures_ + 1, kMostDoublings);
+  recent_.push_back(now);
+  ++count_;
+  if (failures_ == 0) return std::chrono::milliseconds(0);
+  return std::min(options_.delay * (1 << (failures_ - 1)), std::max(kLongestDelay, options_.delay));
+}
+
+std::string RestartPolicy::describe(std::chrono::milliseconds delay) const {
+  auto text = options_.window.count() > 0
+                  ? fmt::format("restart {} ({} of {} within {:g} s)", count_, recent_.size(),
+                                options_.most, to_seconds(options_.window))
+                  : fmt::format("restart {} of {}", count_, options_.most);
+  if (delay.count() > 0) text += fmt::format(" in {:g} s", to_seconds(delay));
+  return text;
+}
+
+}  // namespace lockstep

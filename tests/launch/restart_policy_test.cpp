@@ -1,0 +1,64 @@
+#include "launch/rendezvous/restart_policy.h"
+
+#include <catch2/catch.hpp>
+
+using namespace lockstep;
+using namespace std::chrono_literals;
+
+namespace {
+
+// Attempts of ten seconds each.
+struct Attempts {
+  RestartPolicy policy;
+  RestartPolicy::Clock::time_point now{};
+
+  // The pause in seconds after an attempt that failed at `step`; -1: no restart is left.
+  double fail(int64_t step = 0, std::chrono::seconds lasted = 10s) {
+    policy.begin_attempt(now);
+    now += lasted;
+    const auto delay = policy.restart(now, step);
+    return delay ? std::chrono::duration<double>(*delay).count() : -1;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("restart policy: the pause doubles up to a minute, and progress resets it") {
+  Attempts attempts{RestartPolicy({.most = 100})};
+  for (const double pause : {0, 1, 2, 4, 8, 16, 32, 60, 60}) CHECK(attempts.fail() == pause);
+  CHECK(attempts.fail(7) == 0);
+  CHECK(attempts.fail(7) == 1);
+  CHECK(attempts.fail(6) == 2);
+  CHECK(attempts.fail(8) == 0);
+  // Of a program that tells no step, one that ran for long got on.
+  CHECK(attempts.fail() == 1);
+  CHECK(attempts.fail(0, 60s) == 0);
+  for (int i = 0; i < 30; ++i) attempts.fail();
+  CHECK(attempts.fail() == 60);
+}
+
+TEST_CASE("restart policy: the first pause is the user's") {
+  Attempts never{RestartPolicy({.most = 100, .delay = 0ms})};
+  for (int i = 0; i < 5; ++i) CHECK(never.fail() == 0);
+  Attempts longer{RestartPolicy({.most = 100, .delay = 5min})};
+  for (const double pause : {0, 300, 300}) CHECK(longer.fail() == pause);
+}
+
+TEST_CASE("restart policy: restarts have an end, within a window when there is one") {
+  Attempts twice{RestartPolicy({.most = 2})};
+  CHECK(twice.fail(1) == 0);
+  CHECK(twice.policy.describe(0ms) == "restart 1 of 2");
+  CHECK(twice.fail(1) == 1);
+  CHECK(twice.policy.describe(1s) == "restart 2 of 2 in 1 s");
+  CHECK(twice.fail(2) == -1);
+  CHECK(twice.policy.count() == 2);
+  Attempts windowed{RestartPolicy({.most = 2, .window = 60s})};
+  CHECK(windowed.fail(1) == 0);
+  CHECK(windowed.fail(2, 55s) == 0);
+  CHECK(windowed.fail(3) == 0);  // the first is 65 s ago
+  CHECK(windowed.policy.describe(0ms) == "restart 3 (2 of 2 within 60 s)");
+  CHECK(windowed.fail(4) == -1);
+  Attempts forbidden{RestartPolicy({.most = 2})};
+  forbidden.policy.forbid();
+  CHECK(forbidden.fail(1) == -1);
+}

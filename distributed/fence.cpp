@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <string_view>
+#include <typeinfo>
 
 #include "distributed/shm/peers.h"
 
@@ -28,10 +29,16 @@ std::string place_of(const ProgressSnapshot& progress) {
                      phase_name(progress.phase));
 }
 
+// Gloo's exceptions; its headers are for gloo_backend.cpp alone.
+bool is_of_gloo(const std::exception& error) {
+  return std::string_view(typeid(error).name()).starts_with("N4gloo");
+}
+
 }  // namespace
 
 bool is_communication_failure(const std::exception& error) {
-  if (dynamic_cast<const c10::DistError*>(&error) || dynamic_cast<const shm::PeerLost*>(&error))
+  if (dynamic_cast<const c10::DistError*>(&error) || dynamic_cast<const shm::PeerLost*>(&error) ||
+      is_of_gloo(error))
     return true;
   const std::string_view text = error.what();
   for (const auto* sign : {"gloo/", "NCCL", "Connection closed by peer", "Timed out waiting",
@@ -43,7 +50,6 @@ bool is_communication_failure(const std::exception& error) {
 PeerError peer_error(const World& world, std::string_view operation,
                      std::chrono::steady_clock::time_point begin, const std::exception& error) {
   const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
-  // find_error() in launch/error_file.cpp knows such an error by its words.
   return PeerError(fmt::format("{}: rank {} of {} waited {:.1f} s for its peers: {}{}", operation,
                                world.rank(), world.world_size(), waited.count(), first_line(error),
                                place_of(world.progress().snapshot())));

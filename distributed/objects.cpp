@@ -121,13 +121,15 @@ nlohmann::json act_on_main(World& world, const std::string& name,
     try {
       answer = {{"value", act()}};
     } catch (const std::exception& error) {
-      const auto* known = dynamic_cast<const Error*>(&error);
-      answer = {{"error", error.what()}, {"kind", known ? known->kind() : ErrorKind::Bug}};
+      answer = {{"error", message_of(error)}, {"kind", kind_of(error)}};
     }
   }
   answer = broadcast_object(world, answer, 0, name);
   if (!answer.contains("error")) return answer["value"];
-  throw Error(answer["kind"].get<ErrorKind>(), answer["error"].get<std::string>());
+  const auto kind = answer["kind"].get<ErrorKind>();
+  const auto message = answer["error"].get<std::string>();
+  if (world.rank() == 0) throw Error(kind, message);
+  throw PeerError(message, kind);
 }
 
 }  // namespace lockstep

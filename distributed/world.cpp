@@ -152,8 +152,8 @@ World::World(const WorldOptions& options)
       groups_(std::make_unique<ProcessGroups>()) {
   if (own_progress_) options_.progress = own_progress_.get();
   check_ranks(options);
-  if (!is_distributed()) return;
   check_backend(options, device_);
+  if (!is_distributed()) return;
   groups_->base_store =
       std::visit([&](const auto& how) { return open_store(options, how); }, options.rendezvous);
   const auto* tcp = std::get_if<TcpRendezvous>(&options.rendezvous);

@@ -5,9 +5,17 @@
 #include <catch2/catch.hpp>
 
 #include "core/error.h"
+#include "distributed/fence.h"
 #include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;
+
+// As Gloo's own exceptions, which do not name it in their text.
+namespace gloo {
+struct TestException : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+}  // namespace gloo
 
 namespace {
 
@@ -15,6 +23,11 @@ const std::vector<std::pair<int, std::string>> kGroups = {
     {1, "auto"}, {2, "shm"}, {3, "shm"}, {2, "gloo"}, {3, "gloo"}};
 
 }  // namespace
+
+TEST_CASE("collectives: what Gloo throws is a failure of communication, whatever it says") {
+  CHECK(is_communication_failure(gloo::TestException("Application timeout caused pair closure")));
+  CHECK_FALSE(is_communication_failure(std::runtime_error("Application timeout")));
+}
 
 TEST_CASE("collectives: all_reduce sums, finds the least and the greatest on every rank") {
   for (const auto& [world_size, backend] : kGroups) {

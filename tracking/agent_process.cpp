@@ -21,8 +21,6 @@
 namespace lockstep {
 namespace {
 
-constexpr auto kLookEvery = std::chrono::seconds(1);
-
 // What the child has as its first descriptors; it gets no others. `listener`: where the logs of
 // other nodes arrive.
 class SpawnFiles {
@@ -138,9 +136,6 @@ bool AgentProcess::has_ended() {
 }
 
 void AgentProcess::keep_alive() {
-  const auto now = std::chrono::steady_clock::now();
-  if (now - looked_at_ < kLookEvery) return;
-  looked_at_ = now;
   if (has_ended() && starts_left_ > 0) start();
 }
 

@@ -34,8 +34,7 @@ class AgentProcess {
   AgentProcess(const AgentProcess&) = delete;
   AgentProcess& operator=(const AgentProcess&) = delete;
 
-  // Starts the agent again when it died (at most three times). Quick: a system call, at most one
-  // per second.
+  // Starts the agent again when it died (at most three times). Quick: a system call.
   void keep_alive();
 
   // Tells the agent that this process records no more, and waits for it. Returns whether it ended
@@ -50,7 +49,6 @@ class AgentProcess {
   FileDescriptor pipe_;  // its write end
   int pid_ = -1;         // -1: ended and reaped
   int starts_left_ = 4;
-  std::chrono::steady_clock::time_point looked_at_;
 };
 
 }  // namespace lockstep

@@ -6,15 +6,22 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 
 #include "core/error.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/message_pack.h"
+#include "tracking/unix_time.h"
 
 namespace lockstep {
 namespace {
+
+// Reserved behind every record, so that the end of the run fits on a full disk, too.
+constexpr size_t kEndBytes = 4096;
+constexpr size_t kLongestLastText = 1000;
+constexpr auto kTryAgainEvery = std::chrono::milliseconds(500);
 
 // Where no segment could be begun, it is tried again after this part of the limit.
 constexpr uint64_t kRetriesPerSegment = 8;
@@ -64,7 +71,7 @@ EventLogWriter::EventLogWriter(const std::filesystem::path& path, uint64_t max_b
   }
   continue_segment();
   // Also for a log that is continued: a disk that is full now is found now.
-  if (!file_->reserve(kFrameHeadBytes)) {
+  if (!file_->reserve(kFrameHeadBytes, kEndBytes)) {
     if (created) ::unlink(path.c_str());
     throw environment_error(file_->failure());
   }
@@ -79,6 +86,7 @@ void EventLogWriter::continue_segment() {
   if (::ftruncate(file.get(), static_cast<off_t>(log.good_bytes)))
     throw errno_error(fmt::format("cannot truncate {}", path.string()));
   for (const auto& key : log.keys) keys_.emplace(key, num_keys_++);
+  num_written_keys_ = num_keys_;
   info_ = std::move(log.info);
   config_ = std::move(log.config);
   file_ = std::make_unique<MappedAppend>(std::move(file), log.good_bytes, path);
@@ -86,8 +94,10 @@ void EventLogWriter::continue_segment() {
 }
 
 LogState EventLogWriter::state() const {
-  LogState state{.info = info_, .config = config_, .keys = std::vector<std::string>(num_keys_)};
-  for (const auto& [name, id] : keys_) state.keys[id] = name;
+  LogState state{
+      .info = info_, .config = config_, .keys = std::vector<std::string>(num_written_keys_)};
+  for (const auto& [name, id] : keys_)
+    if (id < num_written_keys_) state.keys[id] = name;
   return state;
 }
 
@@ -97,7 +107,7 @@ bool EventLogWriter::must_begin_segment(size_t frame_bytes) const {
 
 // Readers see the segment by its magic, which is written when the one before is final.
 void EventLogWriter::begin_segment() {
-  if (!file_->failure().empty()) return;  // closed, or the disk was full
+  if (!file_->is_open()) return;
   FileDescriptor file;
   auto number = segment_;
   do {
@@ -107,7 +117,7 @@ void EventLogWriter::begin_segment() {
   const auto path = segment_path(path_, number);
   const auto beginning = encode_beginning(number, state());
   auto next = std::make_unique<MappedAppend>(std::move(file), 0, path);
-  auto* target = next->reserve(beginning.size());
+  auto* target = next->reserve(beginning.size(), kEndBytes);
   if (!target) {
     ::unlink(path.c_str());
     limit_ = file_->length() + max_bytes_ / kRetriesPerSegment;
@@ -136,13 +146,86 @@ void EventLogWriter::append_header() {
 bool EventLogWriter::append(FrameType type, std::string_view payload) {
   if (payload.size() >= kMaxFrameLength)
     return drop(fmt::format("a record of {} bytes is too large", payload.size()));
+  if (interruption_ && !go_on(false)) return hold(type, payload);
+  if (write(type, payload, kEndBytes)) return true;
+  if (!file_->is_open()) return drop(file_->failure());
+  interrupt();
+  return hold(type, payload);
+}
+
+bool EventLogWriter::write(FrameType type, std::string_view payload, size_t spare) {
   const auto size = kFrameHeadBytes + 1 + payload.size();
   if (must_begin_segment(size)) begin_segment();
-  auto* target = file_->reserve(size);
-  if (!target) return drop(file_->failure());
+  auto* target = file_->reserve(size, spare);
+  if (!target) return false;
   write_frame(target, type, payload);
   file_->commit(size);
+  if (type == FrameType::Key) ++num_written_keys_;
   return true;
+}
+
+void EventLogWriter::interrupt() {
+  interruption_ = Interruption{.why = file_->failure(),
+                               .since = unix_now(),
+                               .next_try = std::chrono::steady_clock::now() + kTryAgainEvery};
+  news_ = TextLine{.time = interruption_->since,
+                   .level = TextLevel::Warning,
+                   .line = fmt::format("event log: {}; records are kept in memory (at most {} MiB) "
+                                       "until there is room",
+                                       interruption_->why, kMostHeldBytes >> 20)};
+}
+
+bool EventLogWriter::hold(FrameType type, std::string_view payload) {
+  auto& held = interruption_->held;
+  const auto begin = held.size(), size = kFrameHeadBytes + 1 + payload.size();
+  if (begin + size > kMostHeldBytes) {
+    ++interruption_->num_lost;
+    return drop(interruption_->why);
+  }
+  held.resize(begin + size);
+  write_frame(reinterpret_cast<std::byte*>(held.data() + begin), type, payload);
+  ++interruption_->num_held;
+  return true;
+}
+
+// Writes what was held, if there is room again. That is tried twice a second: it is a system call.
+bool EventLogWriter::go_on(bool at_once) {
+  auto& [why, since, next_try, held, num_held, num_lost] = *interruption_;
+  const auto now = std::chrono::steady_clock::now();
+  if (!at_once && now < next_try) return false;
+  next_try = now + kTryAgainEvery;
+  FrameCursor cursor(held, 0);
+  size_t written = 0;
+  while (const auto frame = cursor.next()) {
+    if (!write(static_cast<FrameType>(frame->type), frame->payload, kEndBytes)) break;
+    written = cursor.offset();
+    --num_held;
+  }
+  held.erase(0, written);
+  if (!held.empty()) return false;
+  const auto loss = num_lost > 0 ? fmt::format("{} records were lost", num_lost)
+                                 : std::string("nothing was lost");
+  news_ = TextLine{.time = unix_now(),
+                   .level = num_lost > 0 ? TextLevel::Warning : TextLevel::Info,
+                   .line = fmt::format("event log: there is room again after {:.1f} s; {}",
+                                       unix_now() - since, loss)};
+  interruption_.reset();
+  append(FrameType::Text, encode(*news_));
+  return !interruption_;
+}
+
+// The disk is full to the end.
+void EventLogWriter::lose_held() {
+  const auto lost = *std::exchange(interruption_, std::nullopt);
+  num_dropped_ += lost.num_held;
+  if (failure_.empty()) failure_ = lost.why;
+  const auto line = fmt::format("event log: the last {} records were lost: {}",
+                                lost.num_held + lost.num_lost, lost.why);
+  write(FrameType::Text,
+        encode(TextLine{.time = unix_now(),
+                        .level = TextLevel::Warning,
+                        .line = line.substr(0, kLongestLastText)}),
+        kEndBytes / 2);
 }
 
 bool EventLogWriter::drop(const std::string& why) {
@@ -187,7 +270,7 @@ void EventLogWriter::scalars(const ScalarRow& row) {
     const auto id = key_at(i, row.values[i].name);
     if (!id) continue;
     put(payload_, *id);
-    put(payload_, row.values[i].value);
+    put(payload_, without_nan_sign(row.values[i].value));
   }
   if (payload_.size() > head) append(FrameType::Scalars, payload_);
 }
@@ -217,10 +300,19 @@ void EventLogWriter::summary(const Json& values) {
   append(FrameType::Summary, to_message_pack(values));
 }
 void EventLogWriter::end(const RunEnd& end) {
-  append(FrameType::End, to_message_pack(to_json(end)));
+  if (interruption_ && !go_on(true)) lose_held();
+  if (write(FrameType::End, to_message_pack(to_json(end)), 0) || !file_->is_open()) return;
+  auto shorter = end;
+  shorter.reason.resize(std::min(shorter.reason.size(), kLongestLastText));
+  if (!write(FrameType::End, to_message_pack(to_json(shorter)), 0)) drop(file_->failure());
 }
 
 void EventLogWriter::close() noexcept {
+  try {
+    if (interruption_ && !go_on(true)) lose_held();
+  } catch (...) {
+    // Out of memory: what was held is lost.
+  }
   file_->close(true);
   lock_.close();
 }

@@ -3,10 +3,13 @@
 // disk and no reader. Only the one that begins a new segment, once per `max_bytes`, syncs the file
 // that it leaves.
 //
-// Failure: opening throws; afterwards nothing does. When the disk is full the log stops there, what
-// comes later is counted by num_dropped(), and failure() says why.
+// Failure: opening throws; afterwards nothing does. When the disk is full, records are kept in
+// memory, at most kMostHeldBytes, and written as soon as there is room; what does not fit is
+// counted by num_dropped(), and failure() says why. The log notes such a gap as a text. The end of
+// the run always has room.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -29,6 +32,8 @@ namespace lockstep {
 
 // Where a log goes on in a new segment.
 constexpr uint64_t kMaxSegmentBytes = uint64_t{1} << 30;
+// What is kept in memory while the disk is full.
+constexpr size_t kMostHeldBytes = size_t{4} << 20;
 
 class EventLogWriter {
  public:
@@ -40,6 +45,9 @@ class EventLogWriter {
   // Environment: cannot be created or locked, another writer has it, it is no event log, the disk
   // is full.
   explicit EventLogWriter(const std::filesystem::path& path, uint64_t max_bytes = kMaxSegmentBytes);
+
+  // Whether another process wrote it before.
+  bool continues() const { return info_.has_value(); }
 
   // First record of every writing process, also of one that continues a log.
   void identity(const RunInfo& info);
@@ -60,6 +68,10 @@ class EventLogWriter {
   void summary(const Json& values);
   void end(const RunEnd& end);
 
+  // What a person should be told at once, each once: that the disk is full, and that there is room
+  // again. nullopt when there is nothing new.
+  std::optional<TextLine> take_news() { return std::exchange(news_, std::nullopt); }
+
   // Cuts the file to what was written, syncs it to the disk and gives up the lock. Later appends
   // are dropped.
   void close() noexcept;
@@ -69,7 +81,21 @@ class EventLogWriter {
   const std::string& failure() const { return failure_; }
 
  private:
-  bool append(FrameType type, std::string_view payload);  // false: dropped
+  // Since the disk is full.
+  struct Interruption {
+    std::string why;
+    double since = 0;  // unix seconds
+    std::chrono::steady_clock::time_point next_try;
+    std::string held;  // frames
+    uint64_t num_held = 0, num_lost = 0;
+  };
+
+  bool append(FrameType type, std::string_view payload);               // false: dropped
+  bool write(FrameType type, std::string_view payload, size_t spare);  // false: no room
+  void interrupt();
+  bool hold(FrameType type, std::string_view payload);  // false: dropped
+  bool go_on(bool at_once);                             // whether there is no interruption any more
+  void lose_held();
   void continue_segment();
   void append_header();
   bool must_begin_segment(size_t frame_bytes) const;
@@ -90,8 +116,11 @@ class EventLogWriter {
   Json config_;
   std::map<std::string, uint32_t, std::less<>> keys_;
   uint32_t num_keys_ = 0;                                   // ids given so far
+  uint32_t num_written_keys_ = 0;                           // without those that are held
   std::string payload_;                                     // reused by scalars()
   std::vector<std::pair<std::string, uint32_t>> row_keys_;  // of the last row, by place
+  std::optional<Interruption> interruption_;
+  std::optional<TextLine> news_;
   uint64_t num_dropped_ = 0;
   std::string failure_;
 };

@@ -29,9 +29,10 @@ MappedAppend::MappedAppend(FileDescriptor file, uint64_t length, const std::file
 
 MappedAppend::~MappedAppend() { close(false); }
 
-std::byte* MappedAppend::reserve(size_t size) {
-  if (!failure_.empty()) return nullptr;
-  if (length_ + size > window_end_ && !grow(size)) return nullptr;
+std::byte* MappedAppend::reserve(size_t size, size_t spare) {
+  if (!file_.is_open()) return nullptr;
+  if (length_ + size + spare > window_end_ && !grow(size + spare)) return nullptr;
+  failure_.clear();
   return window_ + (length_ - window_begin_);
 }
 
@@ -89,7 +90,7 @@ void MappedAppend::close(bool durable) noexcept {
   // Best effort: a rest of zeros or an unsynced file reads the same.
   if (::ftruncate(file_.get(), static_cast<off_t>(length_)) == 0 && durable) ::fsync(file_.get());
   file_.close();
-  if (failure_.empty()) failure_ = path_.string() + " is closed";
+  failure_ = path_.string() + " is closed";
 }
 
 }  // namespace lockstep

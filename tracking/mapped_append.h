@@ -22,14 +22,17 @@ class MappedAppend {
   ~MappedAppend();
   MappedAppend(MappedAppend&&) = delete;
 
-  // Room for `size` bytes at the end of the file, to be filled before commit(). nullptr when the
-  // disk does not have them: failure() then says why, and stays that way.
-  std::byte* reserve(size_t size);
+  // Room for `size` bytes at the end of the file, to be filled before commit(), and for `spare`
+  // bytes behind them. nullptr when the disk does not have them: failure() then says why. A later
+  // call tries again.
+  std::byte* reserve(size_t size, size_t spare = 0);
   // Makes the first `size` bytes of the last reserve() part of the file.
   void commit(size_t size) { length_ += size; }
 
   uint64_t length() const { return length_; }
+  // Of the last reserve(); empty when there was room.
   const std::string& failure() const { return failure_; }
+  bool is_open() const { return file_.is_open(); }
 
   // Cuts the file to its length and gives it up, also its lock. `durable`: syncs it to the disk
   // first.

@@ -2,7 +2,9 @@
 // the sinks share.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +17,11 @@ struct Metric {
   std::string_view name;
   double value = 0;  // NaN and infinities are values like any other
 };
+
+// Without the sign that a NaN may have, and that would be printed.
+inline double without_nan_sign(double value) {
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
 
 // The metrics of one moment. A view: `values` and their names belong to the caller and live for the
 // call.

@@ -25,7 +25,21 @@ void take(const Json& json, const char* key, T& value) {
 
 Json or_null(const std::optional<std::string>& text) { return text ? Json(*text) : Json(nullptr); }
 
+RunLength length_from_json(const Json& json) {
+  RunLength length;
+  const auto it = json.find("planned");
+  if (it == json.end() || !it->is_object()) return length;
+  take(*it, "steps", length.steps);
+  take(*it, "epochs", length.epochs);
+  return length;
+}
+
 }  // namespace
+
+Json to_json(const RunLength& length) {
+  return {{"steps", length.steps > 0 ? Json(length.steps) : Json(nullptr)},
+          {"epochs", length.epochs > 0 ? Json(length.epochs) : Json(nullptr)}};
+}
 
 Json to_json(const RunInfo& info) {
   return {{"id", info.id},
@@ -40,7 +54,8 @@ Json to_json(const RunInfo& info) {
           {"host", info.host},
           {"pid", info.pid},
           {"created", info.created},
-          {"command", info.command}};
+          {"command", info.command},
+          {"planned", to_json(info.planned)}};
 }
 
 std::optional<RunInfo> run_info_from_json(const Json& json) {
@@ -63,6 +78,7 @@ std::optional<RunInfo> run_info_from_json(const Json& json) {
   if (const auto command = json.find("command"); command != json.end() && command->is_array())
     for (const auto& word : *command)
       if (word.is_string()) info.command.push_back(word.get<std::string>());
+  info.planned = length_from_json(json);
   return info;
 }
 

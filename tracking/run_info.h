@@ -10,6 +10,13 @@
 
 namespace lockstep {
 
+// How long the run is planned to be; 0 where that is not known. It ends with whichever is reached
+// first.
+struct RunLength {
+  int64_t steps = 0;
+  double epochs = 0;
+};
+
 // In `ranks: main` a job is one entry, whose id is the job's; otherwise every logging rank is one
 // (see on_ranks.h).
 struct RunInfo {
@@ -22,7 +29,11 @@ struct RunInfo {
   int64_t pid = 0;
   double created = 0;  // unix seconds
   std::vector<std::string> command;
+  RunLength planned;
 };
+
+// {"steps": N or null, "epochs": E or null}
+Json to_json(const RunLength& length);
 
 Json to_json(const RunInfo& info);
 

@@ -78,6 +78,7 @@ void take_log(LogContents&& log, bool alive, RunRecord& record) {
         fmt::format("{}: damaged after {} records ({} bytes), which is what is shown", name,
                     log.num_frames, log.good_bytes));
   record.metrics = summarize(log);
+  for (const auto& row : log.rows) record.step = std::max(record.step, row.step);
   if (log.info) record.info = std::move(*log.info);
   record.config = std::move(log.config);
   record.summary = std::move(log.summary);

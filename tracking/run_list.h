@@ -30,6 +30,7 @@ struct RunRecord {
   RunEnd end;  // exit_code and the rest mean something unless the state is Running or Lost
   Json config;
   std::map<std::string, MetricSummary> metrics;
+  int64_t step = 0;                // the latest of its log
   Json summary = Json::object();   // values of the run as a whole
   std::vector<std::string> notes;  // what could not be read, and how much of it was
 };

@@ -29,22 +29,18 @@ struct ConsoleOptions {
   int columns = 80;             // width of the terminal
 };
 
-// How long the run is meant to be; 0 where that is not known.
-struct RunLength {
-  int64_t steps = 0;
-  double epochs = 0;
-};
-
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
 struct SinkContext {
   // In the trainer.
   ConsoleOptions console;
-  RunLength length;
   // In the agent.
   std::filesystem::path run_dir;  // of the job
-  std::filesystem::path dir;      // <run_dir>/sinks/<sink>/<entry id>, the sink's own; exists
-  Environment environment;        // where servers and tokens come from; never empty
+  // The sink's own for this destination: <run_dir>/sinks/<sink>/<entry id>, or with "@" and a part
+  // of a digest behind it. Exists.
+  std::filesystem::path dir;
+  bool speaks_for_job = true;  // of several entries of a job the first
+  Environment environment;     // where servers and tokens come from; never empty
   Json state;  // what flush() returned when the position was stored from which records follow; null
                // at the very beginning of the run
 };
@@ -66,6 +62,13 @@ struct SinkContext {
 class Sink {
  public:
   virtual ~Sink() = default;
+  // Where the records go. What flush() returned belongs to this place: a sink that goes elsewhere
+  // is fed from the beginning. null: a place that is the sink's own in the run directory, or none.
+  // Asked before run_started(), also of an object that gets no other call.
+  virtual Json destination() const { return nullptr; }
+  // Whether what was delivered before `state` is still there; when it is not, the sink is fed from
+  // the beginning. Asked as destination() is, where there is a state.
+  virtual bool has_delivered(const RunInfo&) const { return true; }
   virtual void run_started(const RunInfo& info, const Json& config) = 0;
   virtual void scalars(const ScalarRow& row) = 0;
   virtual void text(const TextLine&) {}

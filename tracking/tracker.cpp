@@ -12,6 +12,7 @@
 #include "tracking/agent/log_tail.h"
 #include "tracking/agent_process.h"
 #include "tracking/event_log_writer.h"
+#include "tracking/path_watch.h"
 #include "tracking/run_directory.h"
 #include "tracking/unix_time.h"
 
@@ -19,6 +20,7 @@ namespace lockstep {
 namespace {
 
 constexpr auto kQuietWait = std::chrono::milliseconds(1000);
+constexpr auto kLookEvery = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -40,9 +42,14 @@ struct Tracker::State {
 
   template <class Call>
   void record(const Call& call) noexcept {
+    look_after();
     if (log) fenced("event log", [&] { call(*log); });
-    if (agent) fenced("tracking agent", [&] { agent->keep_alive(); });
+    if (log)
+      if (const auto news = log->take_news()) show([&](Sink& sink) { sink.text(*news); });
   }
+
+  void look_after() noexcept;
+  void look_for_log() noexcept;
 
   template <class Call>
   void show(const Call& call) noexcept {
@@ -58,10 +65,11 @@ struct Tracker::State {
   ScalarRow without_known(const ScalarRow& row);
 
   TrackingReport report() const {
-    if (!log || log->num_dropped() == 0) return {.problem = problem};
+    if (!log || log->num_dropped() == 0) return {.problem = problem, .lost = lost};
     return {.num_dropped = log->num_dropped(),
             .problem = fmt::format("{} record{} not kept in the event log: {}", log->num_dropped(),
-                                   log->num_dropped() == 1 ? " was" : "s were", log->failure())};
+                                   log->num_dropped() == 1 ? " was" : "s were", log->failure()),
+            .lost = lost};
   }
 
   void wait_for_agent();
@@ -74,12 +82,43 @@ struct Tracker::State {
   std::unique_ptr<AgentProcess> agent;  // none: another process started it, or there is none
   std::string problem;
 
+  std::optional<PathWatch> watch;  // of the log, or else of the run directory
+  std::chrono::steady_clock::time_point looked_at;
+  std::string lost;  // see TrackingReport
+
   std::filesystem::path log_path;
   std::optional<int64_t> resume_step;
   // What the log had of resume_step when this process began; read when it is asked for.
   std::optional<std::set<std::string, std::less<>>> known;
   std::vector<Metric> unknown;  // reused
 };
+
+// A few system calls, once a second. An agent that is started would make a directory again that
+// somebody deleted.
+void Tracker::State::look_after() noexcept {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - looked_at < kLookEvery) return;
+  looked_at = now;
+  look_for_log();
+  if (agent && lost.empty()) fenced("tracking agent", [&] { agent->keep_alive(); });
+}
+
+// A record that goes into a deleted file fails nowhere.
+void Tracker::State::look_for_log() noexcept {
+  if (!lost.empty() || !watch) return;
+  fenced("event log", [&] {
+    const auto found = watch->problem();
+    if (found.empty()) return;
+    lost = fmt::format("the {} of this run ({}) {} during the run", log ? "event log" : "directory",
+                       (log ? log_path : run_dir).string(), found);
+    show([&](Sink& sink) {
+      sink.text({.time = unix_now(),
+                 .level = TextLevel::Error,
+                 .line = lost + "; training goes on, and checkpoints are saved in " +
+                         checkpoints_path(run_dir).string()});
+    });
+  });
+}
 
 Tracker::Tracker() = default;
 Tracker::~Tracker() = default;
@@ -109,7 +148,7 @@ std::unique_ptr<AgentProcess> start_agent(const TrackerOptions& options) {
 std::shared_ptr<Sink> start_console(const TrackerOptions& options, int rank) {
   const auto* part = options.config.sinks.find(kConsoleSink);
   if (!part || !shows_progress(options.config.ranks, rank)) return nullptr;
-  return part->build({.console = options.console, .length = options.length});
+  return part->build({.console = options.console});
 }
 
 }  // namespace
@@ -129,15 +168,17 @@ Tracker open_tracker(const TrackerOptions& options) {
     state->log.emplace(state->log_path);
     state->resume_step = options.resume_step;
     state->record([&](EventLogWriter& log) {
+      const bool takes_back = options.resume_step && log.continues();
       log.identity(*info);
       log.config(options.run_config.is_null() ? Json::object() : options.run_config);
-      if (options.resume_step) log.rewind(*options.resume_step);
+      if (takes_back) log.rewind(*options.resume_step);
     });
     state->console = start_console(options, info->rank);
     state->show([&](Sink& sink) { sink.run_started(*info, options.run_config); });
   }
   state->fenced("tracking agent", [&] { state->agent = start_agent(options); });
   if (!state->log && !state->agent) return {};
+  state->watch.emplace(state->log ? state->log_path : state->run_dir);
   return Tracker(std::move(state));
 }
 
@@ -231,13 +272,14 @@ void Tracker::State::wait_for_agent() {
 TrackingReport Tracker::finish(const RunEnd& end) noexcept {
   if (!state_) return {};
   const auto state = std::move(state_);
+  state->look_for_log();
   state->record([&](EventLogWriter& log) {
     log.end(end);
     log.close();
   });
   state->show([&](Sink& sink) { sink.run_finished(end); });
   // A rank that failed must not keep the others, or the launcher, waiting.
-  if (state->agent && end.state == RunState::Finished)
+  if (state->agent && end.state == RunState::Finished && state->lost.empty())
     state->fenced("tracking agent", [&] { state->wait_for_agent(); });
   TrackingReport report;
   state->fenced("report", [&] { report = state->report(); });

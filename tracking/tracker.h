@@ -26,14 +26,14 @@ namespace lockstep {
 
 struct TrackerOptions {
   std::filesystem::path run_dir;  // of the job; must exist (create_run_directory)
-  RunInfo process;  // as in decide(): the job's id and name, and the numbers of this rank
+  RunInfo process;                // as in decide(): the job's id and name, the numbers of this
+                                  // rank and how long the run is planned to be
   TrackingConfig config;
   Json run_config;  // the resolved config of the whole run
   // Continue after this step: what was logged later is replaced. Of the step itself a metric that
   // the log has already is not recorded again.
   std::optional<int64_t> resume_step;
   ConsoleOptions console;
-  RunLength length;
   // Of the tracking agent (`lockstep track`); empty: none is started.
   std::filesystem::path agent_program;
   int local_world_size = 1;         // ranks on this node
@@ -46,6 +46,9 @@ struct TrackerOptions {
 struct TrackingReport {
   uint64_t num_dropped = 0;  // records that are in no event log
   std::string problem;       // one line for a person about what went wrong; empty when nothing did
+  // That the event log (of a rank that does not log: the run directory) was deleted or moved during
+  // the run, so that no command finds the run; one line. Empty while it is where it was.
+  std::string lost;
 };
 
 class Tracker {

@@ -9,6 +9,7 @@
 #include "core/part_list.h"
 #include "core/period.h"
 #include "tracking/alerts/alert_config.h"
+#include "tracking/media_config.h"
 #include "tracking/on_ranks.h"
 #include "tracking/sink.h"
 
@@ -31,6 +32,7 @@ struct TrackingConfig {
   Duration system_every{std::chrono::seconds(10)};
   std::string system_nodes = "main";
   AlertConfig alerts;
+  MediaConfig media;
   std::string checkpoints = "none";
   Duration finish_timeout{std::chrono::seconds(10)};
   Duration upload_timeout{std::chrono::minutes(10)};
@@ -59,6 +61,7 @@ void fields(V& v, TrackingConfig& c) {
     "with `ranks: main`, whose system metrics the run shows: of the main rank's node, or of all",
     one_of({"main", "all"}));
   v("alerts", c.alerts, "what the user wants to be told about");
+  v("media", c.media, "what evaluations show besides numbers; the main rank records it");
   v("checkpoints", c.checkpoints,
     "which checkpoints become versions of the artifact '<run name>-model', which sinks upload: "
     "none, the last one of the run, or all",

@@ -15,12 +15,15 @@ namespace {
 std::string shown(bool terminal, bool color, int columns = 200) {
   std::ostringstream out;
   const SinkContext context{
-      .console = {.out = &out, .terminal = terminal, .color = color, .columns = columns},
-      .length = {.steps = 30, .epochs = 3}};
+      .console = {.out = &out, .terminal = terminal, .color = color, .columns = columns}};
   const auto sink = sink_registry().find("console")->make()->build(context);
-  sink->run_started(
-      {.id = "mnist-1", .name = "mnist", .job_id = "mnist-1", .world_size = 2, .created = 1000},
-      {});
+  sink->run_started({.id = "mnist-1",
+                     .name = "mnist",
+                     .job_id = "mnist-1",
+                     .world_size = 2,
+                     .created = 1000,
+                     .planned = {.steps = 30, .epochs = 3}},
+                    {});
   const std::array<Metric, 3> first = {
       {{"train/samples_per_s", 12345.6}, {"train/lr", 0.1}, {"train/loss", 2.5}}};
   sink->scalars({.step = 10, .time = 1010, .epoch = 1, .values = first});

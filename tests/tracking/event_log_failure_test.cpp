@@ -1,5 +1,6 @@
 // The event log when its process is killed or its disk is full.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <optional>
 
 #include "core/error.h"
 #include "tests/temporary_directory.h"
@@ -81,6 +83,14 @@ class SmallDisk {
       ::setrlimit(RLIMIT_FSIZE, &before_);
   }
   bool is_mounted() const { return mounted_; }
+  void grow(size_t bytes) {
+    const auto options = "size=" + std::to_string(bytes);
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    const int failed = mounted_
+                           ? ::mount("tmpfs", path_.c_str(), "tmpfs", MS_REMOUNT, options.c_str())
+                           : ::setrlimit(RLIMIT_FSIZE, &limit);
+    if (failed) throw std::runtime_error("the disk cannot be made larger");
+  }
 
  private:
   std::filesystem::path path_;
@@ -107,14 +117,20 @@ TEST_CASE("event log: kill -9 of the writer loses nothing that was appended") {
 }
 
 TEST_CASE(
-    "event log: a disk that fills up ends the recording, not the process, and what was dropped is "
-    "counted") {
+    "event log: on a disk that stays full the process goes on, what was dropped is counted, and "
+    "the end of the run is recorded") {
   const TemporaryDirectory dir;
   const SmallDisk disk(dir / "disk", 256u << 10);
-  constexpr int kRows = 20'000;
+  constexpr int kRows = 200'000;
   {
     EventLogWriter log(dir / "disk/log");
     for (int step = 0; step < kRows; ++step) log_loss(log, step, step);
+    const auto news = log.take_news();
+    REQUIRE(news.has_value());
+    CHECK(news->line.starts_with("event log: cannot reserve "));
+    CHECK(news->line.ends_with("; records are kept in memory (at most 4 MiB) until there is room"));
+    CHECK_FALSE(log.take_news().has_value());
+    log.end({.state = RunState::Failed, .exit_code = 75, .reason = std::string(8192, 'x')});
     const auto kept = read_event_log(dir / "disk/log").rows.size();
     CHECK(kept > 1000);
     CHECK(kept + log.num_dropped() == kRows);
@@ -128,6 +144,60 @@ TEST_CASE(
   const auto log = read_event_log(dir / "disk/log");
   CHECK_FALSE(log.torn);
   CHECK(log.rows.back().step == static_cast<int64_t>(log.rows.size()) - 1);
+  REQUIRE(log.texts.size() == 1);
+  CHECK(log.texts[0].line.starts_with(fmt::format(
+      "event log: the last {} records were lost: cannot reserve ", kRows - log.rows.size())));
+  REQUIRE(log.end.has_value());
+  CHECK(log.end->state == RunState::Failed);
+  CHECK(log.end->reason == std::string(1000, 'x'));
+}
+
+TEST_CASE("event log: a disk that was full for a while costs no record that fits in memory") {
+  const TemporaryDirectory dir;
+  SmallDisk disk(dir / "disk", 256u << 10);
+  const auto path = dir / "disk/log";
+  EventLogWriter log(path, 128u << 10);
+  int64_t step = 0;
+  for (; !log.take_news(); ++step) log_loss(log, step, 1);
+  for (int i = 0; i < 1000; ++i, ++step) {
+    log_loss(log, step, 1);
+    const auto name = fmt::format("new/{}", i);
+    const std::array<Metric, 1> values = {{{name, 1}}};
+    log.scalars({.step = step, .values = values});
+  }
+  CHECK(static_cast<int64_t>(read_event_log(path).rows.size()) < step);
+  disk.grow(64u << 20);
+  log.close();
+  const auto news = log.take_news();
+  REQUIRE(news.has_value());
+  CHECK(news->line.ends_with("; nothing was lost"));
+  CHECK(log.num_dropped() == 0);
+  const auto contents = read_event_log(path);
+  CHECK_FALSE(contents.torn);
+  CHECK(static_cast<int64_t>(contents.rows.size()) == step + 1000);
+  CHECK(contents.keys.size() == 1001);
+  REQUIRE(contents.texts.size() == 1);
+  CHECK(contents.texts[0].line == news->line);
+  CHECK(contents.texts[0].level == TextLevel::Info);
+}
+
+TEST_CASE("event log: after a full disk the log says how many records it lacks") {
+  const TemporaryDirectory dir;
+  SmallDisk disk(dir / "disk", 256u << 10);
+  const auto path = dir / "disk/log";
+  EventLogWriter log(path);
+  int64_t step = 0;
+  for (; log.num_dropped() < 100; ++step) log_loss(log, step, 1);
+  disk.grow(64u << 20);
+  log.take_news();
+  std::optional<TextLine> news;
+  for (; !news; news = log.take_news(), ++step) log_loss(log, step, 1);
+  const auto contents = read_event_log(path);
+  CHECK(contents.rows.size() + log.num_dropped() == static_cast<size_t>(step));
+  CHECK(contents.rows.back().step == step - 1);
+  REQUIRE(contents.texts.size() == 1);
+  CHECK(contents.texts[0].level == TextLevel::Warning);
+  CHECK(contents.texts[0].line.ends_with(fmt::format("; {} records were lost", log.num_dropped())));
 }
 
 TEST_CASE("event log: opened on a full disk it is one clear error and leaves no file") {

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "tests/tracking/runs_of_a_lab.h"
+#include "tracking/run_tags.h"
 
 using namespace lockstep;
 
@@ -55,7 +56,26 @@ TEST_CASE("runs list: JSON has what scripts need") {
                         {"rank", 0},
                         {"world_size", 2},
                         {"dir", (lab.path() / "mnist-1").string()},
+                        {"step", 2},
+                        {"planned", {{"steps", nullptr}, {"epochs", nullptr}}},
                         {"summary", {{"eval/accuracy", 0.9}, {"train/loss", 1.5}}}});
+}
+
+TEST_CASE("runs: the planned length comes from the log, of the last process that wrote it") {
+  Lab lab;
+  add_job(lab.path(), "mnist-1", kMain, 1, 1700000000);
+  CHECK(lab({"show", "mnist-1"}).find("step       2\n") != std::string::npos);
+  for (const int64_t steps : {3000, 6000}) {
+    auto info = sample_info("mnist-1");
+    info.planned = {.steps = steps, .epochs = 2};
+    EventLogWriter log(event_log_path(lab.path() / "mnist-1", 0));
+    log.identity(info);
+    log_loss(log, steps / 2, 1);
+  }
+  const auto list = Json::parse(lab({"list", "--json"}));
+  CHECK(list[0]["planned"] == Json{{"steps", 6000}, {"epochs", 2}});
+  CHECK(Json::parse(lab({"show", "mnist-1", "--json"}))["planned"] == list[0]["planned"]);
+  CHECK(lab({"show", "mnist-1"}).find("step       3000 of 6000\n") != std::string::npos);
 }
 
 TEST_CASE("runs list: NaN and infinity are text in JSON, a lost run has no exit code") {
@@ -167,6 +187,40 @@ TEST_CASE("runs export: names are quoted, damage is a note beside the data, -o w
   CHECK(lab({"export", "a", "-o", file.string()}).empty());
   CHECK(read_file(file).ends_with("\n\"odd, \"\"name\"\"\",3,0.000000,nan,0\n"));
   CHECK(lab.notes().starts_with("note: a: rank-00000.lsev: damaged after 10 records ("));
+}
+
+TEST_CASE("runs export: system metrics are there, with the lowest logging rank of their node") {
+  Lab lab;
+  add_job(lab.path(), "job", kAll, 2, 1700000000);
+  EventLogWriter log(node_log_path(lab.path() / "job", 0));
+  const std::array<Metric, 1> values = {{{"system/cpu.percent", 50}}};
+  log.scalars({.step = 0, .time = 1700000001, .values = values});
+  CHECK(lab({"export", "job"}).find("system/cpu.percent,0,1700000001.000000,50,0\n") !=
+        std::string::npos);
+  CHECK(lab({"export", "job-rank-1"}).find("system/") == std::string::npos);
+}
+
+TEST_CASE("runs: control characters of names and reasons are escaped, for they move the cursor") {
+  Lab lab;
+  auto info = sample_info("job");
+  info.name = "evil\x1b]0;title\x07";
+  const nlohmann::json config = {{"run", {{"name", info.name}}}};
+  create_run_directory(lab.path() / "job", info, config);
+  {
+    EventLogWriter log(event_log_path(lab.path() / "job", 0));
+    log.identity(info);
+    log.config(config);
+    const std::array<Metric, 1> values = {{{"train/\x1b[2Jloss", 1}}};
+    log.scalars({.step = 1, .values = values});
+  }
+  write_run_end(lab.path() / "job", {.state = RunState::Failed, .reason = "\x1b[31mred"});
+  change_run_tags(lab.path() / "job", {}, "note\x1b[1m");
+  for (const auto& words : std::vector<std::vector<std::string>>{{"show", "job"}, {"list"}}) {
+    const auto text = lab(words);
+    INFO(text);
+    CHECK(text.find_first_of("\x1b\x07") == std::string::npos);
+  }
+  CHECK(lab({"show", "job"}).find("evil\\x1b]0;title\\x07") != std::string::npos);
 }
 
 TEST_CASE("runs: bad input is one Config error that says what is valid") {

@@ -102,7 +102,7 @@ void open(Sinks& sinks, const std::string& on, const Json& call) {
   blueprint->read(parse_config(call.at("config").dump(), "config"), "sink");
   const std::filesystem::path run_dir = call.at("run_dir").get<std::string>();
   const auto info = *run_info_from_json(call.at("info"));
-  const auto dir = run_dir / "sinks" / sink / call.value("dir", info.id);
+  const auto dir = run_dir / "sinks" / sink / info.id;
   make_directories(dir);
   const auto environment =
       [variables = call.at("environment")](const std::string& name) -> std::optional<std::string> {

@@ -78,9 +78,8 @@ class Process:
 class Entry:
     """One sink object at a time for one entry, fed as the agent does: its state is kept, what came since is repeated."""
 
-    def __init__(self, process, sink, run_dir, entry, config=None, environment=None, run_config=None, directory=None):
+    def __init__(self, process, sink, run_dir, entry, config=None, environment=None, run_config=None):
         self.process, self.sink, self.run_dir, self.entry = process, sink, run_dir, entry
-        self.directory = directory or entry["id"]
         self.config, self.environment = config or {}, environment or {}
         self.run_config = CONFIG if run_config is None else run_config
         self.state, self.since = None, []
@@ -90,7 +89,7 @@ class Entry:
 
     def open(self):
         self.call("open", sink=self.sink, run_dir=str(self.run_dir), info=self.entry, config=self.config,
-                  environment=self.environment, run_config=self.run_config, state=self.state, dir=self.directory)
+                  environment=self.environment, run_config=self.run_config, state=self.state)
         return self
 
     def give(self, call, **more):

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <sstream>
 #include <stdexcept>
@@ -9,6 +11,7 @@
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "tests/temporary_directory.h"
+#include "tracking/agent/log_tail.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/run_directory.h"
 
@@ -126,6 +129,64 @@ TEST_CASE(
                                                              {"train/loss@3", {9}},
                                                              {"eval/loss@3", {0.125}},
                                                              {"eval/accuracy@3", {0.5}}});
+}
+
+TEST_CASE("tracker: a fresh run takes nothing back, one that begins anew in its directory does") {
+  const TemporaryDirectory dir;
+  const auto num_rewinds = [&] {
+    LogTail tail(event_log_path(dir.path(), 0));
+    int count = 0;
+    while (const auto record = tail.next()) count += std::holds_alternative<RewindRecord>(*record);
+    return count;
+  };
+  auto options = options_for(dir.path());
+  options.resume_step = 0;
+  open_tracker(options).finish({});
+  CHECK(num_rewinds() == 0);
+  open_tracker(options).finish({});
+  CHECK(num_rewinds() == 1);
+}
+
+TEST_CASE("tracker: an event log that is deleted or moved is told at once, and is the report's") {
+  const TemporaryDirectory dir;
+  for (const bool is_moved : {false, true}) {
+    const auto run = dir / (is_moved ? "moved" : "deleted"), there = dir / "there";
+    std::ostringstream out;
+    auto options = options_for(run);
+    options.console.out = &out;
+    auto tracker = open_tracker(options);
+    log_loss(tracker, 1, 1);
+    CHECK(out.str().find("error") == std::string::npos);
+    if (is_moved)
+      std::filesystem::rename(run, there);
+    else
+      std::filesystem::remove_all(run);
+    std::filesystem::create_directories(run / "checkpoints");
+    const auto log = event_log_path(run, 0).string();
+    const auto lost =
+        "the event log of this run (" + log + ") was " +
+        (is_moved ? "moved to " + event_log_path(there, 0).string() : std::string("deleted")) +
+        " during the run";
+    const auto report = tracker.finish({.state = RunState::Finished});
+    CHECK(report.lost == lost);
+    CHECK(out.str().find(lost + "; training goes on") != std::string::npos);
+  }
+  CHECK(read_event_log(event_log_path(dir / "there", 0)).end.has_value());
+  auto tracker = open_tracker(options_for(dir / "kept"));
+  CHECK(tracker.finish({}).lost.empty());
+}
+
+TEST_CASE("tracker: a NaN has no sign, on the console and in the log") {
+  const TemporaryDirectory dir;
+  std::ostringstream out;
+  auto options = options_for(dir.path());
+  options.console.out = &out;
+  auto tracker = open_tracker(options);
+  log_loss(tracker, 1, -std::numeric_limits<double>::quiet_NaN());
+  tracker.finish({});
+  CHECK(out.str().find("loss nan") != std::string::npos);
+  const auto log = read_event_log(event_log_path(dir.path(), 0));
+  CHECK_FALSE(std::signbit(log.rows.at(0).values.at(0).second));
 }
 
 TEST_CASE("tracker: a console that fails is left alone, and named once at the end") {

@@ -18,6 +18,7 @@
 #include "tracking/event_log_reader.h"
 #include "tracking/forward/log_forwarder.h"
 #include "tracking/forward/log_receiver.h"
+#include "tracking/path_watch.h"
 #include "tracking/run_directory.h"
 #include "tracking/system/system_sampler.h"
 #include "tracking/unix_time.h"
@@ -84,6 +85,7 @@ class Agent {
   bool starter_lives_;
   const FileDescriptor launcher_;  // pidfd; closed where there is none
   NodeRecorder recorder_;
+  const PathWatch log_watch_;  // a run whose directory was deleted or moved needs no agent
   NodeWatch watch_;
   ConsoleWatch consoles_;
   SystemSampler sampler_;
@@ -91,6 +93,7 @@ class Agent {
   const double born_ = unix_now();  // rows of before are history, no news
   AgentClock::time_point next_sample_, next_heartbeat_, next_backlog_;
   std::vector<SinkStatus> noted_;
+  bool has_raised_ = false;  // since the last note
   bool feeds_ = false;
   size_t num_planned_logs_ = 0;
   std::vector<EntryPlan> entries_;
@@ -104,12 +107,15 @@ Agent::Agent(const AgentOptions& options)
       starter_lives_(options.starter_fd >= 0),
       launcher_(options.launcher > 0 ? open_process(options.launcher) : FileDescriptor()),
       recorder_(options.run_dir, options.node_rank),
+      log_watch_(node_log_path(options.run_dir, options.node_rank)),
       watch_(options.run_dir, options.node_rank),
       consoles_(launcher_logs(options), recorder_.console_lines()),
       sampler_({.disk = options.run_dir, .processes = [this] { return process_ids(); }}),
       rules_(options.config.alerts),
       next_sample_(started_),
       next_heartbeat_(started_ + kHeartbeatEvery) {
+  const auto alerts = read_alerts_note(options.run_dir, options.node_rank);
+  rules_.restore_causes(alerts.causes, born_ - alerts.time);
   if (options.forwarding.receives())
     receiver_ = std::make_unique<LogReceiver>(options.run_dir, options.forwarding);
   if (options.forwarding.sends())
@@ -125,6 +131,7 @@ AgentReport Agent::run() {
   while (!end) {
     tick();
     if (must_make_way()) return {.complete = false, .handed_over = true, .sinks = statuses()};
+    if (!log_watch_.problem().empty()) return {.complete = false, .sinks = statuses()};
     if (is_over())
       end = wait_for_end();
     else
@@ -145,6 +152,7 @@ std::vector<int64_t> Agent::process_ids() const {
 
 void Agent::raise(const std::vector<Alert>& alerts) {
   for (const auto& alert : alerts) recorder_.alert(alert);
+  has_raised_ |= !alerts.empty();
 }
 
 void Agent::record_sample() {
@@ -282,7 +290,11 @@ std::optional<RunEnd> Agent::wait_for_end() {
   RunEnd end{.state = RunState::Lost};
   if (const auto* silent = watch_.first_silent()) {
     end = silent_end(*silent);
-    write_run_end(options_.run_dir, end);
+    try {
+      write_run_end(options_.run_dir, end);
+    } catch (const Error&) {
+      // The disk is full: readers see that the log has no end and no writer.
+    }
   } else if (!watch_.logs().empty()) {
     end = *watch_.logs().begin()->second->end;
   }
@@ -319,7 +331,7 @@ AgentReport Agent::deliver(const RunEnd& end) {
     if (must_make_way()) return {.complete = false, .handed_over = true, .sinks = report.sinks};
     const bool at_rest = std::ranges::all_of(
         report.sinks, [](const SinkStatus& sink) { return sink.complete || sink.gave_up; });
-    if (at_rest || AgentClock::now() >= latest) break;
+    if (at_rest || !log_watch_.problem().empty() || AgentClock::now() >= latest) break;
     note_status(false);
     ::poll(nullptr, 0, tick_ms);
   }
@@ -340,11 +352,19 @@ std::vector<SinkStatus> Agent::statuses() const {
 void Agent::note_status(bool always) {
   const auto now = AgentClock::now();
   const auto sinks = statuses();
-  if (sinks.empty()) return;
-  if (!always && now < next_backlog_ && std::ranges::equal(sinks, noted_, is_no_news)) return;
+  const auto causes = rules_.causes();
+  if (sinks.empty() && causes.empty()) return;
+  if (!always && !has_raised_ && now < next_backlog_ &&
+      std::ranges::equal(sinks, noted_, is_no_news))
+    return;
   next_backlog_ = now + kBacklogEvery;
   noted_ = sinks;
-  write_sink_status(options_.run_dir, options_.node_rank, sinks);
+  has_raised_ = false;
+  try {
+    write_agent_status(options_.run_dir, options_.node_rank, sinks, {unix_now(), causes});
+  } catch (const Error&) {
+    // The disk is full. What the sinks lack is seen once they are asked to go on.
+  }
 }
 
 }  // namespace

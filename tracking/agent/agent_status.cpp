@@ -22,6 +22,17 @@ Json status_to_json(const SinkStatus& status) {
           {"problem", status.problem}};
 }
 
+// An empty object when there is nothing, or nothing readable.
+Json read_status(const std::filesystem::path& run_dir, int node_rank) {
+  try {
+    auto json = Json::parse(read_file(status_path(run_dir, node_rank)), nullptr, false);
+    if (json.is_object()) return json;
+  } catch (const Error&) {
+    // None yet.
+  }
+  return Json::object();
+}
+
 template <class T>
 T member_or(const Json& json, const char* key, T otherwise) {
   const auto it = json.find(key);
@@ -34,23 +45,20 @@ T member_or(const Json& json, const char* key, T otherwise) {
 
 }  // namespace
 
-void write_sink_status(const std::filesystem::path& run_dir, int node_rank,
-                       const std::vector<SinkStatus>& sinks) {
+void write_agent_status(const std::filesystem::path& run_dir, int node_rank,
+                        const std::vector<SinkStatus>& sinks, const AlertsNote& alerts) {
   auto list = Json::array();
   for (const auto& sink : sinks) list.push_back(status_to_json(sink));
   write_file_durably(
       status_path(run_dir, node_rank),
-      Json{{"sinks", list}}.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+      Json{{"sinks", list}, {"alerts", {{"time", alerts.time}, {"causes", alerts.causes}}}}.dump(
+          1, ' ', false, Json::error_handler_t::replace) +
+          "\n");
 }
 
 std::vector<SinkStatus> read_sink_status(const std::filesystem::path& run_dir, int node_rank) {
-  Json json;
-  try {
-    json = Json::parse(read_file(status_path(run_dir, node_rank)), nullptr, false);
-  } catch (const Error&) {
-    return {};
-  }
-  if (!json.is_object() || !json.contains("sinks") || !json["sinks"].is_array()) return {};
+  const auto json = read_status(run_dir, node_rank);
+  if (!json.contains("sinks") || !json["sinks"].is_array()) return {};
   std::vector<SinkStatus> sinks;
   for (const auto& sink : json["sinks"])
     if (sink.is_object())
@@ -60,6 +68,13 @@ std::vector<SinkStatus> read_sink_status(const std::filesystem::path& run_dir, i
                        .backlog = member_or<uint64_t>(sink, "backlog", 0),
                        .problem = member_or<std::string>(sink, "problem", "")});
   return sinks;
+}
+
+AlertsNote read_alerts_note(const std::filesystem::path& run_dir, int node_rank) {
+  const auto json = read_status(run_dir, node_rank);
+  if (!json.contains("alerts") || !json["alerts"].is_object()) return {};
+  return {.time = member_or(json["alerts"], "time", 0.0),
+          .causes = json["alerts"].value("causes", Json())};
 }
 
 std::string describe_incomplete(const std::vector<SinkStatus>& sinks) {

@@ -9,6 +9,7 @@
 
 #include "core/durable_file.h"
 #include "core/error.h"
+#include "tracking/artifacts/sha256.h"
 #include "tracking/run_directory.h"
 
 namespace lockstep {
@@ -50,6 +51,15 @@ struct CountValues {
     return 1;
   }
 };
+
+// No secret can be read from it.
+std::string digest_of(const Json& destination) {
+  constexpr size_t kShownDigits = 12;
+  if (destination.is_null()) return "default";
+  Sha256 sum;
+  sum.add(destination.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return sum.hex().substr(0, kShownDigits);
+}
 
 std::optional<Moment> moment_of(const Record& record) {
   if (const auto* value = std::get_if<Histogram>(&record)) return value->at;
@@ -101,6 +111,11 @@ void Feed::load() {
           fmt::format("{} is damaged: remove the directory {} to send this run to the sink anew",
                       path.string(), dir_.string()));
   }
+  open_sources();
+  loaded_ = true;
+}
+
+void Feed::open_sources() {
   sources_.clear();
   const auto add = [&](const std::filesystem::path& log, bool is_own) {
     const auto name = log.filename().string();
@@ -112,7 +127,37 @@ void Feed::load() {
   };
   add(plan_.log, true);
   for (const auto& log : plan_.others) add(log, false);
-  loaded_ = true;
+}
+
+std::shared_ptr<Sink> Feed::make_sink() const {
+  return part_.build({.run_dir = plan_.run_dir,
+                      .dir = dir_,
+                      .speaks_for_job = plan_.is_first,
+                      .environment = environment_,
+                      .state = stored_.contains("state") ? stored_["state"] : Json(nullptr)});
+}
+
+// What is stored belongs to one destination: for another one the feed begins at its own, or anew,
+// and also where what was delivered is gone. False: somebody else feeds that destination.
+bool Feed::settle() {
+  auto sink = make_sink();
+  destination_ = digest_of(sink->destination());
+  settled_ = true;
+  if (stored_.contains("destination") && stored_["destination"] != destination_) {
+    sink.reset();
+    dir_ = dir_.parent_path() / fmt::format("{}@{}", plan_.id, destination_.get<std::string>());
+    lock_.close();
+    loaded_ = false;
+    if (!lock()) return false;
+    load();
+    sink = make_sink();
+  }
+  const bool has_state = stored_.contains("state") && !stored_["state"].is_null();
+  if (has_state && sources_.front()->tail.identity() && !sink->has_delivered(info_of_entry())) {
+    stored_ = Json::object();
+    open_sources();
+  }
+  return true;
 }
 
 // Makes the sink as soon as the log says who the run is. False when it does not yet.
@@ -129,24 +174,21 @@ bool Feed::prepare() {
 }
 
 // A run that all ranks write into is no rank's.
-void Feed::be_the_job(RunInfo& info) const {
+RunInfo Feed::info_of_entry() const {
+  auto info = *sources_.front()->tail.identity();
+  if (!plan_.labels) return info;
   info.id = plan_.id;
   info.job_type.reset();
   if (const auto job = read_job(plan_.run_dir)) {
     info.name = job->name;
     info.group = job->group;
   }
+  return info;
 }
 
 void Feed::start_sink() {
-  auto& own = *sources_.front();
-  auto info = *own.tail.identity();
-  if (plan_.labels) be_the_job(info);
-  sink_ = part_.build({.run_dir = plan_.run_dir,
-                       .dir = dir_,
-                       .environment = environment_,
-                       .state = stored_.contains("state") ? stored_["state"] : Json(nullptr)});
-  sink_->run_started(info, own.tail.config());
+  sink_ = make_sink();
+  sink_->run_started(info_of_entry(), sources_.front()->tail.config());
   pending_ = true;
   run_is_over_ = false;
   flushed_at_ = FeedClock::now();
@@ -230,6 +272,7 @@ void Feed::flush(const std::optional<RunEnd>& finished) {
     positions[source->tail.path().filename().string()] = source->tail.offset();
   stored_ = {{"positions", positions},
              {"state", std::move(state)},
+             {"destination", destination_},
              {"finished", finished ? to_json(*finished) : Json(nullptr)}};
   write_file_durably(dir_ / "position.json",
                      stored_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
@@ -263,6 +306,11 @@ FeedState Feed::pump(const std::optional<RunEnd>& end) {
   if (!lock()) return FeedState::Waiting;
   try {
     if (!loaded_) load();
+    try {
+      if (!settled_ && !settle()) return FeedState::Waiting;
+    } catch (const Error&) {
+      if (!is_complete(end)) throw;  // else there is nothing that the sink is needed for
+    }
     if (!sink_ && is_complete(end)) return end ? FeedState::Done : FeedState::Waiting;
     if (!prepare()) return end ? FeedState::Done : FeedState::Waiting;  // a log without a run
     bool more = false;

@@ -1,6 +1,7 @@
 // Feeds one sink with the records of one entry in the list of runs, from its event logs, each
-// record once: what the sink has taken, and what it needs to go on, is kept in
-// <run>/sinks/<sink>/<entry>/position.json.
+// record once for each destination: what the sink has taken, and what it needs to go on, is kept in
+// <run>/sinks/<sink>/<entry>/position.json. Another destination of the same sink has a directory of
+// its own, <entry>@ and a part of a digest.
 #pragma once
 
 #include <chrono>
@@ -26,7 +27,8 @@ struct EntryPlan {
   // Of the node's own log: everything but the console lines of these ranks, which have entries of
   // their own; or, unless it is empty, nothing but the console lines of `only_consoles`.
   std::vector<int> others_consoles, only_consoles;
-  bool labels = false;  // metrics of ranks carry "/rank-N": several write into one
+  bool is_first = true;  // of the entries of the job
+  bool labels = false;   // metrics of ranks carry "/rank-N": several write into one
 };
 
 enum class FeedState {
@@ -59,9 +61,12 @@ class Feed {
 
   bool lock();
   void load();
+  void open_sources();
+  std::shared_ptr<Sink> make_sink() const;
+  bool settle();
+  RunInfo info_of_entry() const;
   bool is_complete(const std::optional<RunEnd>& end);
   bool prepare();
-  void be_the_job(RunInfo& info) const;
   void start_sink();
   bool take(Source& source);
   void deliver(const Record& record, Source& source);
@@ -78,6 +83,8 @@ class Feed {
   std::filesystem::path dir_;
   FileDescriptor lock_;  // one feeder at a time: the agent, or `lockstep sync`
   Json stored_;          // position.json
+  bool settled_ = false;
+  Json destination_;  // a digest of Sink::destination()
   bool loaded_ = false;
   std::vector<std::unique_ptr<Source>> sources_;
   std::shared_ptr<Sink> sink_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tracking/event_log_reader.h"
+#include "tracking/on_ranks.h"
 #include "tracking/run_directory.h"
 
 namespace lockstep {
@@ -65,6 +66,7 @@ std::vector<EntryPlan> plan_entries(const fs::path& run_dir, const TrackingConfi
   std::set<int> seen;
   for (const auto& log : logs) {
     EntryPlan plan{.run_dir = run_dir, .id = log.info.id, .log = log.path};
+    plan.is_first = shows_progress(config.ranks, log.info.rank);
     const bool is_first_of_node = seen.insert(log.info.node_rank).second;
     plan.others = {node_log_path(run_dir, log.info.node_rank)};
     if (takes_all_nodes) plan.others = node_logs(run_dir);

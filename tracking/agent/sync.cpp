@@ -47,8 +47,10 @@ void wait_for_last_words(const std::filesystem::path& run_dir) {
 }  // namespace
 
 TrackingConfig read_tracking_config(const std::filesystem::path& run_dir) {
-  const auto root = read_config_file(run_dir / "config.yaml");
   TrackingConfig config;
+  std::error_code ignored;
+  if (!std::filesystem::exists(run_dir / "config.yaml", ignored)) return config;
+  const auto root = read_config_file(run_dir / "config.yaml");
   const auto* section = root.find("tracking");
   if (!section || section->kind != ConfigNode::Kind::Map) return config;
   if (const auto* plugins = section->find("plugins"))

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-// The `tracking:` section of a recorded run, from its config.yaml; its plugins are loaded. Throws
-// Config when that cannot be read.
+// The `tracking:` section of a recorded run, from its config.yaml; its plugins are loaded. The
+// defaults where there is no such file. Throws Config when it cannot be read.
 TrackingConfig read_tracking_config(const std::filesystem::path& run_dir);
 
 struct SyncOptions {

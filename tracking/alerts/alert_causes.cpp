@@ -1,5 +1,7 @@
 #include "tracking/alerts/alert_causes.h"
 
+#include <algorithm>
+
 namespace lockstep {
 namespace {
 
@@ -19,6 +21,19 @@ bool AlertCauses::is_news(const std::string& cause) {
   if (last_seen_s_.size() >= kMostAlertCauses) return false;
   last_seen_s_.emplace(cause, now_s_);
   return true;
+}
+
+Json AlertCauses::state() const {
+  auto state = Json::object();
+  for (const auto& [cause, last_seen_s] : last_seen_s_) state[cause] = now_s_ - last_seen_s;
+  return state;
+}
+
+void AlertCauses::restore(const Json& state, double passed_s) {
+  if (!state.is_object()) return;
+  for (const auto& [cause, age] : state.items())
+    if (age.is_number() && last_seen_s_.size() < kMostAlertCauses)
+      last_seen_s_[cause] = now_s_ - age.get<double>() - std::max(passed_s, 0.0);
 }
 
 }  // namespace lockstep

@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include "core/config_value.h"
+
 namespace lockstep {
 
 // Memory: at most 1,000 causes; while as many are at work, further ones are not told.
@@ -18,6 +20,11 @@ class AlertCauses {
 
   // The cause is at work now. True when that is new.
   bool is_news(const std::string& cause);
+
+  // {cause: seconds since it was last at work}, for a process that goes on with the same run.
+  Json state() const;
+  // `passed_s`: time since state() was called. Causes of another form are passed over.
+  void restore(const Json& state, double passed_s);
 
  private:
   double pause_s_;

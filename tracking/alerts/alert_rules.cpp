@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kLongestTick_s = 30;
 constexpr size_t kFewestLosses = 20, kFewestStepTimes = 5;
+constexpr double kLeastSlowness_s = 0.01, kSlowFor_s = 10;
 constexpr size_t kMostWatchedRanks = 100'000, kMostRowsOfValues = 10'000;
 constexpr size_t kLongestMetricName = 200;  // in a text
 
@@ -68,13 +69,13 @@ void AlertRules::look_at(const Metric& metric, const ScalarRow& row, int rank) {
     past->step_times.add(metric.value);
   if (config_.nan && of_training && !std::isfinite(metric.value)) {
     const auto name = printable(metric.name, kLongestMetricName);
-    report(
-        "nan " + std::string(metric.name),
-        {.time = row.time,
-         .level = TextLevel::Error,
-         .title = name + " is not a finite number",
-         .text = fmt::format("{} is {} at step {} (rank {})", name, metric.value, row.step, rank),
-         .step = row.step});
+    report("nan " + std::string(metric.name),
+           {.time = row.time,
+            .level = TextLevel::Error,
+            .title = name + " is not a finite number",
+            .text = fmt::format("{} is {} at step {} (rank {})", name,
+                                without_nan_sign(metric.value), row.step, rank),
+            .step = row.step});
   }
   if (metric.name == "train/loss") look_for_spike(metric.value, row, rank);
   if (metric.name == "system/disk.percent" && config_.disk_percent < 100 &&
@@ -137,7 +138,7 @@ std::vector<Alert> AlertRules::tick(double now, std::span<const RankState> ranks
   last_tick_ = now;
   causes_.advance(seconds);
   for (const auto& state : ranks) look_at_rank(state, seconds, now);
-  look_for_slow_ranks(ranks, now);
+  look_for_slow_ranks(ranks, seconds, now);
   return std::exchange(news_, {});
 }
 
@@ -164,7 +165,7 @@ void AlertRules::look_at_rank(const RankState& state, double seconds, double now
             .step = std::nullopt});
 }
 
-void AlertRules::look_for_slow_ranks(std::span<const RankState> ranks, double now) {
+void AlertRules::look_for_slow_ranks(std::span<const RankState> ranks, double seconds, double now) {
   if (config_.slow_rank <= 0) return;
   std::vector<std::pair<int, double>> means;
   std::vector<double> values;
@@ -176,8 +177,11 @@ void AlertRules::look_for_slow_ranks(std::span<const RankState> ranks, double no
   }
   if (means.size() < 2) return;
   const auto median = RecentValues::median_of(values);
-  for (const auto& [rank, mean] : means)
-    if (mean > config_.slow_rank * median)
+  for (const auto& [rank, mean] : means) {
+    const bool is_slow = mean > config_.slow_rank * median && mean - median >= kLeastSlowness_s;
+    auto& slow_s = histories_.at(rank).slow_s;
+    slow_s = is_slow ? slow_s + seconds : 0;
+    if (slow_s >= kSlowFor_s)
       report(fmt::format("slow {}", rank),
              {.time = now,
               .title = fmt::format("Rank {} is slow", rank),
@@ -185,6 +189,7 @@ void AlertRules::look_for_slow_ranks(std::span<const RankState> ranks, double no
                                   "ranks, {:.4g} s",
                                   rank, mean, mean / median, means.size(), median),
               .step = std::nullopt});
+  }
 }
 
 }  // namespace lockstep

@@ -34,6 +34,10 @@ class AlertRules {
   // Throws Config for a factor that cannot be meant (0 < factor <= 1).
   explicit AlertRules(const AlertConfig& config);
 
+  // What was told already, for an agent that takes the place of this one; see AlertCauses.
+  Json causes() const { return causes_.state(); }
+  void restore_causes(const Json& causes, double passed_s) { causes_.restore(causes, passed_s); }
+
   // A row that `rank` logged (system metrics: the rank that carries those of its node). Rows may
   // come in any order of steps.
   std::vector<Alert> scalars(const ScalarRow& row, int rank);
@@ -44,7 +48,7 @@ class AlertRules {
  private:
   struct History {
     bool logged = false;  // since the last tick
-    double idle_s = 0;
+    double idle_s = 0, slow_s = 0;
     RecentValues losses{100}, step_times{20};
   };
 
@@ -53,7 +57,7 @@ class AlertRules {
   void look_for_spike(double loss, const ScalarRow& row, int rank);
   void look_at_conditions(const Metric& metric, const ScalarRow& row, int rank);
   void look_at_rank(const RankState& state, double seconds, double now);
-  void look_for_slow_ranks(std::span<const RankState> ranks, double now);
+  void look_for_slow_ranks(std::span<const RankState> ranks, double seconds, double now);
   void report(const std::string& cause, Alert alert);
 
   AlertConfig config_;

@@ -83,12 +83,12 @@ class ConsoleSink final : public Sink {
   using Config = ConsoleConfig;
   ConsoleSink(const Config& config, const SinkContext& context)
       : console_(context.console),
-        length_(context.length),
         interval_(std::chrono::duration<double>(config.interval.value).count()) {}
 
   void run_started(const RunInfo& info, const Json&) override {
     started_ = info.created;
     id_ = info.job_id;
+    length_ = info.planned;
     keep(fmt::format("run {} on {} rank{}", id_, info.world_size, info.world_size == 1 ? "" : "s"));
   }
 
@@ -153,11 +153,11 @@ class ConsoleSink final : public Sink {
     for (const auto& [name, value] : row.values) {
       if (!name.starts_with("train/")) continue;
       if (name == "train/loss") {
-        loss = fmt::format("  loss {:.4f}", value);
+        loss = fmt::format("  loss {:.4f}", without_nan_sign(value));
       } else if (short_name(name) == kSpeed) {
         speed = fmt::format("  {} samples/s", with_thousands(value));
       } else {
-        others += fmt::format("  {} {:.4g}", short_name(name), value);
+        others += fmt::format("  {} {:.4g}", short_name(name), without_nan_sign(value));
       }
     }
     return loss + others + speed;
@@ -166,7 +166,8 @@ class ConsoleSink final : public Sink {
   static std::string evaluation(const ScalarRow& row) {
     auto text = fmt::format("  epoch {:.2f}  step {}", row.epoch, row.step);
     for (const auto& [name, value] : row.values)
-      if (name.starts_with("eval/")) text += fmt::format("  {} {:.4f}", short_name(name), value);
+      if (name.starts_with("eval/"))
+        text += fmt::format("  {} {:.4f}", short_name(name), without_nan_sign(value));
     return text;
   }
 

@@ -65,10 +65,15 @@ class CsvSink final : public Sink {
   CsvSink(const Config& config, const SinkContext& context)
       : config_(config), dir_(context.dir), state_(context.state) {}
 
+  Json destination() const override { return file_destination(config_.path); }
+  bool has_delivered(const RunInfo& info) const override {
+    std::error_code ignored;
+    return std::filesystem::exists(place(info), ignored);
+  }
+
   void run_started(const RunInfo& info, const Json&) override {
-    file_.emplace(LineFile::Places{.file = sink_file(config_.path, dir_ / "metrics.csv", info),
-                                   .note = dir_ / "rewind.json"},
-                  state_, csv_up_to);
+    file_.emplace(LineFile::Places{.file = place(info), .note = dir_ / "rewind.json"}, state_,
+                  csv_up_to);
     if (file_->is_empty()) file_->append(kCsvHeader);
   }
 
@@ -84,6 +89,10 @@ class CsvSink final : public Sink {
   void run_finished(const RunEnd&) override {}
 
  private:
+  std::filesystem::path place(const RunInfo& info) const {
+    return sink_file(config_.path, dir_, "metrics.csv", info);
+  }
+
   Config config_;
   std::filesystem::path dir_;
   Json state_;

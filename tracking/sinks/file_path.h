@@ -5,21 +5,27 @@
 #include <optional>
 #include <string>
 
+#include "core/config_value.h"
 #include "tracking/run_info.h"
 
 namespace lockstep {
 
-// `configured` with the id of the entry for every "{id}", or `otherwise` when nothing is
-// configured.
+// `configured` with the id of the entry for every "{id}"; when nothing is configured, `name` in the
+// entry's directory beside `dir`, the sink's for its destination.
 inline std::filesystem::path sink_file(const std::optional<std::string>& configured,
-                                       const std::filesystem::path& otherwise,
+                                       const std::filesystem::path& dir, const char* name,
                                        const RunInfo& info) {
-  if (!configured) return otherwise;
+  if (!configured) return dir.parent_path() / info.id / name;
   constexpr std::string_view kId = "{id}";
   auto path = *configured;
   for (auto at = path.find(kId); at != std::string::npos; at = path.find(kId, at + info.id.size()))
     path.replace(at, kId.size(), info.id);
   return path;
+}
+
+// See Sink::destination().
+inline Json file_destination(const std::optional<std::string>& configured) {
+  return configured ? Json(std::filesystem::absolute(*configured).string()) : Json(nullptr);
 }
 
 }  // namespace lockstep

@@ -65,10 +65,15 @@ class JsonlSink final : public Sink {
   JsonlSink(const Config& config, const SinkContext& context)
       : config_(config), dir_(context.dir), state_(context.state) {}
 
+  Json destination() const override { return file_destination(config_.path); }
+  bool has_delivered(const RunInfo& info) const override {
+    std::error_code ignored;
+    return std::filesystem::exists(place(info), ignored);
+  }
+
   void run_started(const RunInfo& info, const Json& config) override {
-    file_.emplace(LineFile::Places{.file = sink_file(config_.path, dir_ / "records.jsonl", info),
-                                   .note = dir_ / "rewind.json"},
-                  state_, jsonl_up_to);
+    file_.emplace(LineFile::Places{.file = place(info), .note = dir_ / "rewind.json"}, state_,
+                  jsonl_up_to);
     if (file_->is_empty()) add({{"type", "config"}, {"run", to_json(info)}, {"config", config}});
   }
 
@@ -140,6 +145,9 @@ class JsonlSink final : public Sink {
   }
 
  private:
+  std::filesystem::path place(const RunInfo& info) const {
+    return sink_file(config_.path, dir_, "records.jsonl", info);
+  }
   void add(const Json& record) { file_->append(jsonl_line(record)); }
 
   Config config_;

@@ -48,15 +48,23 @@ class MlflowSink final : public Sink {
         user_(mlflow_user(context.environment)),
         state_(context.state),
         names_(kept("names", Json(nullptr))),
-        console_(context.dir / "console.txt", kept("console_bytes", uint64_t{0})),
+        console_path_(context.dir / "console.txt"),
         console_sent_at_(std::chrono::steady_clock::now()),
         time_(kept("time", 0.0)),
         step_(kept("step", int64_t{0})),
         alerts_(kept("alerts", int64_t{0})),
         rejected_(kept("rejected", int64_t{0})),
-        tables_(kept("tables", Json::array())) {}
+        tables_(kept("tables", Json::array())),
+        last_files_(kept("last_files", Json::object())) {}
+
+  Json destination() const override {
+    const auto& address = settings_.address;
+    return {address.origin() + address.path,
+            settings_.experiment ? Json(*settings_.experiment) : Json(nullptr)};
+  }
 
   void run_started(const RunInfo& info, const Json& config) override {
+    console_.emplace(console_path_, kept("console_bytes", uint64_t{0}));
     time_ = std::max(time_, info.created);
     session_ = begin_mlflow_session(client_, settings_, {info, config, run_dir_, user_},
                                     kept("session", Json(nullptr)));
@@ -76,27 +84,27 @@ class MlflowSink final : public Sink {
   void text(const TextLine& text) override {
     time_ = text.time;
     const bool is_plain = text.level == TextLevel::Info;
-    console_.append(is_plain ? text.line + "\n"
-                             : fmt::format("{}: {}\n", level_name(text.level), text.line));
+    console_->append(is_plain ? text.line + "\n"
+                              : fmt::format("{}: {}\n", level_name(text.level), text.line));
   }
 
   void console(const ConsoleLine& line) override {
     time_ = line.time;
-    console_.append(fmt::format("[rank {}] {}\n", line.rank, line.line));
+    console_->append(fmt::format("[rank {}] {}\n", line.rank, line.line));
   }
 
   void histogram(const Histogram& histogram) override {
     at(histogram.at.time, histogram.at.step);
-    artifacts_.add(path_of("histograms", histogram.at, "json"), mlflow_histogram(histogram),
+    artifacts_.add(path_of("histograms", histogram.at) + ".json", mlflow_histogram(histogram),
                    "application/json");
   }
 
   void image(const Image& image) override {
     at(image.at.time, image.at.step);
-    artifacts_.add(path_of("images", image.at, "png"), image.png, "image/png");
+    const auto path = path_of("images", image.at);
+    artifacts_.add(path + ".png", image.png, "image/png");
     if (!image.caption.empty())
-      artifacts_.add(path_of("images", image.at, "txt"), image.caption,
-                     "text/plain; charset=utf-8");
+      artifacts_.add(path + ".txt", image.caption, "text/plain; charset=utf-8");
   }
 
   void table(const Table& table) override {
@@ -143,6 +151,8 @@ class MlflowSink final : public Sink {
   void rewind(int64_t step) override {
     batch_.rewind(step);
     step_ = std::min(step_, step);
+    for (auto& last : last_files_)  // what follows replaces the files of later steps
+      if (last.is_object() && last["step"] > step) last = nullptr;
     tag("lockstep.rewound_to_step", std::to_string(step));
   }
 
@@ -161,12 +171,13 @@ class MlflowSink final : public Sink {
     if (end_) finish();
     return {{"session", session_.state()},
             {"names", names_.state()},
-            {"console_bytes", console_.flushed_length()},
+            {"console_bytes", console_->flushed_length()},
             {"time", time_},
             {"step", step_},
             {"alerts", alerts_},
             {"rejected", rejected_},
-            {"tables", tables_}};
+            {"tables", tables_},
+            {"last_files", last_files_}};
   }
 
  private:
@@ -188,8 +199,15 @@ class MlflowSink final : public Sink {
     batch_.add_tag(mlflow_name(name), mlflow_value(value, kMlflowTagBytes));
   }
 
-  std::string path_of(const char* folder, const Moment& moment, const char* ending) {
-    return fmt::format("{}/{}/step-{}.{}", folder, names_.of(moment.name), moment.step, ending);
+  // Several of a name and step are step-5, step-5-2, step-5-3, ...
+  std::string path_of(const char* folder, const Moment& moment) {
+    const auto name = fmt::format("{}/{}", folder, names_.of(moment.name));
+    auto& last = last_files_[name];
+    const bool is_next = last.is_object() && last["step"] == moment.step;
+    const auto number = is_next ? last["number"].get<int64_t>() + 1 : 1;
+    last = {{"step", moment.step}, {"number", number}};
+    const auto path = fmt::format("{}/step-{}", name, moment.step);
+    return number == 1 ? path : fmt::format("{}-{}", path, number);
   }
 
   void send_batch() {
@@ -202,14 +220,14 @@ class MlflowSink final : public Sink {
 
   // The whole file each time, for MLflow does not append.
   void send_console() {
-    console_.flush();
+    console_->flush();
     const auto now = std::chrono::steady_clock::now();
-    const auto length = console_.flushed_length();
+    const auto length = console_->flushed_length();
     const auto pause = kMlflowConsoleEvery * (1 + length / kMlflowConsoleBytes);
     const bool is_due =
         end_ ? length > 0 : length > console_sent_ && now - console_sent_at_ >= pause;
     if (!is_due) return;
-    artifacts_.add_file(kMlflowConsoleFile, console_.path());
+    artifacts_.add_file(kMlflowConsoleFile, console_->path());
     console_sent_ = length;
     console_sent_at_ = now;
   }
@@ -232,13 +250,16 @@ class MlflowSink final : public Sink {
   MlflowBatch batch_;
   MlflowArtifacts artifacts_;
   MlflowMetricNames names_;
-  CommittedFile console_;
+  const std::filesystem::path console_path_;
+  std::optional<CommittedFile> console_;
   uint64_t console_sent_ = 0;
   std::chrono::steady_clock::time_point console_sent_at_;
   double time_ = 0;  // of the last record
   int64_t step_ = 0;
   int64_t alerts_ = 0, rejected_ = 0;
   Json tables_;  // those that the server shows as such
+  // "images/NAME" to the step of its last file, and which of that step it was.
+  Json last_files_;
   std::optional<RunEnd> end_;
 };
 

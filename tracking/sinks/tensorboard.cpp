@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tracking/sink.h"
+#include "tracking/sinks/file_path.h"
 #include "tracking/tensorboard/event_file.h"
 #include "tracking/tensorboard/hparams.h"
 #include "tracking/tensorboard/summary.h"
@@ -25,8 +26,15 @@ class TensorboardSink final : public Sink {
  public:
   using Config = TensorboardConfig;
   TensorboardSink(const Config& config, const SinkContext& context)
-      : dir_(config.dir ? std::filesystem::path(*config.dir) : context.run_dir / "tensorboard"),
+      : config_(config),
+        dir_(config.dir ? std::filesystem::path(*config.dir) : context.run_dir / "tensorboard"),
         state_(context.state) {}
+
+  Json destination() const override { return file_destination(config_.dir); }
+  bool has_delivered(const RunInfo& info) const override {
+    std::error_code ignored;
+    return std::filesystem::exists(dir_ / info.id / state_.at("file").get<std::string>(), ignored);
+  }
 
   void run_started(const RunInfo& info, const Json& config) override {
     file_.emplace(dir_ / info.id, info, state_);
@@ -132,6 +140,7 @@ class TensorboardSink final : public Sink {
     if (bands_.size() > before) file_->add(row.time, 0, tensorboard::layout_value(bands_));
   }
 
+  Config config_;
   std::filesystem::path dir_;
   Json state_;
   std::optional<tensorboard::EventFile> file_;

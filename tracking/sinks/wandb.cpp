@@ -66,6 +66,18 @@ class WandbSink final : public Sink {
         context_(context),
         settings_(wandb_settings(config, context.environment)) {}
 
+  Json destination() const override {
+    if (settings_.mode == WandbMode::Disabled) return "disabled";
+    if (settings_.mode == WandbMode::Offline)
+      return {settings_.root.value_or(""), settings_.project};
+    return {settings_.base_url, settings_.entity, settings_.project};
+  }
+  bool has_delivered(const RunInfo&) const override {
+    std::error_code ignored;
+    return settings_.mode != WandbMode::Offline ||  // a server has it
+           std::filesystem::exists(context_.state.at("file").get<std::string>(), ignored);
+  }
+
   void run_started(const RunInfo& info, const Json& config) override {
     if (settings_.mode == WandbMode::Disabled) return;
     label_ranks_ = info.world_size > 1;

@@ -11,6 +11,7 @@
 #include "core/period.h"
 #include "tracking/http_client.h"
 #include "tracking/public_url.h"
+#include "tracking/run_directory.h"
 #include "tracking/sink.h"
 
 namespace lockstep {
@@ -19,6 +20,7 @@ namespace {
 struct WebhookConfig {
   std::optional<PublicUrl> url;
   std::vector<std::string> events = {"alerts"};
+  std::optional<PublicUrl> dashboard;
   Duration timeout{std::chrono::seconds(10)};
 };
 template <class V>
@@ -27,6 +29,8 @@ void fields(V& v, WebhookConfig& c) {
     "address to send to; one that is secret belongs in the environment variable "
     "LOCKSTEP_WEBHOOK_URL, which is the default");
   v("events", c.events, "what is sent: alerts, end", one_of({"alerts", "end"}));
+  v("dashboard", c.dashboard,
+    "address of the dashboard (`lockstep ui`), such as http://node1:8391, to which messages link");
   v("timeout", c.timeout, "how long to wait for the receiver");
 }
 
@@ -50,12 +54,16 @@ class WebhookSink final : public Sink {
   using Config = WebhookConfig;
   WebhookSink(const Config& config, const SinkContext& context)
       : sends_alerts_(webhook_sends(config, "alerts")),
-        sends_end_(webhook_sends(config, "end")),
+        sends_end_(webhook_sends(config, "end") && context.speaks_for_job),
+        dashboard_(config.dashboard ? config.dashboard->text : ""),
+        run_dir_(context.run_dir),
         address_(webhook_address(config, context.environment)),
         name_("webhook at " + address_.origin()),
         http_(address_, {.name = name_, .timeout = config.timeout.value}),
         delivered_file_(context.dir / "delivered.json"),
         count_(context.state.is_object() ? context.state.at("count").get<int64_t>() : 0) {}
+
+  Json destination() const override { return {address_.origin(), address_.path}; }
 
   void run_started(const RunInfo& info, const Json&) override {
     info_ = info;
@@ -79,8 +87,10 @@ class WebhookSink final : public Sink {
 
   void run_finished(const RunEnd& end) override {
     if (!sends_end_) return;
-    auto message = begin("end", fmt::format("{}: {}{}{}", info_.name, state_name(end.state),
-                                            end.reason.empty() ? "" : ": ", end.reason));
+    const auto job = read_job(run_dir_);
+    auto message =
+        begin("end", fmt::format("{}: {}{}{}", job ? job->name : info_.name, state_name(end.state),
+                                 end.reason.empty() ? "" : ": ", end.reason));
     message.update(
         {{"state", state_name(end.state)}, {"exit", end.exit_code}, {"reason", end.reason}});
     pending_.push_back(std::move(message));
@@ -98,7 +108,9 @@ class WebhookSink final : public Sink {
   // `id`: the same whenever this message is sent.
   Json begin(const char* event, const std::string& text) {
     const auto number = count_ + static_cast<int64_t>(pending_.size()) + 1;
-    return {{"text", text},
+    const auto link = link_to_run();
+    return {{"text", link.empty() ? text : text + "\n" + link},
+            {"link", link.empty() ? Json(nullptr) : Json(link)},
             {"id", fmt::format("{}/{}", info_.id, number)},
             {"event", event},
             {"run",
@@ -108,6 +120,12 @@ class WebhookSink final : public Sink {
               {"group", info_.group ? Json(*info_.group) : Json(nullptr)},
               {"rank", info_.rank},
               {"host", info_.host}}}};
+  }
+
+  std::string link_to_run() const {
+    if (dashboard_.empty()) return "";
+    const auto end = dashboard_.find_last_not_of('/');
+    return fmt::format("{}/#/run/{}", dashboard_.substr(0, end + 1), percent_encoded(info_.job_id));
   }
 
   void deliver(const Json& message) {
@@ -131,6 +149,8 @@ class WebhookSink final : public Sink {
   }
 
   const bool sends_alerts_, sends_end_;
+  const std::string dashboard_;
+  const std::filesystem::path run_dir_;
   const HttpAddress address_;
   const std::string name_;
   HttpClient http_;

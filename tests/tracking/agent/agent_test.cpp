@@ -4,7 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <future>
 
 #include "tests/temporary_directory.h"
@@ -15,6 +17,7 @@
 #include "tracking/event_log_reader.h"
 #include "tracking/run_directory.h"
 #include "tracking/run_list.h"
+#include "tracking/unix_time.h"
 
 using namespace lockstep;
 using namespace std::chrono_literals;
@@ -74,6 +77,21 @@ TEST_CASE(
     CHECK(has_system == (rank == 0));
   }
   CHECK(read_sink_status(run, 0).at(0).complete);
+}
+
+TEST_CASE("agent: one that takes over raises no alert a second time") {
+  const TemporaryDirectory dir;
+  const auto run = make_job(dir, 1, true, "nan");
+  for (int agent = 0; agent < 3; ++agent) {
+    {
+      EventLogWriter log(event_log_path(run, 0));
+      const std::array<Metric, 1> values = {{{"train/loss", std::nan("")}}};
+      log.scalars({.step = 2, .time = unix_now(), .values = values});
+      log.end({.state = RunState::Finished});
+    }
+    CHECK(run_agent(options_for(run, 1)).complete);
+  }
+  CHECK(read_event_log(node_log_path(run, 0)).alerts.size() == 1);
 }
 
 TEST_CASE("agent: waits for the process that started it, and for the logs to be closed") {

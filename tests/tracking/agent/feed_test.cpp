@@ -28,9 +28,13 @@ struct OneRank {
     log->config({{"lr", 0.1}});
   }
 
-  std::unique_ptr<Feed> feed(std::vector<std::filesystem::path> others = {}) const {
+  std::unique_ptr<Feed> feed(std::vector<std::filesystem::path> others = {},
+                             const std::string& place = "") const {
+    Feed::SinkPart sink(sink_registry(), "recorder");
+    if (!place.empty())
+      sink.read(parse_config("{name: recorder, place: " + place + "}", "test"), "");
     return std::make_unique<Feed>(
-        Feed::SinkPart(sink_registry(), "recorder"),
+        sink,
         EntryPlan{.run_dir = run, .id = "job", .log = event_log_path(run, 0), .others = others},
         [](const std::string&) { return std::nullopt; });
   }
@@ -227,6 +231,34 @@ TEST_CASE("feed: while a sink fails, and while nothing is new, the log is not re
   const auto at_rest = bytes_read();
   for (int i = 0; i < 1000; ++i) CHECK(feed->pump(std::nullopt) == FeedState::Waiting);
   CHECK(bytes_read() - at_rest < 100'000);
+}
+
+TEST_CASE("feed: what one destination has says nothing about another") {
+  OneRank rank;
+  for (int step = 1; step <= 3; ++step) log_loss(*rank.log, step, 1);
+  const auto send = [&](const std::string& place) {
+    CHECK(rank.feed({}, place)->pump(kFinished) == FeedState::Done);
+    return Recorder::shared().entry(place.empty() ? "job" : "job at " + place);
+  };
+  for (const std::string place : {"", "a", "b", "", "a", "b"}) {
+    INFO("place '" << place << "'");
+    const auto entry = send(place);
+    CHECK(entry.delivered == losses(1, 3));
+    CHECK(entry.num_starts == 1);
+    CHECK(entry.num_ends == 1);
+  }
+  log_loss(*rank.log, 4, 1);
+  CHECK(send("b").delivered == losses(1, 4));
+  CHECK(Recorder::shared().entry("job at a").delivered == losses(1, 3));
+}
+
+TEST_CASE("feed: what was delivered and is gone is delivered again") {
+  OneRank rank;
+  for (int step = 1; step <= 3; ++step) log_loss(*rank.log, step, 1);
+  rank.feed()->pump(kFinished);
+  Recorder::shared().entries["job"] = {.is_gone = true};
+  CHECK(rank.feed()->pump(kFinished) == FeedState::Done);
+  CHECK(rank.delivered() == losses(1, 3));
 }
 
 TEST_CASE("feed: a damaged position is named with what to do") {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,12 +18,13 @@ struct RecordedEntry {
   std::vector<std::string> delivered;  // flushed, in order
   RunInfo info;
   RunEnd end;
+  bool is_gone = false;  // somebody deleted it
 };
 
 // What all recorder sinks of the process share.
 struct Recorder {
   std::mutex mutex;
-  std::map<std::string, RecordedEntry> entries;  // by entry id
+  std::map<std::string, RecordedEntry> entries;  // by entry id, with a place "id at place"
   std::function<void(int64_t step)> on_row;      // may throw, in place of a failing server
   std::function<void()> on_flush;
 
@@ -55,18 +57,28 @@ struct Recorder {
   }
 };
 
-struct RecorderConfig {};
+struct RecorderConfig {
+  std::optional<std::string> place;
+};
 template <class V>
-void fields(V&, RecorderConfig&) {}
+void fields(V& v, RecorderConfig& c) {
+  v("place", c.place, "where the records go");
+}
 
 class RecorderSink final : public Sink {
  public:
   using Config = RecorderConfig;
-  RecorderSink(const Config&, const SinkContext& context)
-      : committed_(context.state.is_null() ? 0 : context.state.get<size_t>()) {}
+  RecorderSink(const Config& config, const SinkContext& context)
+      : place_(config.place),
+        committed_(context.state.is_null() ? 0 : context.state.get<size_t>()) {}
+
+  Json destination() const override { return place_ ? Json(*place_) : Json(nullptr); }
+  bool has_delivered(const RunInfo& info) const override {
+    return !Recorder::shared().entry(name_of(info)).is_gone;
+  }
 
   void run_started(const RunInfo& info, const Json&) override {
-    id_ = info.id;
+    id_ = name_of(info);
     const std::lock_guard lock(Recorder::shared().mutex);
     auto& entry = Recorder::shared().entries[id_];
     entry.info = info;
@@ -98,8 +110,12 @@ class RecorderSink final : public Sink {
   }
 
  private:
+  std::string name_of(const RunInfo& info) const {
+    return place_ ? info.id + " at " + *place_ : info.id;
+  }
   void give(std::string text) { given_.push_back(std::move(text)); }
 
+  std::optional<std::string> place_;
   std::string id_;
   size_t committed_;
   std::vector<std::string> given_;

@@ -18,7 +18,7 @@ using Titles = std::vector<std::string>;
 // Rules, with the clock and the ranks that they are told.
 class Watched {
  public:
-  explicit Watched(AlertConfig config = {}) : rules_(config) { tick(0); }
+  explicit Watched(AlertConfig config = {}) : config_(config), rules_(config) { tick(0); }
 
   Titles log(const std::string& metric, double value, int64_t step = 1, int rank = 0) {
     const Metric values[] = {{metric, value}};
@@ -41,6 +41,15 @@ class Watched {
   std::vector<RankState> ranks;
   Alert last;
 
+  // Another process goes on, `passed_s` later.
+  void replace(double passed_s) {
+    const auto causes = rules_.causes();
+    rules_ = AlertRules(config_);
+    now += passed_s;
+    rules_.restore_causes(causes, passed_s);
+    tick(0);
+  }
+
  private:
   Titles keep(const std::vector<Alert>& alerts) {
     Titles titles;
@@ -49,6 +58,7 @@ class Watched {
     return titles;
   }
 
+  AlertConfig config_;
   AlertRules rules_;
 };
 
@@ -187,13 +197,14 @@ TEST_CASE("alerts: a rank that is slower than the others") {
     for (int rank = 0; rank < 4; ++rank) run.log("rank/step_time_s", seconds[rank], 1, rank);
   };
   for (int i = 0; i < 4; ++i) step(9);
-  CHECK(run.tick(1) == Titles{});  // too few to know
+  CHECK(run.ticks(20) == Titles{});  // too few to know
   for (int i = 0; i < 20; ++i) step(0.14);
-  CHECK(run.tick(1) == Titles{});
+  CHECK(run.ticks(20) == Titles{});
   for (int i = 0; i < 20; ++i) step(0.16);
+  CHECK(run.ticks(9) == Titles{});
   CHECK(run.tick(1) == Titles{"Rank 2 is slow"});
   CHECK(run.last.text == "Rank 2 takes 0.16 s per step, 1.6 times the median of 4 ranks, 0.1 s");
-  CHECK(run.tick(1) == Titles{});
+  CHECK(run.ticks(20) == Titles{});
 
   Watched two;
   two.ranks = {{.rank = 0, .alive = true}, {.rank = 1, .alive = true}};
@@ -201,7 +212,7 @@ TEST_CASE("alerts: a rank that is slower than the others") {
     two.log("rank/step_time_s", 0.1, i, 0);
     two.log("rank/step_time_s", 0.2, i, 1);
   }
-  CHECK(two.tick(1) == Titles{"Rank 1 is slow"});
+  CHECK(two.ticks(10) == Titles{"Rank 1 is slow"});
 
   Watched alone;  // the other one has ended
   alone.ranks = {{.rank = 0, .alive = false, .ended = true}, {.rank = 1, .alive = true}};
@@ -209,7 +220,41 @@ TEST_CASE("alerts: a rank that is slower than the others") {
     alone.log("rank/step_time_s", 0.1, i, 0);
     alone.log("rank/step_time_s", 0.9, i, 1);
   }
-  CHECK(alone.tick(1) == Titles{});
+  CHECK(alone.ticks(20) == Titles{});
+}
+
+TEST_CASE("alerts: short steps, and ranks that are slow in turn, are no slow rank") {
+  Watched run;
+  run.ranks = {{.rank = 0, .alive = true}, {.rank = 1, .alive = true}};
+  const auto steps = [&](double of_rank_0, double of_rank_1) {
+    for (int i = 0; i < 20; ++i) {
+      run.log("rank/step_time_s", of_rank_0, i, 0);
+      run.log("rank/step_time_s", of_rank_1, i, 1);
+    }
+  };
+  steps(0.001, 0.004);
+  CHECK(run.ticks(60) == Titles{});
+  for (int turn = 0; turn < 5; ++turn) {
+    steps(0.1, 0.5);
+    CHECK(run.ticks(5) == Titles{});
+    steps(0.5, 0.1);
+    CHECK(run.ticks(5) == Titles{});
+  }
+}
+
+TEST_CASE("alerts: a process that takes over does not tell again what was told") {
+  Watched run(with_condition("train/loss > 5"));
+  CHECK(run.log("train/loss", 6) == Titles{"train/loss > 5"});
+  CHECK(run.log("eval/loss", kNan) == Titles{"eval/loss is not a finite number"});
+  for (int kill = 0; kill < 3; ++kill) {
+    run.replace(4);
+    CHECK(run.log("train/loss", 6) == Titles{});
+    CHECK(run.log("eval/loss", -kNan) == Titles{});
+  }
+  CHECK(run.log("eval/accuracy", -kNan) == Titles{"eval/accuracy is not a finite number"});
+  CHECK(run.last.text == "eval/accuracy is nan at step 1 (rank 0)");
+  run.replace(3600);  // a resume
+  CHECK(run.log("train/loss", 6) == Titles{"train/loss > 5"});
 }
 
 TEST_CASE("alerts: a rank that is gone without an end") {

@@ -48,12 +48,11 @@ class Feeding:
 
     def __init__(self, process, run_dir, sink, config):
         self.process, self.run_dir, self.sink, self.config = process, run_dir, sink, config or {}
-        self.file = run_dir / "sinks" / sink / "entry" / "state.json"
 
     def take(self, call, **more):
         if call == "start":
-            self.entry = Entry(self.process, self.sink, self.run_dir, more["info"], self.config, run_config=more["config"],
-                               directory="entry")
+            self.file = self.run_dir / "sinks" / self.sink / more["info"]["id"] / "state.json"
+            self.entry = Entry(self.process, self.sink, self.run_dir, more["info"], self.config, run_config=more["config"])
             self.entry.state = json.loads(self.file.read_text()) if self.file.exists() else None
             self.entry.open()
         elif call == "flush":

@@ -9,7 +9,7 @@ from feeding import (CONFIG, ENTRY, FLUSH, at, crash_everywhere, feed, finish, m
 
 
 def place(run_dir, sink):
-    return run_dir / "sinks" / sink / "entry" / {"csv": "metrics.csv", "jsonl": "records.jsonl"}[sink]
+    return run_dir / "sinks" / sink / ENTRY / {"csv": "metrics.csv", "jsonl": "records.jsonl"}[sink]
 
 
 def rows_of(path):
@@ -129,7 +129,7 @@ def test_a_process_that_died_anywhere_leaves_what_the_next_one_needs(tmp_path, s
             continue
         run_dir = tmp_path / str(cut)
         since = max((at for at in range(1, cut - 1) if calls[at] == FLUSH), default=0)
-        state = run_dir / "sinks" / sink / "entry" / "state.json"
+        state = run_dir / "sinks" / sink / ENTRY / "state.json"
         must_feed(run_dir, sink, calls[:since + 1])
         before = state.read_text() if state.exists() else None
         for _ in range(2):

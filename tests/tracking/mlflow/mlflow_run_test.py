@@ -86,6 +86,31 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
+def test_several_images_of_a_name_and_step_are_all_there(process, server, tmp_path):
+    def give(step, *numbers, name="samples"):
+        for number in numbers:
+            one.give("image", time=time_of(step), step=step, name=name, width=8, height=8, caption=f"{name} {step} {number}",
+                     png={"hex": PNG.hex()})
+
+    one = entry_of(process, server, tmp_path).open()
+    give(1, 0, 1)
+    give(1, 0, name="other")
+    give(1, 2)
+    one.flush()
+    give(1, 3)
+    one.crash()
+    give(2, 0, 1)
+    one.give("rewind", step=1)
+    give(2, 2, 3)
+    one.flush()
+    run = run_tagged(server, tmp_path.name, run_id=JOB)
+    names = ["samples/step-1", "samples/step-1-2", "samples/step-1-3", "samples/step-1-4", "samples/step-2", "samples/step-2-2",
+             "other/step-1"]
+    assert artifact_paths(server, run) == sorted(f"images/{name}.{ending}" for name in names for ending in ("png", "txt"))
+    assert [artifact(server, run, f"images/{name}.txt").decode() for name in names] == [
+        "samples 1 0", "samples 1 1", "samples 1 2", "samples 1 3", "samples 2 2", "samples 2 3", "other 1 0"]
+
+
 def test_artifacts(process, server, tmp_path):
     one = entry_of(process, server, tmp_path).open()
     at = {"time": time_of(4), "step": 4}

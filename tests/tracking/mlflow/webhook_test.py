@@ -34,7 +34,7 @@ def test_an_alert(process, receiver, tmp_path):
     one.finish()  # which was not asked for
     one.flush()
     assert receiver.got == [(f"/services/{SECRET}?key={SECRET}", "application/json", 200, {
-        "text": "mnist-rank-1: error: diverged\nthe loss is nan\nat once (step 2)", "id": f"{JOB}-rank-1/1",
+        "text": "mnist-rank-1: error: diverged\nthe loss is nan\nat once (step 2)", "id": f"{JOB}-rank-1/1", "link": None,
         "event": "alert", "run": RUN, "level": "error", "title": "diverged", "message": "the loss is nan\nat once",
         "step": 2, "time": CREATED + 0.5})]
 
@@ -45,8 +45,18 @@ def test_the_end(process, receiver, tmp_path):
     one.finish("failed", 70, "rank 1 fell over")
     one.flush()
     assert [body for *_, body in receiver.got] == [{
-        "text": "mnist-rank-1: failed: rank 1 fell over", "id": f"{JOB}-rank-1/1", "event": "end", "run": RUN,
+        "text": "mnist-rank-1: failed: rank 1 fell over", "id": f"{JOB}-rank-1/1", "event": "end", "run": RUN, "link": None,
         "state": "failed", "exit": 70, "reason": "rank 1 fell over"}]
+
+
+def test_messages_link_to_the_dashboard(process, receiver, tmp_path):
+    one = entry_of(process, receiver, tmp_path, events=["alerts", "end"], dashboard="http://node1:8391/").open()
+    alert(one, "diverged")
+    one.finish()
+    one.flush()
+    link = f"http://node1:8391/#/run/{JOB}"
+    assert [body["link"] for *_, body in receiver.got] == [link, link]
+    assert all(body["text"].endswith("\n" + link) for *_, body in receiver.got)
 
 
 def test_what_was_taken_is_not_sent_again(process, receiver, tmp_path):

@@ -19,6 +19,8 @@ enum StepFlags : uint32_t {
   kPreemptTerm = 16,  // SIGTERM
   kEndings = 31,      // those above: the run ends after this step
   kSaving = 32,       // this rank is writing a checkpoint in the background
+  kSaved = 64,        // the main rank: there is a checkpoint of this attempt
+  kNonFinite = 128,   // this rank has seen a loss or gradient that is not finite
 };
 
 constexpr uint32_t flag_of_signal(int signal) {

@@ -29,7 +29,10 @@ std::optional<std::vector<Measured>> run_batches(World& world, Model& model, Loa
       return std::nullopt;
     const auto batch = loader.next();
     if (!batch) continue;
-    meter.add(forward_in(options.precision, model, batch->to(world.device())));
+    const auto here = batch->to(world.device());
+    const auto outputs = forward_in(options.precision, model, here);
+    if (options.look) options.look(here, outputs);
+    meter.add(outputs);
     results.push_back(meter.take());
   }
   return results;

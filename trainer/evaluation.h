@@ -19,6 +19,8 @@ struct EvaluationOptions {
   int64_t workers = 0;  // loader threads of this rank
   std::string precision = kFloat32;
   BadSamples* bad_samples = nullptr;  // as of a Loader
+  // May be empty: sees each batch of this rank.
+  std::function<void(const Batch&, const Outputs&)> look = {};
   // Collective, may be empty: asked by all ranks every few batches; true breaks off.
   std::function<bool()> should_stop;
 };

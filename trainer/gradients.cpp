@@ -2,27 +2,15 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <numeric>
-
 #include "distributed/collectives.h"
 
 namespace lockstep {
 
-std::vector<int64_t> batch_counts(int64_t num_samples, int64_t batch_size, int64_t first,
-                                  int64_t num_batches) {
-  std::vector<int64_t> counts;
-  for (int64_t i = first; i < first + num_batches; ++i)
-    counts.push_back(std::min(batch_size, num_samples - i * batch_size));
-  return counts;
-}
-
-at::Tensor weighted_loss(const at::Tensor& loss, const std::vector<int64_t>& counts, int64_t i) {
-  if (counts.size() == 1) return loss;
-  const auto total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-  const auto count = counts[static_cast<size_t>(i)];
-  if (total % count == 0) return loss / static_cast<double>(total / count);
-  return loss * (static_cast<double>(count) / static_cast<double>(total));
+at::Tensor weighted_loss(const at::Tensor& loss, const BatchWeight& weight) {
+  const auto& [part, whole] = weight;
+  if (part == whole) return loss;
+  if (part > 0 && whole % part == 0) return loss / static_cast<double>(whole / part);
+  return loss * (static_cast<double>(part) / static_cast<double>(whole));
 }
 
 std::vector<at::Tensor> target_divisors(World& world, const std::vector<at::Tensor>& targets) {

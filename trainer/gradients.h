@@ -10,15 +10,14 @@
 
 namespace lockstep {
 
-// Samples in each of the `num_batches` batches that begin with batch `first` of a rank's
-// `num_samples` samples. All ranks have the same counts.
-std::vector<int64_t> batch_counts(int64_t num_samples, int64_t batch_size, int64_t first,
-                                  int64_t num_batches);
+// What a batch counts for in a step: `part` of `whole`, each at least 0, `whole` not 0.
+struct BatchWeight {
+  int64_t part = 1, whole = 1;
+};
 
-// `loss`, the mean over batch `i`, weighted so that the gradients of all batches of a step add up
-// to that of the mean over all their samples. With equal counts the weight is 1 or a division by
-// their number, as users of Python write it: the bits stay those.
-at::Tensor weighted_loss(const at::Tensor& loss, const std::vector<int64_t>& counts, int64_t i);
+// `loss`, the mean over a batch, times its weight. With equal batches that is nothing or a division
+// by their number, as users of Python write it: the bits stay those.
+at::Tensor weighted_loss(const at::Tensor& loss, const BatchWeight& weight);
 
 // Collective ("targets of the step"), for losses that are means over targets such as tokens.
 // `targets`: int64 scalars, of each batch of the step. Returns what the loss of each batch is to be

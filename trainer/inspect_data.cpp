@@ -101,9 +101,8 @@ std::string inspect_training(const RunConfig& config, const Dataset& dataset,
                              const InspectOptions& options) {
   const auto plan = plan_batches(config.data.loader, dataset.size(), options.ranks);
   const auto seed = static_cast<uint64_t>(config.run.seed);
-  DistributedSampler sampler(
-      dataset.size(), {0, options.ranks.world},
-      sampler_options(config.data.loader, dataset, seed, plan.global_batch_size));
+  DistributedSampler sampler(dataset.size(), {0, options.ranks.world},
+                             sampler_options(config.data.loader, dataset, seed, plan.rule));
   sampler.set_epoch(0, config.data.loader.shuffle_lanes);
   const auto indices = sampler.sequence();
   LoaderOptions loading = {

@@ -91,6 +91,7 @@ Interruption::~Interruption() {
 
 std::optional<int> Interruption::signal() const {
   const int caught = caught_signal.load();
+  if (caught == SIGTERM && progress_.launch_signal() == SIGINT) return SIGINT;  // Ctrl-C
   return caught ? std::optional(caught) : std::nullopt;
 }
 

@@ -27,7 +27,7 @@ class Interruption {
   Interruption(const Interruption&) = delete;
   Interruption& operator=(const Interruption&) = delete;
 
-  // The first signal that came. Any thread.
+  // The first signal that came; for a launcher's SIGTERM after Ctrl-C, SIGINT. Any thread.
   std::optional<int> signal() const;
 
  private:

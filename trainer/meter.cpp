@@ -19,8 +19,13 @@ Measured merge_measured(World& world, const Measured& local) {
   return global;
 }
 
-void Meter::add(const Outputs& outputs) {
+void Meter::add(const Outputs& outputs, bool counts) {
   const at::NoGradGuard no_grad;
+  if (!counts) {
+    sums_["loss"];
+    for (const auto& [name, value] : outputs.sums) sums_[name];
+    return;
+  }
   if (outputs.targets.defined()) {
     add_to(sums_["loss"], outputs.loss.to(at::kDouble) * outputs.targets, 1);
     add_to(targets_, outputs.targets, 1);
@@ -39,6 +44,18 @@ void Meter::add_to(Sum& sum, const at::Tensor& value, double weight) {
   }
   if (!sum.on_device.defined()) sum.on_device = at::zeros({}, value.options().dtype(at::kDouble));
   sum.on_device.add_(value.detach(), weight);  // in float64: one kernel
+}
+
+double Measured::loss() const {
+  const auto found = counters.find("loss");
+  return found == counters.end() ? 0 : found->second.sum;
+}
+
+double Meter::loss() const {
+  const auto found = sums_.find("loss");
+  if (found == sums_.end()) return 0;
+  const auto& [here, on_device] = found->second;
+  return on_device.defined() ? here + on_device.item<double>() : here;
 }
 
 double Meter::take_from(Sum& sum) {

@@ -14,6 +14,8 @@ struct Measured {
   Counters counters;   // e.g. {"loss": 12.5 over 32, "accuracy": 30 over 32}
   double samples = 0;  // the same as the counts where the loss is a mean over samples
   double targets = 0;  // what the counters are over
+
+  double loss() const;  // its sum; 0 where there is none
 };
 
 // Collective: added up over all ranks. Throws Config when they do not bring the same names.
@@ -21,8 +23,12 @@ Measured merge_measured(World& world, const Measured& local);
 
 class Meter {
  public:
-  // Adds loss (a mean over outputs.targets, or else over outputs.count) and outputs.sums.
-  void add(const Outputs& outputs);
+  // Adds loss (a mean over outputs.targets, or else over outputs.count) and outputs.sums. Where the
+  // batch does not count: their names alone, which all ranks have.
+  void add(const Outputs& outputs, bool counts = true);
+
+  // The sum of the losses since then. Waits for the device.
+  double loss() const;
 
   // What this rank collected; begins anew. Waits for the device.
   Measured take();

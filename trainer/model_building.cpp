@@ -8,9 +8,11 @@
 #include <array>
 
 #include "core/error.h"
-#include "data/sampler.h"
+#include "data/batch_plan.h"
+#include "data/sampling.h"
 #include "distributed/cuda.h"
 #include "trainer/chosen_weights.h"
+#include "trainer/model_faults.h"
 #include "trainer/precision.h"
 
 namespace lockstep {
@@ -26,13 +28,23 @@ void add_first_sample(std::vector<Batch>& samples, const Dataset& dataset, bool 
   }
 }
 
-// Of a rank, in every epoch.
-int64_t last_batch_size(const BatchPlan& plan, const LoaderConfig& config, int64_t num_samples,
-                        RankCounts ranks) {
-  if (config.drop_last) return plan.per_rank_batch_size;
-  const DistributedSampler sampler(num_samples,
-                                   {.rank = 0, .world = static_cast<int>(ranks.world)});
-  return sampler.num_samples() - (plan.batches_per_epoch - 1) * plan.per_rank_batch_size;
+// The batches of the rank that has the fewest samples: of all batches but a shorter last one, and
+// of the last one of an epoch.
+void describe_batches(ModelUse& use, const BatchPlan& plan, int64_t num_samples, RankCounts ranks) {
+  const BatchShares most(num_samples, {0, ranks.world}, plan.rule);
+  const BatchShares fewest(num_samples, {ranks.world - 1, ranks.world}, plan.rule);
+  const auto last = plan.batches_per_epoch - 1;
+  use.batch_size = fewest.batch_size();
+  use.last_batch_size = fewest.loaded(last);
+  use.is_uneven =
+      most.batch_size() != fewest.batch_size() || most.loaded(last) != fewest.loaded(last);
+}
+
+std::shared_ptr<Model> make_model(const RunConfig& config) {
+  const auto title = fmt::format("model '{}'", config.model.name());
+  auto model = in_model(title, nullptr, [&] { return config.model.build(); });
+  verify_has_values(title, *model);
+  return model;
 }
 
 void verify_precision(const Model& model, const std::string& precision) {
@@ -67,18 +79,27 @@ void freeze(Model& model, const std::vector<std::string>& names) {
 
 }  // namespace
 
+RunParts build_parts(const RunConfig& config, RankCounts ranks) {
+  RunParts parts{.data = build_datasets(config.data.train, config.data.eval, config.data.split)};
+  const auto& [train_set, eval_set] = parts.data;
+  parts.plan = plan_batches(config.data.loader, train_set->size(), ranks);
+  sampler_options(config.data.loader, *train_set, 0, parts.plan.rule);  // may throw
+  parts.model = build_model(config, *train_set, eval_set.get(), parts.plan, ranks);
+  return parts;
+}
+
 std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& train_set,
                                    const Dataset* eval_set, const BatchPlan& plan,
                                    RankCounts ranks) {
   at::manual_seed(static_cast<uint64_t>(config.run.seed));
-  auto model = config.model.build();
+  auto model = make_model(config);
   verify_precision(*model, config.train.precision);
   freeze(*model, config.train.freeze);
   ModelUse use{.device = wants_gpu(config.distributed.device) ? "cuda" : "cpu"};
   verify_graph(config.train.cuda_graph, use.device);
   use.gpu = gpu_architecture;
-  use.batch_size = plan.per_rank_batch_size;
-  use.last_batch_size = last_batch_size(plan, config.data.loader, train_set.size(), ranks);
+  describe_batches(use, plan, train_set.size(), ranks);
+  if (eval_set) use.eval_batch_size = std::min(config.data.eval_batch_size, eval_set->size());
   use.may_lack_samples = config.data.loader.max_bad_samples > 0;
   use.first_samples = [&] {
     std::vector<Batch> samples;
@@ -92,10 +113,11 @@ std::shared_ptr<Model> build_model(const RunConfig& config, const Dataset& train
 }
 
 std::shared_ptr<Model> build_model_to_predict(const RunConfig& config, const Dataset& eval_set) {
-  auto model = config.model.build();
+  auto model = make_model(config);
   verify_precision(*model, config.train.precision);
   ModelUse use{.device = wants_gpu(config.distributed.device) ? "cuda" : "cpu"};
   use.gpu = gpu_architecture;
+  use.eval_batch_size = std::min(config.data.eval_batch_size, eval_set.size());
   use.first_samples = [&] {
     std::vector<Batch> samples;
     add_first_sample(samples, eval_set, /*may_lack_samples=*/false);

@@ -3,10 +3,22 @@
 
 #include <memory>
 
+#include "data/batch_plan.h"
+#include "data/split.h"
 #include "models/model.h"
 #include "trainer/run_config.h"
 
 namespace lockstep {
+
+// What a rank trains with.
+struct RunParts {
+  TrainAndEval data;
+  BatchPlan plan;
+  std::shared_ptr<Model> model;
+};
+
+// Builds them as the run file says, for a job of so many ranks. Needs no other rank. Throws Config.
+RunParts build_parts(const RunConfig& config, RankCounts ranks);
 
 // Builds the model on the CPU, seeded with run.seed, so equal to the same Python module after
 // manual_seed, and verifies that it can be used as the run file says. Needs no other rank.

@@ -4,10 +4,18 @@
 #include <torch/version.h>
 
 #include "core/plugin.h"
+#include "core/run_file.h"
+#include "launch/rank_env.h"
 #include "tracking/alerts/alert_rules.h"
 
 namespace lockstep {
 namespace {
+
+ConfigNode read_run_file_at(const std::filesystem::path& path,
+                            const std::vector<std::string>& overrides) {
+  return read_run_file(path, overrides,
+                       [](const std::string& variable) { return environment(variable.c_str()); });
+}
 
 void load_plugins(const ConfigNode& root) {
   const auto* plugins = root.find("plugins");
@@ -63,12 +71,14 @@ void refuse_idle_settings(const ConfigNode& root, const RunConfig& config) {
                                    given("checkpoint", "keep_every")->origin));
   if (config.data.eval.is_set() || config.data.split.eval) return;
   const RunConfig defaults;
+  const auto& media = config.tracking.media;
   for (const auto& [section, key, is_set] :
        {std::tuple{"data", "eval_batch_size",
                    config.data.eval_batch_size != defaults.data.eval_batch_size},
         {"train", "eval_every", config.train.eval_every != defaults.train.eval_every},
         {"train", "early_stop", config.train.early_stop.patience.has_value()},
-        {"checkpoint", "keep_best", config.checkpoint.keep_best.count.has_value()}})
+        {"checkpoint", "keep_best", config.checkpoint.keep_best.count.has_value()},
+        {"tracking", "media", media.confusion || media.histograms || media.worst_samples > 0}})
     if (is_set)
       throw config_error(
           fmt::format("{}: {}.{}: has no effect without data.eval or data.split.eval",
@@ -79,9 +89,7 @@ void refuse_idle_settings(const ConfigNode& root, const RunConfig& config) {
 
 RunConfig load_run_config(const std::filesystem::path& path,
                           const std::vector<std::string>& overrides) {
-  auto root = read_config_file(path);
-  for (const auto& assignment : overrides) apply_override(root, assignment);
-  root.origin = path.string();
+  const auto root = read_run_file_at(path, overrides);
   load_plugins(root);
   load_sink_plugins(root);
   verify_registries();
@@ -93,10 +101,28 @@ RunConfig load_run_config(const std::filesystem::path& path,
   return config;
 }
 
+void load_plugins_of(const std::filesystem::path& path) {
+  const auto root = read_run_file_at(path, {});
+  load_plugins(root);
+  load_sink_plugins(root);
+}
+
 Json run_config_schema() {
   Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
                  {"title", "Lockstep run file"}};
   schema.update(ConfigDescriber::describe(RunConfig{}));
+  Json properties = {
+      {"extends",
+       {{"description",
+         "a run file to begin with, relative to this one; what this one says is merged into it"},
+        {"type", "string"},
+        {"default", nullptr}}}};
+  properties.update(schema["properties"]);
+  schema["properties"] = std::move(properties);
+  // What a run file leaves out its base may have.
+  schema["if"] = {{"required", {"extends"}}};
+  schema["else"] = {{"required", std::move(schema["required"])}};
+  schema.erase("required");
   return schema;
 }
 

@@ -48,6 +48,10 @@ void fields(V& v, RunConfig& c) {
 RunConfig load_run_config(const std::filesystem::path& path,
                           const std::vector<std::string>& overrides);
 
+// Loads the plugins that the run file `path` names, and reads nothing else of it: for --help and
+// the schema. Throws Config.
+void load_plugins_of(const std::filesystem::path& path);
+
 // JSON Schema (draft 2020-12) of a run file, with every registered part, those of loaded plugins
 // included.
 Json run_config_schema();

@@ -8,31 +8,31 @@
 #include <algorithm>
 
 #include "core/size_text.h"
-#include "data/sampling.h"
 #include "distributed/data_parallel.h"
+#include "trainer/initial_weights.h"
 #include "trainer/model_building.h"
 #include "trainer/run_length.h"
 #include "trainer/safetensors.h"
 #include "trainer/training_state.h"
+#include "trainer/trial.h"
 
 namespace lockstep {
 namespace {
 
 Json plan_data(const RunConfig& config, const BatchPlan& plan, const Dataset& train_set,
                const Dataset* eval_set, RankCounts ranks) {
-  const auto& loader = config.data.loader;
-  const DistributedSampler sampler(train_set.size(), {.rank = 0, .world = ranks.world},
-                                   {.drop_last = loader.drop_last});
-  const auto used = sampler.num_samples() * ranks.world;
-  // With drop_last, whole batches only.
-  const auto trained = loader.drop_last ? plan.batches_per_epoch * plan.global_batch_size : used;
+  const BatchShares shares(train_set.size(), {.rank = 0, .world = ranks.world}, plan.rule);
+  const auto last = plan.batches_per_epoch - 1;
+  const auto trained = last * shares.counted_by_all(0) + shares.counted_by_all(last);
+  const auto used = std::min(train_set.size(), plan.batches_per_epoch * plan.global_batch_size);
   return {{"samples", train_set.size()},
-          {"samples_per_rank", loader.drop_last ? trained / ranks.world : sampler.num_samples()},
-          {"repeated", std::max<int64_t>(0, trained - train_set.size())},
-          {"left_out", std::max<int64_t>(0, train_set.size() - trained)},
+          {"samples_per_rank", shares.num_samples()},
+          {"repeated", trained - used},
+          {"left_out", train_set.size() - used},
           {"evaluation_samples", eval_set ? Json(eval_set->size()) : Json(nullptr)},
           {"batch_size", plan.global_batch_size},
           {"batch_size_per_rank", plan.per_rank_batch_size},
+          {"uneven", plan.rule.uneven && plan.global_batch_size % ranks.world != 0},
           {"accumulate", config.train.accumulate},
           {"samples_per_step", plan.global_batch_size * config.train.accumulate},
           {"workers_per_rank", plan.workers_per_rank}};
@@ -118,8 +118,9 @@ std::string render_data(const Json& data, const Json& steps) {
         fmt::format("; {} repeated, so that ranks are even", data["repeated"].get<int64_t>());
   if (data["left_out"] > 0)
     samples += fmt::format("; {} left out (drop_last)", data["left_out"].get<int64_t>());
-  auto batch = fmt::format("{} samples, {} on each rank", data["batch_size"].get<int64_t>(),
-                           data["batch_size_per_rank"].get<int64_t>());
+  auto batch = fmt::format("{} samples, {} on each rank{}", data["batch_size"].get<int64_t>(),
+                           data["batch_size_per_rank"].get<int64_t>(),
+                           data["uneven"] ? ", one less on the last ones" : "");
   if (data["accumulate"] > 1)
     batch += fmt::format(", {} batches and {} samples per step", data["accumulate"].get<int64_t>(),
                          data["samples_per_step"].get<int64_t>());
@@ -163,15 +164,10 @@ std::string render_memory(const Json& memory) {
          plan_line("checkpoint", size_of(memory["checkpoint"]));
 }
 
-}  // namespace
-
-Json plan_run(const RunConfig& config, RankCounts ranks) {
-  const auto data = build_datasets(config.data.train, config.data.eval, config.data.split);
+Json plan_parts(const RunConfig& config, const RunParts& parts, RankCounts ranks) {
+  const auto& [data, plan, model] = parts;
   const auto& [train_set, eval_set] = data;
-  const auto plan = plan_batches(config.data.loader, train_set->size(), ranks);
-  sampler_options(config.data.loader, *train_set, 0, plan.global_batch_size);  // may throw
   const auto length = length_of_run(config.train, plan);
-  const auto model = build_model(config, *train_set, eval_set.get(), plan, ranks);
   const auto trained = trainable_parameters(*model);
   const auto optimizer = config.optimizer.build(trained);
   Json result = {{"ranks", {{"world", ranks.world}, {"per_node", ranks.local}}}};
@@ -184,6 +180,28 @@ Json plan_run(const RunConfig& config, RankCounts ranks) {
   result["memory"] = plan_memory(config, *model, *optimizer);
   if (ranks.world > 1) result["gradients"] = plan_gradients(config, *model, ranks);
   return result;
+}
+
+}  // namespace
+
+Json plan_run(const RunConfig& config, RankCounts ranks) {
+  return plan_parts(config, build_parts(config, ranks), ranks);
+}
+
+std::string dry_run(const RunConfig& config, RankCounts ranks) {
+  const auto parts = build_parts(config, ranks);
+  World alone({.device = config.distributed.device, .backend = config.distributed.backend});
+  if (const auto& path = config.train.init_from)
+    load_initial_weights(alone, *parts.model, *path, config.train.init_except);
+  parts.model->to(alone.device());
+  parts.model->train();
+  const TrialParts tried{config, *parts.model, *parts.data.train, parts.data.eval.get(),
+                         alone.device()};
+  try_model(tried);
+  try_step(tried, parts.plan);
+  parts.model->to(at::kCPU);
+  return render_plan(plan_parts(config, parts, ranks)) +
+         "nothing was started: run file, data and model are valid, and one batch passed\n";
 }
 
 std::string render_plan(const Json& plan) {

@@ -11,6 +11,11 @@ namespace lockstep {
 // a training on these ranks would before its first step.
 Json plan_run(const RunConfig& config, RankCounts ranks);
 
+// `lockstep-trainer --dry-run`: checks all that can be checked without starting a run (device, run
+// file, datasets, initial weights, and model and data with one batch of one rank), and returns the
+// plan for people. Touches no file. Throws what a training would.
+std::string dry_run(const RunConfig& config, RankCounts ranks);
+
 // The same for people.
 std::string render_plan(const Json& plan);
 

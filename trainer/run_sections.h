@@ -13,6 +13,7 @@
 #include "data/split.h"
 #include "distributed/data_parallel.h"
 #include "trainer/early_stop.h"
+#include "trainer/non_finite.h"
 #include "trainer/precision.h"
 #include "trainer/weight_average.h"
 
@@ -41,6 +42,7 @@ struct TrainSection {
   int64_t accumulate = 1;
   std::string precision = kFloat32;
   std::optional<double> clip_grad_norm;
+  std::string non_finite = kStopOnNonFinite;
   bool cuda_graph = false;
   Period eval_every{1, Period::Unit::Epochs};
   Period log_every{10, Period::Unit::Steps};
@@ -95,6 +97,11 @@ void fields(V& v, TrainSection& c) {
     one_of({kFloat32, kBFloat16, kFloat16}));
   v("clip_grad_norm", c.clip_grad_norm, "scale gradients down to this norm when they are longer",
     above(0));
+  v("non_finite", c.non_finite,
+    "when a loss, or the gradient norm where it is computed, is nan or inf: stop ends the run with "
+    "exit code 78, before the next checkpoint; skip leaves out the optimizer step on all ranks and "
+    "counts it (train/skipped_steps), which makes every step wait for the GPU; ignore goes on",
+    one_of({kStopOnNonFinite, kSkipNonFinite, kIgnoreNonFinite}));
   v("cuda_graph", c.cuda_graph,
     "record forward and backward pass as a CUDA graph, once per shape of a batch, and replay it: "
     "the same numbers, quicker where kernels are small");

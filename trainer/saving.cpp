@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "core/error.h"
 #include "core/own_priority.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
@@ -30,6 +31,7 @@ Saving::Saving(World& world, Tracker& tracker, SavingOptions options)
 void Saving::agree_on_writers() {
   if (writers_) return;
   writers_ = find_writers(world_, options_.checkpoints, options_.all_write);
+  place_ = locate_checkpoints(world_, options_.checkpoints);
   if (options_.in_background && writers_->is_one)
     background_ = std::make_unique<BackgroundWork>("checkpoint");
   if (is_main(world_.rank()) && !writers_->without_it.empty())
@@ -60,6 +62,7 @@ void Saving::save(const TrainingState& state, std::optional<CheckpointToPublish>
   const auto checkpoint = capture_state(world_, state);
   const auto& [index, count, attempt] = writers_->share;
   ending_ = {checkpoint.head, std::move(to_publish)};
+  if (first_step_ < 0) first_step_ = checkpoint.head.position.step;
   is_apart_ = count > 1;
   const bool in_background = options_.in_background && !is_last;
   if (writers_->is_one) {
@@ -78,6 +81,7 @@ void Saving::save(const TrainingState& state, std::optional<CheckpointToPublish>
   bring_together(/*in_background=*/false);
   wait();
   barrier(world_, "checkpoint");
+  note_checkpoint();
 }
 
 void Saving::write_own(const Checkpoint& share) {
@@ -103,9 +107,21 @@ void Saving::bring_together(bool in_background) {
   background_->start([this, written = std::move(written)] { commit(written); });
 }
 
-void Saving::look(bool none_is_busy) {
+void Saving::look(bool none_is_busy, bool is_saved) {
   if (is_under_way_ && !is_busy()) wait();
   if (none_is_busy) bring_together(/*in_background=*/true);
+  has_checkpoint_ |= first_step_ >= 0 && !is_under_way_ && !is_apart_;
+  if (is_saved) note_checkpoint();
+}
+
+// Once, by one rank of each node. Without it training goes on all the same.
+void Saving::note_checkpoint() {
+  if (std::exchange(is_noted_, true) || is_main(world_.rank()) || world_.local_rank() != 0) return;
+  try {
+    keep_checkpoint_note(options_.checkpoints, place_, first_step_);
+  } catch (const Error& error) {
+    tracker_.text(TextLevel::Warning, fmt::format("where checkpoints are: {}", error.what()));
+  }
 }
 
 void Saving::end_the_one_before() {

@@ -10,6 +10,7 @@
 #include "tracking/tracker.h"
 #include "trainer/background_work.h"
 #include "trainer/checkpoint_keeping.h"
+#include "trainer/checkpoint_note.h"
 #include "trainer/checkpoint_shares.h"
 #include "trainer/publishing.h"
 #include "trainer/snapshot.h"
@@ -45,11 +46,14 @@ class Saving {
   // Whether this rank is writing in the background.
   bool is_busy() const { return background_ && background_->is_busy(); }
 
+  // Whether a checkpoint is on the disk that save() was called for, as far as the main rank knows.
+  bool has_checkpoint() const { return has_checkpoint_; }
+
   // Once a step: throws Environment when the checkpoint under way could not be written, and tells
   // the tracker what was published. `none_is_busy`: no rank was in this step; the same on all
   // ranks. What they have written together becomes a checkpoint then. No wait but for the others to
-  // come here.
-  void look(bool none_is_busy);
+  // come here. `is_saved`: has_checkpoint() of the main rank, which nodes with other disks note.
+  void look(bool none_is_busy, bool is_saved);
 
   // Collective: returns when all is on the disk. Throws as save() does.
   void finish();
@@ -67,6 +71,7 @@ class Saving {
   void bring_together(bool in_background);
   void end_the_one_before();
   void wait();
+  void note_checkpoint();
 
   World& world_;
   Tracker& tracker_;
@@ -76,6 +81,9 @@ class Saving {
   Ending ending_;
   nlohmann::ordered_json written_;      // by this rank, of its share
   std::optional<Published> published_;  // of the work that ended
+  CheckpointNote place_;                // of the main rank's checkpoints
+  int64_t first_step_ = -1;             // that save() was called at; -1: not yet
+  bool has_checkpoint_ = false, is_noted_ = false;
   bool is_apart_ = false;      // on all ranks: shares are written or will be, but not yet together
   bool is_under_way_ = false;  // since look() or wait() last saw it ended
   std::unique_ptr<BackgroundWork> background_;  // on a rank that writes; last: joined first

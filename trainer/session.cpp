@@ -8,9 +8,10 @@
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "core/local_address.h"
+#include "core/run_file.h"
 #include "core/run_id.h"
-#include "data/sampling.h"
 #include "distributed/objects.h"
+#include "launch/error_file.h"
 #include "launch/launch_report.h"
 #include "tracking/agent/run_entries.h"
 #include "tracking/job_run.h"
@@ -21,6 +22,7 @@
 #include "trainer/log_forwarding.h"
 #include "trainer/meeting.h"
 #include "trainer/model_building.h"
+#include "trainer/trial.h"
 
 namespace lockstep {
 namespace {
@@ -112,10 +114,9 @@ void tell_about_data(const Dataset& train_set, Tracker& tracker, const World& wo
 // latter.
 void record_failure(const World& world, Tracker& tracker, const std::filesystem::path& run_dir,
                     const std::exception& error) {
-  const auto* known = dynamic_cast<const Error*>(&error);
-  const std::string text = error.what();
+  const auto text = message_of(error);
   const RunEnd end{.state = RunState::Failed,
-                   .exit_code = known ? known->exit_code() : static_cast<int>(ErrorKind::Bug),
+                   .exit_code = static_cast<int>(kind_of(error)),
                    .rank = world.rank(),
                    .reason = text.substr(0, text.find('\n'))};
   tracker.finish(end);
@@ -159,20 +160,19 @@ Forwarding forwarding_of(const Job& job, const RunInfo& process) {
 
 Tracker open_tracker_of(const Job& job, const Trainer& trainer, int64_t resumed) {
   const auto& options = job.options;
-  const auto process = describe_process(options, job.config, job.run_dir.filename());
-  return open_tracker(
-      {.run_dir = job.run_dir,
-       .process = process,
-       .config = job.config.tracking,
-       .run_config = job.resolved,
-       .resume_step = resumed,
-       .console = options.console,
-       .length = {trainer.total_steps(), static_cast<double>(job.config.train.epochs)},
-       .agent_program = options.agent_program,
-       .local_world_size = options.ranks.local_world_size,
-       .local_pids = job.local_pids,
-       .forwarding = forwarding_of(job, process),
-       .launcher = options.ranks.launcher});
+  auto process = describe_process(options, job.config, job.run_dir.filename());
+  process.planned = {trainer.total_steps(), static_cast<double>(job.config.train.epochs)};
+  return open_tracker({.run_dir = job.run_dir,
+                       .process = process,
+                       .config = job.config.tracking,
+                       .run_config = job.resolved,
+                       .resume_step = resumed,
+                       .console = options.console,
+                       .agent_program = options.agent_program,
+                       .local_world_size = options.ranks.local_world_size,
+                       .local_pids = job.local_pids,
+                       .forwarding = forwarding_of(job, process),
+                       .launcher = options.ranks.launcher});
 }
 
 RunEnd describe_end(const Trainer& trainer, const std::filesystem::path& run_dir) {
@@ -206,8 +206,21 @@ RunEnd describe_end(const Trainer& trainer, const std::filesystem::path& run_dir
 void record_end(const World& world, const std::filesystem::path& run_dir, const RunEnd& end) {
   if (!is_main(world.rank())) return;
   if (end.reason.empty()) return clear_run_end(run_dir);
-  write_run_end(run_dir, end);
+  try {
+    write_run_end(run_dir, end);
+  } catch (const Error&) {
+    clear_run_end(run_dir);  // a full disk; the event log says the same
+  }
   clear_stop_request(run_dir);
+}
+
+// What there is to know at the end of a run whose record is gone.
+std::string describe_loss(const std::string& lost, const std::filesystem::path& run_dir) {
+  if (lost.empty()) return "";
+  const auto steps = list_checkpoints(checkpoints_path(run_dir));
+  if (steps.empty()) return lost + "; there is no checkpoint of it";
+  return fmt::format("{}; the last checkpoint is {}", lost,
+                     (checkpoints_path(run_dir) / std::to_string(steps.back())).string());
 }
 
 // The other ranks wait while the main one waits for its sinks: that is no hang.
@@ -243,6 +256,7 @@ SessionResult train(const Job& job) {
     const bool continues = options.resume_id || config.checkpoint.resume == "auto";
     const auto resumed = continues ? trainer->resume() : 0;
     if (resumed == 0) trainer->load_initial_weights();
+    try_model({config, *model, train_set, eval_set, world.device()});
     if (!is_own) {
       open_run(world, process, resolved, run_dir);
       made = open_tracker_of(job, *trainer, resumed);
@@ -255,9 +269,16 @@ SessionResult train(const Job& job) {
     result.ending = trainer->ending();
     result.signal = trainer->ending_signal();
     result.reason = end.reason;
+    if (resumed > 0 && resumed == trainer->step() && end.reason.empty())
+      result.reason = fmt::format(
+          "the run is already finished (step {} of {}): nothing was trained; raise train.epochs or "
+          "train.max_steps to go on",
+          resumed, trainer->total_steps());
     if (is_own) return result;
     allow_for_sinks(world, config);
-    report_tracking(made.finish(end), options.console.out);
+    const auto report = made.finish(end);
+    report_tracking(report, options.console.out);
+    result.lost = describe_loss(report.lost, run_dir);
     record_end(world, run_dir, end);
     return result;
   } catch (const std::exception& error) {
@@ -270,26 +291,28 @@ SessionResult train(const Job& job) {
 
 SessionResult run_session(const SessionOptions& options) {
   const auto config = load_run_config(options.config_path, options.overrides);
-  const auto resolved = ConfigDumper::dump(config);
-  const auto data = build_datasets(config.data.train, config.data.eval, config.data.split);
-  const auto& [train_set, eval_set] = data;
-  const RankCounts ranks{options.ranks.world_size, options.ranks.local_world_size};
-  const auto plan = plan_batches(config.data.loader, train_set->size(), ranks);
-  sampler_options(config.data.loader, *train_set, 0, plan.global_batch_size);  // throws early
+  const auto resolved = with_escaped_variables(ConfigDumper::dump(config));
   decide(config.tracking.ranks, describe_process(options, config, config.run.name),
          {.run_name = config.tracking.run_name, .group = config.tracking.group});
-
-  const auto model = build_model(config, *train_set, eval_set.get(), plan, ranks);
+  const auto [data, plan, model] =
+      build_parts(config, {options.ranks.world_size, options.ranks.local_world_size});
+  const auto& [train_set, eval_set] = data;
 
   World world(world_options(options.ranks, config.distributed, options.progress));
-  const auto local_pids = compare_notes(world, options.ranks, resolved, data);
-  const auto run_id = agree_on_run(world, options, config);
-  const auto run_dir =
-      options.own_run ? options.own_run->run_dir : std::filesystem::path(config.run.dir) / run_id;
-  const auto result = train(
-      {world, options, config, resolved, *train_set, eval_set.get(), run_dir, local_pids, model});
-  world.finish();
-  return result;
+  try {
+    const auto local_pids = compare_notes(world, options.ranks, resolved, data);
+    const auto run_id = agree_on_run(world, options, config);
+    const auto run_dir =
+        options.own_run ? options.own_run->run_dir : std::filesystem::path(config.run.dir) / run_id;
+    const auto result = train(
+        {world, options, config, resolved, *train_set, eval_set.get(), run_dir, local_pids, model});
+    world.finish();
+    return result;
+  } catch (const std::exception& error) {
+    // Before this rank leaves the others, who fail because of that.
+    tell_failure(world.progress(), describe_error(error));
+    throw;
+  }
 }
 
 }  // namespace lockstep

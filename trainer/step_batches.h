@@ -1,25 +1,29 @@
 // The batches of one optimizer step, and what the loss of each weighs in the step's gradient.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
+#include "data/batch_shares.h"
 #include "data/loader.h"
 #include "distributed/world.h"
 #include "models/model.h"
+#include "trainer/gradients.h"
 
 namespace lockstep {
 
 struct StepPlan {
   int64_t accumulate = 1;         // batches of a step, unless the loader ends earlier
-  int64_t batch_size = 1;         // of this rank
+  BatchShares shares;             // of all of the loader's batches
   bool may_lack_samples = false;  // those that cannot be loaded are left out
+  std::string_view model = {};    // its name, for messages
 };
 
 class StepBatches {
  public:
   // With a model that counts targets (Model::target_name()), or where samples may be lacking,
   // collective, and loads all batches: how much each weighs depends on the targets, or samples, of
-  // all batches of all ranks. Otherwise loads nothing.
+  // all batches of all ranks. Otherwise loads nothing: how many samples each has is known.
   // The arguments outlive this. The loader has a batch left.
   StepBatches(World& world, const Model& model, Loader& loader, const StepPlan& plan);
 
@@ -27,8 +31,13 @@ class StepBatches {
   Batch next();
   bool is_last() const { return given_ == num_batches_; }  // that next() gave last
 
-  // Of the batch that next() gave last: throws Bug unless the model kept to its contract.
-  void verify(const Outputs& outputs) const;
+  // Whether the batch that next() gave last counts: a rank without samples of its own in this batch
+  // takes part with one that does not (data/batch_shares.h).
+  bool counts() const { return weight_of(given_ - 1).part > 0; }
+
+  // Of `batch`, that next() gave last: throws Config unless the model kept to its contract
+  // (trainer/model_faults.h). `has_gradient`: autograd follows the loss.
+  void verify(const Batch& batch, const Outputs& outputs, bool has_gradient) const;
 
   // The loss of that batch, or a number in its place, weighted so that after averaging over ranks
   // the gradients of all batches add up to that of the mean over all samples, or all targets. With
@@ -36,12 +45,21 @@ class StepBatches {
   at::Tensor weighted(const at::Tensor& loss) const;
 
  private:
+  // By the samples of the step's batch `number`.
+  BatchWeight weight_of(int64_t number) const {
+    return {.part = shares_.counted(first_ + number) * num_ranks_, .whole = num_samples_};
+  }
+
   Loader& loader_;
-  int64_t num_batches_, given_ = 0, last_size_ = 0;
-  std::vector<int64_t> samples_;  // of each batch, where there are several
-  bool has_targets_;              // the model counts them
-  bool counted_;                  // targets, or samples
-  std::vector<Batch> batches_;    // if counted
+  BatchShares shares_;
+  std::string_view model_;
+  int64_t num_ranks_;
+  int64_t first_;            // of the loader's batches
+  int64_t num_samples_ = 0;  // of all batches on all ranks
+  int64_t num_batches_, given_ = 0;
+  bool has_targets_;            // the model counts them
+  bool counted_;                // targets, or samples
+  std::vector<Batch> batches_;  // if counted
   std::vector<at::Tensor> divisors_;
 };
 

@@ -14,6 +14,7 @@
 #include "trainer/evaluation.h"
 #include "trainer/gradients.h"
 #include "trainer/initial_weights.h"
+#include "trainer/model_faults.h"
 #include "trainer/precision.h"
 #include "trainer/training_state.h"
 
@@ -22,14 +23,6 @@ namespace {
 
 // How often the main rank looks for a stop request.
 constexpr auto kAskEvery = std::chrono::seconds(1);
-
-// Nothing where there was no target: a mean over nothing is no number.
-void add_means(std::vector<std::pair<std::string, double>>& values, const std::string& prefix,
-               const Measured& measured) {
-  if (measured.targets == 0) return;
-  for (const auto& [name, counter] : measured.counters)
-    values.emplace_back(prefix + name, counter.mean());
-}
 
 std::shared_ptr<Model> place_model(const TrainerParts& parts) {
   const auto& model = parts.model;
@@ -47,7 +40,7 @@ BatchPlan plan(const TrainerParts& parts) {
 
 SamplerOptions order_of_samples(const TrainerParts& parts, const BatchPlan& plan) {
   return sampler_options(parts.config.data.loader, parts.train_set,
-                         static_cast<uint64_t>(parts.config.run.seed), plan.global_batch_size);
+                         static_cast<uint64_t>(parts.config.run.seed), plan.rule);
 }
 
 SavingOptions saving_options(const TrainerParts& parts) {
@@ -64,6 +57,7 @@ Trainer::Trainer(const TrainerParts& parts)
     : parts_(parts),
       plan_(plan(parts)),
       length_(length_of_run(parts.config.train, plan_)),
+      model_title_(fmt::format("model '{}'", parts.config.model.name())),
       model_(place_model(parts)),
       parameters_(trainable_parameters(*model_)),
       optimizer_(parts.config.optimizer.build(parameters_)),
@@ -77,6 +71,7 @@ Trainer::Trainer(const TrainerParts& parts)
       clock_(parts.world.progress()),
       vote_(parts.world),
       early_stop_(parts.config.train.early_stop),
+      non_finite_(parts.config.train.non_finite),
       saving_(parts.world, parts.tracker, saving_options(parts)) {
   if (parts.config.train.precision == kFloat16) scaler_.emplace();
   if (parts.config.train.cuda_graph)
@@ -126,6 +121,8 @@ EvaluationResult Trainer::run() {
 uint32_t Trainer::own_flags() {
   uint32_t flags = 0;
   if (saving_.is_busy()) flags |= kSaving;
+  if (saving_.has_checkpoint() && is_main(parts_.world.rank())) flags |= kSaved;
+  if (non_finite_.has_news()) flags |= kNonFinite;
   if (const auto signal = parts_.interruption ? parts_.interruption->signal() : std::nullopt)
     flags |= flag_of_signal(*signal);
   const auto now = std::chrono::steady_clock::now();
@@ -159,9 +156,9 @@ void Trainer::train_epoch() {
   if (position_.lanes == 0)
     position_.lanes = parts_.config.data.loader.shuffle_lanes.value_or(parts_.world.world_size());
   sampler_.set_epoch(position_.epoch, position_.lanes);
+  const auto shares = sampler_.shares(position_.samples);
   Loader loader(parts_.train_set, sampler_.sequence(position_.samples),
-                {.batch_size = plan_.per_rank_batch_size,
-                 .drop_last = parts_.config.data.loader.drop_last,
+                {.batch_size = shares.batch_size(),
                  .workers = plan_.workers_per_rank,
                  .prefetch = parts_.config.data.loader.prefetch,
                  .seed = static_cast<uint64_t>(parts_.config.run.seed),
@@ -176,7 +173,7 @@ void Trainer::train_epoch() {
   }
   const auto epoch = position_.epoch;
   while (position_.epoch == epoch && !is_finished() && !votes_) {
-    train_step(loader);
+    train_step(loader, shares);
     data_stats_ += loader.take_stats();
     const bool epoch_ended = loader.position() == loader.num_batches();
     if (epoch_ended) position_ = {position_.step, position_.epoch + 1, 0, position_.lanes};
@@ -184,15 +181,16 @@ void Trainer::train_epoch() {
   }
 }
 
-void Trainer::train_step(Loader& loader) {
+void Trainer::train_step(Loader& loader, const BatchShares& shares) {
+  const bool votes_last = non_finite_.skips();
   clock_.enter(Phase::Voting);
-  vote_.begin(own_flags());
+  if (!votes_last) vote_.begin(own_flags());
   clock_.enter(Phase::Optimizer);
   parallel_.zero_gradients();
   clock_.enter(Phase::DataWait);
   StepBatches batches(parts_.world, *model_, loader,
-                      {parts_.config.train.accumulate, plan_.per_rank_batch_size,
-                       parts_.config.data.loader.max_bad_samples > 0});
+                      {parts_.config.train.accumulate, shares,
+                       parts_.config.data.loader.max_bad_samples > 0, model_title_});
   while (!batches.is_last()) {
     clock_.enter(Phase::DataWait);
     const auto batch = batches.next();
@@ -201,23 +199,51 @@ void Trainer::train_step(Loader& loader) {
     parallel_.before_forward(synchronize);
     const auto outputs = pass(batch, batches, synchronize);
     if (synchronize) clock_.add_communication(parallel_.exposed_wait());
-    meter_.add(outputs);
+    const bool is_usable = non_finite_.look("loss", outputs.loss, position_.step + 1);
+    if (is_usable || !votes_last) meter_.add(outputs, batches.counts());
     position_.samples =
         std::min(position_.samples + plan_.global_batch_size, parts_.train_set.size());
   }
+  if (votes_last) vote_on_step();
   clock_.enter(Phase::Optimizer);
   optimize();
   ++position_.step;
   if (average_) average_->after_step(position_.step);
   clock_.enter(Phase::Voting);
-  const auto flags = vote_.finish();
-  votes_ = flags & kEndings;
-  none_is_saving_ = !(flags & kSaving);
+  if (!votes_last) flags_ = vote_.finish();
+  if ((flags_ & kNonFinite) && non_finite_.stops()) non_finite_.stop(parts_.world);
+  votes_ = flags_ & kEndings;
+  none_is_saving_ = !(flags_ & kSaving);
+  is_saved_ = flags_ & kSaved;
   clock_.end_step(position_.step, length_.total_steps);
+}
+
+// With train.non_finite: skip, before the optimizer: whether any rank saw a value that is not
+// finite. The gradients are the same on all ranks.
+void Trainer::vote_on_step() {
+  clock_.enter(Phase::Optimizer);
+  if (!scaler_) non_finite_.look_at_gradients(parameters_, position_.step + 1);
+  clock_.enter(Phase::Voting);
+  vote_.begin(own_flags());
+  flags_ = vote_.finish();
+}
+
+// Collective, before what relies on the weights: with train.non_finite: stop, ends the run if a
+// value since the last vote was not finite.
+void Trainer::verify_finite() {
+  if (!non_finite_.stops()) return;
+  non_finite_.note("loss", meter_.loss(), position_.step);
+  vote_.begin(own_flags());
+  if (vote_.finish() & kNonFinite) non_finite_.stop(parts_.world);
 }
 
 // Forward and backward.
 Outputs Trainer::pass(const Batch& batch, const StepBatches& batches, bool synchronize) {
+  return in_model(model_title_, &batch,
+                  [&] { return unguarded_pass(batch, batches, synchronize); });
+}
+
+Outputs Trainer::unguarded_pass(const Batch& batch, const StepBatches& batches, bool synchronize) {
   const auto weighted = [&](const at::Tensor& loss) {
     return scaler_ ? scaler_->scaled(batches.weighted(loss)) : batches.weighted(loss);
   };
@@ -229,7 +255,7 @@ Outputs Trainer::pass(const Batch& batch, const StepBatches& batches, bool synch
   }
   const auto outputs =
       step ? step->outputs : forward_in(parts_.config.train.precision, *model_, batch);
-  batches.verify(outputs);
+  batches.verify(batch, outputs, /*has_gradient=*/!step);
   clock_.enter(Phase::Backward);
   if (step)
     parallel_.add_gradients(std::move(step->gradients), synchronize, std::move(step->later));
@@ -241,9 +267,13 @@ Outputs Trainer::pass(const Batch& batch, const StepBatches& batches, bool synch
 void Trainer::optimize() {
   const at::NoGradGuard no_grad;
   last_lr_ = optimizer_->base_lr() * schedule_->factor(position_.step);
-  if (scaler_ && !scaler_->unscale(parameters_)) return;
+  if (scaler_ && !scaler_->unscale(parameters_)) return non_finite_.forget();
+  if (non_finite_.skips() && (flags_ & kNonFinite))
+    return non_finite_.count_skipped(position_.step + 1);
+  non_finite_.count_taken();
   if (const auto limit = parts_.config.train.clip_grad_norm)
     last_grad_norm_ = clip_gradients(parameters_, *limit);
+  if (non_finite_.stops()) non_finite_.look("gradient norm", last_grad_norm_, position_.step + 1);
   optimizer_->step(last_lr_);
 }
 
@@ -255,75 +285,22 @@ void Trainer::after_step(bool epoch_ended) {
     saving_.prepare({*model_, *optimizer_, parallel_, head, average()});  // all of it is there now
   }
   has_stepped_ = true;
-  saving_.look(none_is_saving_);
+  saving_.look(none_is_saving_, is_saved_);
   if (log_due_.due(position_, epoch_ended) || is_finished() || votes_) log_training();
   evaluation_is_due_ = parts_.eval_set && eval_due_.due(position_, epoch_ended);
   if (!votes_ && (evaluation_is_due_ || (parts_.eval_set && is_finished()))) evaluate_now();
   if (save_due_.due(position_, epoch_ended) || is_finished() || votes_) save_now();
 }
 
-void Trainer::log_training() {
-  const auto times = clock_.take();
-  const auto local = meter_.take();
-  const auto global = merge_measured(parts_.world, local);
-  const auto now = std::chrono::steady_clock::now();
-  const std::chrono::duration<double> elapsed = now - logged_at_;
-  logged_at_ = now;
-  NamedValues values;
-  add_means(values, "train/", global);
-  if (parts_.config.tracking.ranks.kind != RankSelection::Kind::Main) {
-    add_means(values, "rank/", local);
-    for (auto& value : rank_step_times(times)) values.push_back(std::move(value));
-  }
-  const auto step_times = gather_step_times(parts_.world, times);
-  values.insert(values.end(), step_times.begin(), step_times.end());
-  values.emplace_back("train/lr", last_lr_);
-  if (last_grad_norm_.defined())
-    values.emplace_back("train/grad_norm", last_grad_norm_.item<double>());
-  if (scaler_) {
-    values.emplace_back("train/loss_scale", scaler_->state().scale);
-    values.emplace_back("train/skipped_steps", static_cast<double>(scaler_->take_skipped()));
-  }
-  if (elapsed.count() > 0) {
-    values.emplace_back("train/samples_per_s", global.samples / elapsed.count());
-    if (const auto name = model_->target_name(); !name.empty())
-      values.emplace_back(fmt::format("train/{}_per_s", name), global.targets / elapsed.count());
-  }
-  const auto data = std::exchange(data_stats_, {});
-  values.emplace_back("data/wait_s", data.wait_s);
-  values.emplace_back("data/ready",
-                      static_cast<double>(data.ready) / static_cast<double>(data.batches));
-  tell_bad_samples(values);
-  if (const auto reason = graphed_ ? graphed_->take_reason() : std::nullopt)
-    parts_.tracker.text(TextLevel::Warning,
-                        "train.cuda_graph: steps go on without a graph: " + *reason);
-  record(values);
-}
-
 BadSamples* Trainer::allowed(BadSamples& bad_samples) {
   return parts_.config.data.loader.max_bad_samples > 0 ? &bad_samples : nullptr;
 }
 
-// Collective: their number over all ranks; each rank names its own first ones.
-void Trainer::tell_bad_samples(NamedValues& values) {
-  if (parts_.config.data.loader.max_bad_samples == 0) return;
-  for (const auto& [name, bad] : {std::pair{"data.train", &bad_train_}, {"data.eval", &bad_eval_}})
-    for (const auto& line : bad->take_news())
-      parts_.tracker.text(TextLevel::Warning, fmt::format("{}: {}", name, line));
-  const auto own = static_cast<double>(bad_train_.count() + bad_eval_.count());
-  const auto all = merge_counters(parts_.world, {{"bad_samples", {own, 1}}});
-  values.emplace_back("data/bad_samples", all.at("bad_samples").sum);
-}
-
-void Trainer::record(const NamedValues& values) {
-  std::vector<Metric> metrics;
-  for (const auto& [name, value] : values) metrics.push_back({name, value});
-  parts_.tracker.log(position_.step, epoch_fraction(), metrics);
-}
-
 void Trainer::evaluate_now() {
+  verify_finite();
   const auto begin = std::chrono::steady_clock::now();
   use_timeout_of(Phase::Evaluating);
+  const auto media = next_media();
   parallel_.broadcast_buffers();
   const AveragedWeights averaged(average());
   if (average_) parallel_.broadcast_buffers();  // the averages of buffers too
@@ -332,10 +309,15 @@ void Trainer::evaluate_now() {
                                 .workers = plan_.workers_per_rank,
                                 .precision = parts_.config.train.precision,
                                 .bad_samples = allowed(bad_eval_),
-                                .should_stop = [this] {
-                                  vote_.begin(own_flags());
-                                  return (votes_ = vote_.finish() & kEndings) != 0;
-                                }});
+                                .look =
+                                    [&](const Batch& batch, const Outputs& outputs) {
+                                      if (media) media->look(batch, outputs);
+                                    },
+                                .should_stop =
+                                    [this] {
+                                      vote_.begin(own_flags());
+                                      return (votes_ = vote_.finish() & kEndings) != 0;
+                                    }});
   if (result.empty()) return;
   evaluation_ = result;
   evaluated_step_ = position_.step;
@@ -347,12 +329,14 @@ void Trainer::evaluate_now() {
   NamedValues values;
   for (const auto& [name, value] : evaluation_) values.emplace_back("eval/" + name, value);
   record(values);
+  if (media) media->record(parts_.tracker, moment());
   use_timeout_of(Phase::Logging);
   logged_at_ +=
       std::chrono::steady_clock::now() - begin;  // evaluation is not part of the training speed
 }
 
 void Trainer::save_now() {
+  verify_finite();
   const auto begin = std::chrono::steady_clock::now();
   use_timeout_of(Phase::Saving);
   CheckpointHead head{.position = position_,

@@ -18,10 +18,12 @@
 #include "tracking/tracker.h"
 #include "trainer/early_stop.h"
 #include "trainer/ending.h"
+#include "trainer/evaluation_media.h"
 #include "trainer/graphed_passes.h"
 #include "trainer/interruption.h"
 #include "trainer/loss_scaler.h"
 #include "trainer/meter.h"
+#include "trainer/non_finite.h"
 #include "trainer/position.h"
 #include "trainer/run_config.h"
 #include "trainer/run_length.h"
@@ -77,8 +79,11 @@ class Trainer {
 
  private:
   void train_epoch();
-  void train_step(Loader& loader);
+  void train_step(Loader& loader, const BatchShares& shares);
   Outputs pass(const Batch& batch, const StepBatches& batches, bool synchronize);
+  Outputs unguarded_pass(const Batch& batch, const StepBatches& batches, bool synchronize);
+  void vote_on_step();
+  void verify_finite();
   void optimize();
   void after_step(bool epoch_ended);
   void log_training();
@@ -86,7 +91,10 @@ class Trainer {
   using NamedValues = std::vector<std::pair<std::string, double>>;
   void record(const NamedValues& values);
   void tell_bad_samples(NamedValues& values);
+  void tell_skipped(NamedValues& values);
   void evaluate_now();
+  std::unique_ptr<EvaluationMedia> next_media();
+  Moment moment() const;
   void save_now();
   std::optional<CheckpointToPublish> checkpoint_to_publish() const;
   uint32_t own_flags();
@@ -98,6 +106,7 @@ class Trainer {
   TrainerParts parts_;
   BatchPlan plan_;
   ScheduleSpan length_;
+  const std::string model_title_;  // for messages
   std::shared_ptr<Model> model_;
   NamedTensors parameters_;
   std::shared_ptr<Optimizer> optimizer_;
@@ -120,11 +129,15 @@ class Trainer {
   StepClock clock_;
   StepVote vote_;
   bool has_stepped_ = false;
+  uint32_t flags_ = 0;           // of the last vote of a step
   uint32_t votes_ = 0;           // kEndings of all ranks; not zero: the run ends after this step
   bool none_is_saving_ = false;  // when the last step began, on any rank
+  bool is_saved_ = false;        // then, on the main rank
   std::chrono::steady_clock::time_point asked_at_;  // when a stop request was looked for
   EarlyStop early_stop_;
+  NonFiniteWatch non_finite_;
   std::vector<std::string> warnings_;  // of resume(), which comes before there is a tracker to tell
+  int64_t num_evaluations_ = 0;        // that this process has begun
   EvaluationResult evaluation_;
   bool evaluation_is_due_ = false;  // at this step, and not made yet
   int64_t evaluated_step_ = -1, saved_step_ = -1;

@@ -5,6 +5,7 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <sstream>
@@ -13,15 +14,20 @@
 #include "core/error.h"
 #include "core/kept_memory.h"
 #include "core/plugin.h"
+#include "core/printable.h"
+#include "core/run_file.h"
 #include "core/version.h"
+#include "launch/crash_report.h"
 #include "launch/error_file.h"
 #include "launch/stack_reporter.h"
+#include "tracking/metric.h"
 #include "tracking/on_ranks.h"
 #include "trainer/checkpoint_command.h"
 #include "trainer/first_batch.h"
 #include "trainer/inspect_data.h"
 #include "trainer/plan_command.h"
 #include "trainer/prediction.h"
+#include "trainer/run_plan.h"
 #include "trainer/session.h"
 
 namespace lockstep {
@@ -31,9 +37,10 @@ constexpr const char* kUsage =
     "usage: lockstep-trainer CONFIG [key.subkey=value ...] [--resume RUN_ID]\n"
     "       lockstep-trainer --predict FILE CONFIG [key.subkey=value ...] [--resume RUN_ID]\n"
     "       lockstep-trainer --inspect-data [--sheet FILE.png] CONFIG [key.subkey=value ...]\n"
+    "       lockstep-trainer --dry-run CONFIG [key.subkey=value ...]\n"
     "       lockstep-trainer --first-batch FILE CONFIG [key.subkey=value ...]\n"
     "       lockstep-trainer --plan ... | --checkpoints ...   (`lockstep plan`, `lockstep ckpt`)\n"
-    "       lockstep-trainer --help | --schema [PLUGIN ...] | --version\n"
+    "       lockstep-trainer --help [CONFIG] | --schema [CONFIG | PLUGIN ...] | --version\n"
     "\n"
     "Trains what the run file CONFIG says, as one process or as a rank of torchrun, srun, mpirun "
     "or\n"
@@ -48,9 +55,14 @@ constexpr const char* kUsage =
     "  --inspect-data    print what the data of CONFIG are and how fast they load; with --sheet, "
     "write a\n"
     "                    PNG of their first images\n"
+    "  --dry-run         check run file, data, model and one batch, print the plan of the run and "
+    "start nothing\n"
     "  --first-batch FILE\n"
     "                    write the first batch of CONFIG's data to FILE, as safetensors\n"
-    "  --schema          print the JSON Schema of a run file (with the parts of PLUGINs)\n"
+    "  --schema          print the JSON Schema of a run file, with the parts of PLUGINs or of the "
+    "plugins\n"
+    "                    that CONFIG names\n"
+    "  --help            this text, with the keys of the plugins that CONFIG names\n"
     "\n"
     "Exit codes: 0 done, 78 the input is wrong, 75 the environment failed (a restart may help), 70 "
     "a bug,\n"
@@ -61,7 +73,8 @@ constexpr const char* kUsage =
 struct Arguments {
   std::vector<std::string> positional;
   std::optional<std::string> resume_id;
-  // train | predict | inspect-data | first-batch | checkpoints | plan | help | schema | version
+  // train | predict | inspect-data | dry-run | first-batch | checkpoints | plan | help | schema |
+  // version
   std::string action = "train";
   // help | schema | version
   std::string sheet, first_batch, predictions;
@@ -73,7 +86,8 @@ Arguments parse_arguments(int argc, char** argv) {
     const std::string argument = argv[i];
     if (argument == "--help" || argument == "-h") {
       arguments.action = "help";
-    } else if (argument == "--schema" || argument == "--version" || argument == "--inspect-data") {
+    } else if (argument == "--schema" || argument == "--version" || argument == "--inspect-data" ||
+               argument == "--dry-run") {
       arguments.action = argument.substr(2);
     } else if (argument == "--checkpoints" || argument == "--plan") {
       // Of `lockstep ckpt` and `lockstep plan`, whose words the others are.
@@ -97,10 +111,10 @@ Arguments parse_arguments(int argc, char** argv) {
       arguments.action = "first-batch";
       arguments.first_batch = argv[++i];
     } else if (argument.starts_with("-")) {
-      throw config_error(
-          fmt::format("unknown option '{}'{}", argument,
-                      suggest(argument, {"--resume", "--predict", "--inspect-data", "--sheet",
-                                         "--first-batch", "--schema", "--help", "--version"})));
+      throw config_error(fmt::format(
+          "unknown option '{}'{}", argument,
+          suggest(argument, {"--resume", "--predict", "--inspect-data", "--sheet", "--dry-run",
+                             "--first-batch", "--schema", "--help", "--version"})));
     } else {
       arguments.positional.push_back(argument);
     }
@@ -154,12 +168,17 @@ void print_result(const SessionResult& result, const RankEnv& ranks) {
   if (!result.reason.empty()) std::cout << result.reason << "\n";
   std::string values;
   for (const auto& [name, value] : result.evaluation)
-    values += fmt::format("  eval/{} {:.4f}", name, value);
-  const auto runs = result.run_dir.parent_path().string();
+    values += fmt::format("  eval/{} {:.4f}", name, without_nan_sign(value));
+  if (!result.lost.empty()) {
+    std::cout << fmt::format("done:{}\n", values) << std::flush;
+    throw environment_error(result.lost);
+  }
+  const auto runs = shell_word(result.run_dir.parent_path().string());
   std::cout << fmt::format(
                    "done:{0}\nrun:   {1}\nlook:  {2} runs show {3} --dir {4}\n"
                    "       {2} ui --dir {4}   (in a browser)\n",
-                   values, result.run_dir.string(), lockstep_command(), result.run_id, runs)
+                   values, result.run_dir.string(), shell_word(lockstep_command()), result.run_id,
+                   runs)
             << std::flush;
 }
 
@@ -174,12 +193,12 @@ std::unique_ptr<ProgressPage> open_progress_page() {
   return std::make_unique<ProgressPage>();
 }
 
-int train(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks) {
+int train(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
+          ProgressPage& progress) {
   if (arguments.positional.empty())
     throw config_error("no run file given; see lockstep-trainer --help");
-  const auto progress = open_progress_page();
-  progress->begin(ranks.rank);
-  const StackReporter stack_reporter(*progress);
+  progress.begin(ranks.rank);
+  const StackReporter stack_reporter(progress);
   const auto result =
       run_session({.config_path = arguments.positional.front(),
                    .overrides = {arguments.positional.begin() + 1, arguments.positional.end()},
@@ -189,24 +208,23 @@ int train(const Arguments& arguments, int argc, char** argv, const RankEnv& rank
                    .console = console_options(),
                    .agent_program = program_beside("lockstep"),
                    .handle_signals = true,
-                   .progress = progress.get()});
+                   .progress = &progress});
   print_result(result, ranks);
   return result.signal ? 128 + result.signal : 0;
 }
 
-int predict(const Arguments& arguments, const RankEnv& ranks) {
+int predict(const Arguments& arguments, const RankEnv& ranks, ProgressPage& progress) {
   if (arguments.positional.empty())
     throw config_error("no run file given: lockstep-trainer --predict FILE CONFIG");
-  const auto progress = open_progress_page();
-  progress->begin(ranks.rank);
-  const StackReporter stack_reporter(*progress);
+  progress.begin(ranks.rank);
+  const StackReporter stack_reporter(progress);
   const auto report = write_predictions(
       {.config_path = arguments.positional.front(),
        .overrides = {arguments.positional.begin() + 1, arguments.positional.end()},
        .run_id = arguments.resume_id,
        .out = arguments.predictions,
        .ranks = ranks,
-       .progress = progress.get()});
+       .progress = &progress});
   if (is_main(ranks.rank)) std::cout << report << std::flush;
   return 0;
 }
@@ -231,10 +249,21 @@ int write_batch(const Arguments& arguments, const RankEnv& ranks) {
   return 0;
 }
 
-int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks) {
-  if (arguments.action == "train") return train(arguments, argc, argv, ranks);
-  if (arguments.action == "predict") return predict(arguments, ranks);
+int try_out(const Arguments& arguments, const RankEnv& ranks) {
+  if (arguments.positional.empty())
+    throw config_error("no run file given: lockstep-trainer --dry-run CONFIG");
+  const auto config = load_run_config(
+      arguments.positional.front(), {arguments.positional.begin() + 1, arguments.positional.end()});
+  std::cout << dry_run(config, {ranks.world_size, ranks.local_world_size}) << std::flush;
+  return 0;
+}
+
+int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
+        ProgressPage& progress) {
+  if (arguments.action == "train") return train(arguments, argc, argv, ranks, progress);
+  if (arguments.action == "predict") return predict(arguments, ranks, progress);
   if (arguments.action == "inspect-data") return inspect(arguments, ranks);
+  if (arguments.action == "dry-run") return try_out(arguments, ranks);
   if (arguments.action == "first-batch") return write_batch(arguments, ranks);
   if (arguments.action == "checkpoints" || arguments.action == "plan") {
     const auto command = arguments.action == "plan" ? plan_command : checkpoint_command;
@@ -246,18 +275,15 @@ int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks)
     std::cout << fmt::format("lockstep-trainer {} (LibTorch {})\n", kVersion, TORCH_VERSION);
     return 0;
   }
-  if (arguments.action == "schema")
-    for (const auto& plugin : arguments.positional) load_plugin(plugin, TORCH_VERSION);
+  for (const auto& path : arguments.positional)
+    if (is_run_file(path))
+      load_plugins_of(path);
+    else if (arguments.action == "schema")
+      load_plugin(path, TORCH_VERSION);
   const auto schema = run_config_schema();
   std::cout << (arguments.action == "schema" ? schema.dump(2) + "\n"
                                              : kUsage + render_help(schema));
   return 0;
-}
-
-// The first line is for a person; LibTorch's exceptions carry a stack behind it.
-std::string one_line(const std::exception& error) {
-  const std::string text = error.what();
-  return text.substr(0, text.find('\n'));
 }
 
 // Static destructors and LibTorch's threads may wait for peers that are gone: nothing of that runs
@@ -268,25 +294,31 @@ std::string one_line(const std::exception& error) {
   std::_Exit(exit_code);
 }
 
-[[noreturn]] void fail(const std::exception& error, const std::optional<std::string>& error_file) {
-  const auto* known = dynamic_cast<const Error*>(&error);
-  if (error_file) write_error_file(*error_file, error);
+[[noreturn]] void fail(const std::exception& error, ProgressPage& progress,
+                       const std::optional<std::string>& error_file) {
+  auto report = describe_error(error);
+  tell_failure(progress, report);
+  if (const auto first = read_failure(progress)) report.timestamp_us = first->timestamp_us;
+  if (error_file) write_error_file(*error_file, report);
   // One write: a launcher that stops this rank at this moment leaves the whole line or none.
-  std::cerr << fmt::format("lockstep-trainer: error: {}\n",
-                           known ? known->what() : one_line(error));
-  end_process(known ? known->exit_code() : static_cast<int>(ErrorKind::Bug));
+  std::cerr << fmt::format("lockstep-trainer: error: {}\n", report.message);
+  end_process(exit_code_of(report));
 }
 
 }  // namespace
 
 int trainer_main(int argc, char** argv) {
   keep_freed_memory();
+  // Writing to a peer that is gone is an error like any other, with a message.
+  std::signal(SIGPIPE, SIG_IGN);
+  report_crashes("lockstep-trainer");
   const auto error_file = environment("TORCHELASTIC_ERROR_FILE");
+  const auto progress = open_progress_page();
   try {
     const auto arguments = parse_arguments(argc, argv);
-    return act(arguments, argc, argv, read_rank_env());
+    return act(arguments, argc, argv, read_rank_env(), *progress);
   } catch (const std::exception& error) {
-    fail(error, error_file);
+    fail(error, *progress, error_file);
   }
 }
 

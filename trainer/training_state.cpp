@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
+#include "trainer/checkpoint_note.h"
 
 namespace lockstep {
 namespace {
@@ -132,7 +133,10 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
   const auto answer = act_on_main(world, "checkpoint to resume",
                                   [&] { return find_checkpoint(checkpoints, checkpoint); });
   auto rejected = answer["rejected"].get<std::vector<std::string>>();
-  if (answer["head"].is_null()) return rejected;
+  if (answer["head"].is_null()) {
+    refuse_to_begin_anew(world, checkpoints);
+    return rejected;
+  }
   load_tensors(tensors_of(state.model),
                broadcast_tensors(world, std::move(checkpoint.model), "model"));
   state.optimizer.load_state(

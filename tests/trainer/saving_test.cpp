@@ -77,7 +77,7 @@ TEST_CASE("saving: what is written is the state of its step, while training goes
       training.first().fill_(static_cast<double>(step));
       saving.save(training.at_step(step), std::nullopt, false);
       training.first().fill_(-1);
-      saving.look(true);
+      saving.look(true, false);
     }
     saving.finish();
     CHECK(list_checkpoints(directory / "c") == std::vector<int64_t>{3, 4});
@@ -109,7 +109,7 @@ TEST_CASE("saving: what ranks write together is the main rank's state, once none
         training.first().fill_(static_cast<double>(step));
         saving.save(training.at_step(step), std::nullopt, false);
         training.first().fill_(-1);
-        saving.look(false);
+        saving.look(false, false);
         barrier(world, "test");
         lists.push_back(list_checkpoints(directory / "c"));
       }

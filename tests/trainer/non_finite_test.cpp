@@ -1,0 +1,67 @@
+#include "trainer/non_finite.h"
+
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "tests/data/error_of.h"
+
+using namespace lockstep;
+
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+NamedTensors with_gradient(const at::Tensor& gradient) {
+  at::Tensor parameter = at::zeros_like(gradient).requires_grad_();
+  parameter.mutable_grad() = gradient;
+  return {{"weight", parameter}};
+}
+
+}  // namespace
+
+TEST_CASE("non-finite: stop names the first value with its step and rank", "[trainer]") {
+  World alone({.device = "cpu"});
+  NonFiniteWatch watch(kStopOnNonFinite);
+  CHECK(watch.look("loss", at::scalar_tensor(1.5), 1));
+  CHECK(watch.look("gradient norm", {}, 1));  // not measured
+  CHECK_FALSE(watch.has_news());
+  CHECK_FALSE(watch.look("loss", at::scalar_tensor(-kNan), 2));
+  CHECK_FALSE(watch.look("loss", at::scalar_tensor(kInf), 3));
+  REQUIRE(watch.has_news());
+  CHECK(error_of([&] {
+          watch.stop(alone);
+        }).starts_with("config: step 2, rank 0: the loss is nan (train.non_finite: stop); "));
+}
+
+TEST_CASE("non-finite: ignore looks at nothing", "[trainer]") {
+  NonFiniteWatch watch(kIgnoreNonFinite);
+  CHECK(watch.look("loss", at::scalar_tensor(kNan), 1));
+  CHECK_FALSE(watch.has_news());
+}
+
+TEST_CASE("non-finite: skip sees gradients, also large ones whose norm overflows", "[trainer]") {
+  NonFiniteWatch watch(kSkipNonFinite);
+  watch.look_at_gradients(with_gradient(at::full({3}, 1e30)), 1);
+  CHECK_FALSE(watch.has_news());
+  auto gradient = at::ones({3});
+  gradient[1] = kNan;
+  watch.look_at_gradients(with_gradient(gradient), 2);
+  CHECK(watch.has_news());
+  watch.count_skipped(2);
+  CHECK_FALSE(watch.has_news());
+  CHECK(watch.take_skipped() == 1);
+  CHECK(watch.take_skipped() == 0);
+}
+
+TEST_CASE("non-finite: skip ends a run in which no step counts any more", "[trainer]") {
+  NonFiniteWatch watch(kSkipNonFinite);
+  for (int64_t i = 1; i < NonFiniteWatch::kMostSkippedInARow; ++i) watch.count_skipped(i);
+  watch.count_taken();
+  for (int64_t i = 1; i < NonFiniteWatch::kMostSkippedInARow; ++i) watch.count_skipped(i);
+  CHECK(error_of([&] {
+          watch.count_skipped(40);
+        }).starts_with("config: step 40: 20 steps in a row were skipped"));
+}

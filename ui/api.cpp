@@ -42,7 +42,7 @@ const std::map<std::string, RunPage>& run_pages() {
       {"histograms", histograms_page},
       {"tables", tables_page},
       {"texts", texts_page},
-      {"console", [](Dashboard&, const RunRequest& r) { return console_page(r); }},
+      {"console", console_page},
       {"files", [](Dashboard&, const RunRequest& r) { return files_page(r); }},
   };
   return all;

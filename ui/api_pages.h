@@ -32,7 +32,9 @@ ApiAnswer changes_page(Dashboard& dashboard, const ApiRequest& request);
 ApiAnswer alerts_page(Dashboard& dashboard, const ApiRequest& request);
 
 ApiAnswer run_page(Dashboard& dashboard, const RunRequest& request);
-Json run_detail(Dashboard& dashboard, const RunSummary& run);
+// What /api/runs/ID answers: its small members, and with them the whole as text.
+Json run_head(Dashboard& dashboard, const RunSummary& run);
+std::string run_detail(const Json& head, const RunSummary& run, const NameTable& names);
 ApiAnswer compare_page(Dashboard& dashboard, const ApiRequest& request);
 Json comparison(Dashboard& dashboard, const std::vector<RunSnapshot>& runs);
 
@@ -46,7 +48,7 @@ ApiAnswer image_page(Dashboard& dashboard, const RunRequest& request);
 ApiAnswer histograms_page(Dashboard& dashboard, const RunRequest& request);
 ApiAnswer tables_page(Dashboard& dashboard, const RunRequest& request);
 ApiAnswer texts_page(Dashboard& dashboard, const RunRequest& request);
-ApiAnswer console_page(const RunRequest& request);
+ApiAnswer console_page(Dashboard& dashboard, const RunRequest& request);
 ApiAnswer files_page(const RunRequest& request);
 
 ApiAnswer artifacts_page(Dashboard& dashboard, const ApiRequest& request);

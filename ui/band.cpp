@@ -16,6 +16,7 @@ struct BandCell {
   double x = 0;
   double sum = 0, squares = 0;  // squares: of the distances from the step's mean
   double x_sum = 0;
+  double p10 = 0, median = 0, p90 = 0;  // of each step, times the step's count
   double low = 0, high = 0;
   int low_curve = -1, high_curve = -1;
   uint64_t count = 0, x_count = 0;
@@ -67,6 +68,17 @@ void add_value(BandCell& cell, double value, int curve) {
   ++cell.count;
 }
 
+// Linear between the two nearest values. Reorders them.
+double quantile(std::vector<double>& values, double part) {
+  const auto place = part * static_cast<double>(values.size() - 1);
+  const auto lower = values.begin() + static_cast<ptrdiff_t>(place);
+  std::ranges::nth_element(values, lower);
+  const auto rest = place - std::floor(place);
+  if (rest == 0) return *lower;
+  const auto upper = *std::min_element(lower + 1, values.end());
+  return *lower == upper ? upper : *lower + rest * (upper - *lower);
+}
+
 // Fills the cells of some steps; `points`: where the walk through each curve is.
 void fill_cells(std::span<BandCell> cells, std::span<const double> steps,
                 const std::vector<BandCurve>& curves, CurveAxis axis, std::vector<size_t>& points) {
@@ -78,6 +90,7 @@ void fill_cells(std::span<BandCell> cells, std::span<const double> steps,
       ++cells[cell].x_count;
     });
   std::vector<double> means;
+  std::vector<std::vector<double>> values(cells.size());
   for (const auto& cell : cells) means.push_back(cell.sum / static_cast<double>(cell.count));
   for (size_t c = 0; c < curves.size(); ++c)
     visit_steps(steps, curves[c].curve, again[c], [&](size_t cell, size_t point) {
@@ -85,7 +98,15 @@ void fill_cells(std::span<BandCell> cells, std::span<const double> steps,
       if (std::isnan(value)) return;
       const auto distance = value - means[cell];
       cells[cell].squares += distance * distance;
+      values[cell].push_back(value);
     });
+  for (size_t i = 0; i < cells.size(); ++i) {
+    if (values[i].empty()) continue;
+    const auto count = static_cast<double>(values[i].size());
+    cells[i].p10 = count * quantile(values[i], 0.1);
+    cells[i].median = count * quantile(values[i], 0.5);
+    cells[i].p90 = count * quantile(values[i], 0.9);
+  }
 }
 
 std::vector<BandCell> cells_of(const std::vector<BandCurve>& curves, CurveAxis axis) {
@@ -117,6 +138,9 @@ void join(BandCell& cell, const BandCell& other) {
   }
   cell.sum += other.sum;
   cell.squares += other.squares;
+  cell.p10 += other.p10;
+  cell.median += other.median;
+  cell.p90 += other.p90;
   cell.count += other.count;
 }
 
@@ -128,6 +152,9 @@ void append(Band& band, const BandCell& cell) {
   band.min.push_back(any ? cell.low : kNotANumber);
   band.max.push_back(any ? cell.high : kNotANumber);
   band.deviation.push_back(any ? std::sqrt(cell.squares / count) : kNotANumber);
+  band.p10.push_back(any ? cell.p10 / count : kNotANumber);
+  band.median.push_back(any ? cell.median / count : kNotANumber);
+  band.p90.push_back(any ? cell.p90 / count : kNotANumber);
   band.count.push_back(cell.count);
   band.min_curve.push_back(cell.low_curve);
   band.max_curve.push_back(cell.high_curve);

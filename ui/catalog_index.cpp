@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kIndexMagic = "LSRUNIDX";
-constexpr uint32_t kIndexVersion = 1;
+constexpr uint32_t kIndexVersion = 2;
 constexpr size_t kMostIndexBytes = size_t{1} << 30;
 
 // Reads and writes: `archive` is an IndexReader, or an IndexWriter with constant values.
@@ -38,6 +38,8 @@ void visit_info(A& archive, Info& info) {
   archive.value(info.pid);
   archive.value(info.created);
   archive.list(info.command, [](A& a, auto& word) { a.value(word); });
+  archive.value(info.planned.steps);
+  archive.value(info.planned.epochs);
 }
 
 template <class A, class End>

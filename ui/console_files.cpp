@@ -66,11 +66,40 @@ void add_attempts(const fs::path& dir, int node, std::vector<ConsoleStream>& str
   }
 }
 
+void add_recorded(const RunLogs& logs, std::vector<ConsoleStream>& streams) {
+  const std::vector<ConsoleStream> files = streams;
+  const auto has_file = [&](const RecordedConsole& console) {
+    return std::ranges::any_of(files, [&](const ConsoleStream& file) {
+      return std::pair(file.rank, file.is_error) == std::pair(console.rank, console.is_error);
+    });
+  };
+  logs.look([&](const auto& all) {
+    for (const auto& log : all)
+      for (const auto& console : log->consoles()) {
+        if (has_file(console)) continue;
+        streams.push_back({.name = fmt::format("{}-{}-{}", log->name().source(), console.rank,
+                                               console.is_error ? "err" : "out"),
+                           .path = {},
+                           .recorded = std::make_shared<const RecordedConsole>(console),
+                           .node = log->summary().info.node_rank,
+                           .rank = console.rank,
+                           .is_error = console.is_error,
+                           .bytes = console.bytes,
+                           .modified = console.modified});
+      }
+  });
+}
+
 class ConsoleFile {
  public:
   explicit ConsoleFile(const ConsoleStream& stream)
-      : path_(stream.path),
-        file_(::open(stream.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) {
+      : path_(stream.path), recorded_(stream.recorded) {
+    if (recorded_) {
+      size_ = recorded_->bytes;
+      return;
+    }
+    file_ =
+        FileDescriptor(::open(stream.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!file_.is_open()) throw errno_error(fmt::format("cannot read {}", path_.string()));
     struct stat info {};
     if (::fstat(file_.get(), &info) == 0) size_ = static_cast<uint64_t>(info.st_size);
@@ -79,6 +108,7 @@ class ConsoleFile {
   uint64_t size() const { return size_; }
 
   std::string read(uint64_t from, size_t most_bytes) const {
+    if (recorded_) return recorded_->read(from, most_bytes);
     std::string bytes(std::min<uint64_t>(most_bytes, size_ - std::min(from, size_)), '\0');
     size_t done = 0;
     while (done < bytes.size()) {
@@ -95,6 +125,7 @@ class ConsoleFile {
 
  private:
   fs::path path_;
+  std::shared_ptr<const RecordedConsole> recorded_;
   FileDescriptor file_;
   uint64_t size_ = 0;
 };
@@ -124,13 +155,16 @@ std::string lower_case(std::string text) {
 
 }  // namespace
 
-std::vector<ConsoleStream> console_streams(const fs::path& run_dir) {
+std::vector<ConsoleStream> console_streams(const RunLogs& logs) {
   std::vector<ConsoleStream> streams;
-  const auto logs = logs_path(run_dir);
+  const auto dir = logs_path(logs.run_dir());
   std::error_code ignored;
-  if (fs::symlink_status(logs, ignored).type() != fs::file_type::directory) return streams;
-  add_attempts(logs, 0, streams);
-  for (const auto& [node, dir] : numbered(logs, "node_")) add_attempts(dir, node, streams);
+  if (fs::symlink_status(dir, ignored).type() == fs::file_type::directory) {
+    add_attempts(dir, 0, streams);
+    for (const auto& [node, node_dir] : numbered(dir, "node_"))
+      add_attempts(node_dir, node, streams);
+  }
+  add_recorded(logs, streams);
   return streams;
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/local_address.h"
 #include "ui/api.h"
 #include "ui/api_pages.h"
 #include "ui/assets.h"
@@ -86,7 +87,8 @@ HttpHead head_of(const httplib::Request& request) {
           .content_type = request.get_header_value("Content-Type"),
           .authorization = request.get_header_value("Authorization"),
           .cookie = request.get_header_value("Cookie"),
-          .marker = request.get_header_value("X-Lockstep-Request")};
+          .marker = request.get_header_value("X-Lockstep-Request"),
+          .num_hosts = request.get_header_value_count("Host")};
 }
 
 uint64_t event_number(const httplib::Request& request) {
@@ -228,6 +230,22 @@ void verify(const DashboardOptions& options) {
                     options.host));
 }
 
+bool is_any_address(const std::string& host) {
+  in_addr v4{};
+  in6_addr v6{};
+  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return v4.s_addr == INADDR_ANY;
+  return ::inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_UNSPECIFIED(&v6);
+}
+
+// What a browser on another machine can open. All addresses are none: then the one by which this
+// machine reaches others, or its name where it reaches none.
+std::string host_of_link(const std::string& host) {
+  if (!is_any_address(host)) return host;
+  if (host.find(':') != std::string::npos)
+    if (const auto address = local_address_towards("2001:db8::1")) return *address;
+  return local_address_towards("192.0.2.1").value_or(own_host_name());
+}
+
 // Its stop() is heard once it made its queue of tasks.
 void start(const std::shared_ptr<State>& state) {
   auto listens = std::make_shared<std::promise<void>>();
@@ -272,9 +290,10 @@ DashboardServer::DashboardServer(DashboardOptions options) {
       std::make_unique<HttpGuard>(GuardRules{.host_names = state_->options.host_names,
                                              .token = state_->options.token,
                                              .cookie_name = fmt::format("lockstep_{}", port)});
-  const bool is_v6 = host.find(':') != std::string::npos;
+  const auto shown = host_of_link(host);
+  const bool is_v6 = shown.find(':') != std::string::npos;
   const auto& ticket = state_->guard->ticket();
-  state_->link = fmt::format("http://{}:{}/{}", is_v6 ? "[" + host + "]" : host, port,
+  state_->link = fmt::format("http://{}:{}/{}", is_v6 ? "[" + shown + "]" : shown, port,
                              ticket.empty() ? "" : "login?ticket=" + ticket);
   start(state_);
 }

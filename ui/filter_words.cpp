@@ -66,7 +66,8 @@ class FilterScanner {
       at_ += std::string_view(op).size();
       return add(FilterWord::Kind::Operator, std::string_view(op) == "==" ? "=" : op);
     }
-    throw FilterError(fmt::format("'{}' is no operator", printable(text_.substr(at_, 1))), at_ + 1);
+    throw FilterError(fmt::format("'{}' is not an operator", printable(text_.substr(at_, 1))),
+                      at_ + 1);
   }
   void word() {
     while (at_ < text_.size() && !is_special(text_[at_])) ++at_;

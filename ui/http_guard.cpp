@@ -102,6 +102,9 @@ bool HttpGuard::take_ticket(const std::string& given) {
 }
 
 std::optional<ApiError> HttpGuard::refusal(const HttpHead& head) const {
+  if (head.num_hosts > 1)
+    return ApiError(400, "bad_request",
+                    fmt::format("expected one Host line, got {}", head.num_hosts));
   if (!knows_host(head.host))
     return forbidden(fmt::format(
         "the name '{}' is not one of this dashboard; use an address, or --allow-host NAME",

@@ -14,6 +14,7 @@ namespace lockstep {
 struct HttpHead {
   std::string method, path;  // decoded path
   std::string host, origin, fetch_site, fetch_mode, content_type, authorization, cookie, marker;
+  size_t num_hosts = 1;  // lines that say Host
 };
 
 struct GuardRules {

@@ -43,6 +43,7 @@ void LogIndex::begin_anew() {
   blocks_.clear();
   open_ = {};
   places_.clear();
+  consoles_.clear();
   media_.clear();
   max_step_.reset();
   config_ = nullptr;
@@ -131,6 +132,8 @@ bool LogIndex::take(Record&& record, uint64_t begin) {
     }
   } else if (const auto* text = std::get_if<TextLine>(&record)) {
     take_text(*text, begin);
+  } else if (const auto* line = std::get_if<ConsoleLine>(&record)) {
+    take_console(*line, begin);
   } else if (auto* alert = std::get_if<Alert>(&record)) {
     ++s.num_alerts;
     s.updated = std::max(s.updated, alert->time);
@@ -160,9 +163,8 @@ void LogIndex::add_total(uint32_t key, double value, int64_t step) {
     ++metric.num_nan;
     return;
   }
-  const bool first = metric.count - metric.num_nan == 1;
-  metric.min = first ? value : std::fmin(metric.min, value);
-  metric.max = first ? value : std::fmax(metric.max, value);
+  metric.min = std::fmin(metric.min, value);
+  metric.max = std::fmax(metric.max, value);
   metric.sum += value;
 }
 
@@ -218,6 +220,16 @@ void LogIndex::take_text(const TextLine& text, uint64_t begin) {
                      .time = text.time,
                      .begin = begin,
                      .end = tail_->offset()});
+}
+
+void LogIndex::take_console(const ConsoleLine& line, uint64_t begin) {
+  summary_.updated = std::max(summary_.updated, line.time);
+  if (!spool_) return;
+  auto it = std::ranges::find_if(consoles_, [&](const auto& own) { return own.is_from(line); });
+  if (it == consoles_.end())
+    it = consoles_.insert(
+        it, {.log = name_.path, .rank = line.rank, .is_error = line.is_error, .parts = {}});
+  it->add(line, begin, tail_->offset());
 }
 
 std::optional<Record> LogIndex::read_record(const RecordPlace& place) const {

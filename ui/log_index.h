@@ -13,6 +13,7 @@
 
 #include "tracking/agent/log_tail.h"
 #include "ui/column_spool.h"
+#include "ui/recorded_console.h"
 #include "ui/run_summary.h"
 
 namespace lockstep {
@@ -73,6 +74,8 @@ class LogIndex {
   // Empty where the log does not have the metric. Requires has_columns().
   Curve read(uint32_t metric, CurveParts parts) const;
   const std::vector<RecordPlace>& places() const { return places_; }
+  // What ranks printed, by rank and stream. Requires has_columns().
+  const std::vector<RecordedConsole>& consoles() const { return consoles_; }
   // Reads the record from the log. nullopt when it is not there (any more).
   std::optional<Record> read_record(const RecordPlace& place) const;
 
@@ -106,6 +109,7 @@ class LogIndex {
   void take_row(const LoggedRow& row);
   void take_media(MediaTotals::Kind kind, const Moment& at, uint64_t begin);
   void take_text(const TextLine& text, uint64_t begin);
+  void take_console(const ConsoleLine& line, uint64_t begin);
   void add_total(uint32_t key, double value, int64_t step);
   void flush_block();
   void read_block(const Block& block, const ColumnPlace& column, CurveParts parts,
@@ -124,6 +128,7 @@ class LogIndex {
   std::vector<Block> blocks_;
   OpenBlock open_;
   std::vector<RecordPlace> places_;
+  std::vector<RecordedConsole> consoles_;
   std::unordered_map<uint64_t, size_t> media_;  // kind and name to the place in summary_.media
 };
 

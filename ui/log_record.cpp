@@ -59,6 +59,24 @@ std::optional<Record> read_log_record(const std::filesystem::path& log, uint64_t
   return last;
 }
 
+void visit_console_lines(const std::filesystem::path& log, uint64_t begin, uint64_t end,
+                         const std::function<void(const ConsoleLine&)>& take) {
+  while (begin < end) {
+    const auto segment = segment_at(log, begin + 1);
+    const auto last = std::min(end, segment.begin + segment.size);
+    const auto from = std::max(begin, segment.begin + segment.first);
+    if (from >= last) return;
+    const auto bytes = read_log_piece(segment.file.get(), from - segment.begin, last - from);
+    FrameCursor cursor(bytes, 0);
+    while (const auto frame = cursor.next()) {
+      if (frame->type != static_cast<uint8_t>(FrameType::Console)) continue;
+      const auto record = decode_record(*frame, 0);
+      if (const auto* line = record ? std::get_if<ConsoleLine>(&*record) : nullptr) take(*line);
+    }
+    begin = last;
+  }
+}
+
 bool is_damaged_behind(const std::filesystem::path& log, uint64_t offset) {
   constexpr size_t kPiece = 64u << 10;
   const auto segment = segment_at(log, offset);

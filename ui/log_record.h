@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "tracking/record_codec.h"
@@ -14,6 +15,11 @@ namespace lockstep {
 // cannot be read.
 std::optional<Record> read_log_record(const std::filesystem::path& log, uint64_t begin,
                                       uint64_t end);
+
+// The lines that ranks printed, of the records between bytes `begin` and `end` of the log. Throws
+// Environment when the log cannot be read.
+void visit_console_lines(const std::filesystem::path& log, uint64_t begin, uint64_t end,
+                         const std::function<void(const ConsoleLine&)>& take);
 
 // Whether anything but zeros follows `offset`: the log is damaged there, or its writer was killed
 // in the middle of a record.

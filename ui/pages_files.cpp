@@ -24,9 +24,9 @@ Json piece_json(const ConsoleStream& stream, const ConsolePiece& piece) {
           {"lines", piece.lines}};
 }
 
-ConsoleStream asked_stream(const RunRequest& request) {
+ConsoleStream asked_stream(Dashboard& dashboard, const RunRequest& request) {
   const auto name = request.request.param("stream").value_or("");
-  for (auto& stream : console_streams(request.run->dir))
+  for (auto& stream : console_streams(*opened(dashboard, request.run->id)))
     if (stream.name == name) return stream;
   throw not_found(fmt::format("the run has no output '{}'", printable(name)));
 }
@@ -91,8 +91,8 @@ size_t number_part(const std::string& text) {
 
 }  // namespace
 
-ApiAnswer console_page(const RunRequest& request) {
-  const auto stream = asked_stream(request);
+ApiAnswer console_page(Dashboard& dashboard, const RunRequest& request) {
+  const auto stream = asked_stream(dashboard, request);
   const auto& asked = request.request;
   const bool is_over = request.run->state != RunState::Running;
   const auto from = asked.count("from", 0, SIZE_MAX / 2);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "core/durable_file.h"
 #include "core/error.h"
@@ -37,10 +38,36 @@ Json totals_json(const MetricTotals& metric) {
           {"max", number_value(metric.max)},
           {"mean", number_value(metric.mean())},
           {"step", metric.step},
-          {"count", metric.count}};
+          {"count", metric.count},
+          {"num_nan", metric.num_nan}};
 }
 
-Json source_json(const SourceSummary& source, const NameTable& names) {
+// A run may have tens of thousands of metrics. What has a part for each of them is written as text:
+// objects of the JSON library take a search for each member that is added, and ten times the
+// memory.
+void append_summary(std::string& text, const SourceSummary& source, const NameTable& names) {
+  std::map<std::string_view, double> values;
+  for (const auto& metric : source.metrics)
+    if (metric.count > 0) values[names.text(metric.name)] = metric.last;
+  for (const auto& [name, value] : source.summary) values[names.text(name)] = value;
+  text += '{';
+  for (bool is_first = true; const auto& [name, value] : values) {
+    if (!std::exchange(is_first, false)) text += ',';
+    append_text(text, name);
+    text += ':';
+    append_number(text, value);
+  }
+  text += '}';
+}
+
+// The object `head` as text, with one more member: `name`, whose value is to follow, and a '}'.
+void append_open(std::string& text, const Json& head, std::string_view name) {
+  const auto object = to_text(head);
+  text.append(object, 0, object.size() - 1);
+  text += fmt::format(",\"{}\":", name);
+}
+
+Json source_json(const SourceSummary& source) {
   Json json = {{"source", source.source},
                {"kind", source.is_node ? "node" : "rank"},
                {"id", source.info.id},
@@ -57,38 +84,47 @@ Json source_json(const SourceSummary& source, const NameTable& names) {
   json["updated"] = number_value(source.updated);
   json["step"] = source.step;
   json["epoch"] = number_value(source.epoch);
-  auto summary = Json::object();
-  for (const auto& metric : source.metrics)
-    if (metric.count > 0) summary[names.text(metric.name)] = number_value(metric.last);
-  for (const auto& [name, value] : source.summary) summary[names.text(name)] = number_value(value);
-  json["summary"] = std::move(summary);
   return json;
 }
 
+void append_sources(std::string& text, const RunSummary& run, const NameTable& names) {
+  text += '[';
+  for (bool is_first = true; const auto& source : run.sources) {
+    if (!std::exchange(is_first, false)) text += ',';
+    append_open(text, source_json(source), "summary");
+    append_summary(text, source, names);
+    text += '}';
+  }
+  text += ']';
+}
+
 // Of each metric: who has it, and the totals of the first.
-Json metrics_json(const RunSummary& run, const NameTable& names) {
-  std::map<std::string, std::pair<const MetricTotals*, Json>> metrics;
+void append_metrics(std::string& text, const RunSummary& run, const NameTable& names) {
+  struct Use {
+    const MetricTotals* totals = nullptr;
+    std::vector<std::string> sources;
+  };
+  std::map<std::string_view, Use> metrics;
   for (const auto& source : run.sources)
     for (const auto& metric : source.metrics) {
       if (metric.count == 0) continue;
-      auto& [totals, sources] = metrics[names.text(metric.name)];
-      if (!totals) {
-        totals = &metric;
-        sources = Json::array();
-      }
-      sources.push_back(source.source);
+      auto& use = metrics[names.text(metric.name)];
+      if (!use.totals) use.totals = &metric;
+      use.sources.push_back(source.source);
     }
-  auto list = Json::array();
-  for (const auto& [name, metric] : metrics) {
+  text += '[';
+  for (bool is_first = true; const auto& [name, use] : metrics) {
+    if (!std::exchange(is_first, false)) text += ',';
     const auto slash = name.rfind('/');
-    Json json = {{"name", name},
-                 {"section", slash == std::string::npos ? "" : name.substr(0, slash)},
-                 {"axis", name.starts_with("system/") ? "time" : "step"},
-                 {"sources", metric.second}};
-    json.update(totals_json(*metric.first));
-    list.push_back(std::move(json));
+    append_open(text,
+                {{"name", std::string(name)},
+                 {"section", std::string(name.substr(0, slash == name.npos ? 0 : slash))},
+                 {"axis", name.starts_with("system/") ? "time" : "step"}},
+                "sources");
+    const auto totals = to_text(totals_json(*use.totals));
+    text += to_text(use.sources) + ',' + totals.substr(1);
   }
-  return list;
+  text += ']';
 }
 
 Json media_json(const RunSummary& run, const NameTable& names) {
@@ -136,16 +172,21 @@ Json checkpoints_json_of(const fs::path& run_dir) {
   return list;
 }
 
-Json console_json(const fs::path& run_dir) {
+Json path_json(const ConsoleStream& stream, const fs::path& run_dir) {
+  if (stream.recorded) return nullptr;
+  return stream.path.lexically_relative(run_dir).generic_string();
+}
+
+Json console_json(const RunLogs& logs) {
   auto list = Json::array();
-  for (const auto& stream : console_streams(run_dir))
+  for (const auto& stream : console_streams(logs))
     list.push_back({{"stream", stream.name},
                     {"attempt", stream.attempt},
                     {"node", stream.node},
                     {"local_rank", stream.local_rank},
                     {"rank", stream.rank},
                     {"kind", stream.is_error ? "stderr" : "stdout"},
-                    {"path", stream.path.lexically_relative(run_dir).generic_string()},
+                    {"path", path_json(stream, logs.run_dir())},
                     {"bytes", stream.bytes},
                     {"modified", stream.modified}});
   return list;
@@ -222,21 +263,17 @@ Json differences(const std::vector<std::map<std::string, Json>>& runs) {
 
 }  // namespace
 
-Json run_detail(Dashboard& dashboard, const RunSummary& run) {
-  const auto& names = dashboard.catalog.names();
+Json run_head(Dashboard& dashboard, const RunSummary& run) {
   auto json = run_row(run, unix_now());
   json["dir"] = run.dir.string();
   json["command"] = run.info.command;
   json["config"] = config_of(dashboard, run);
   json["defaults"] = default_paths(json["config"], dashboard.schema ? dashboard.schema() : "");
   json["environment"] = environment_json(run);
-  json["sources"] = Json::array();
-  for (const auto& source : run.sources) json["sources"].push_back(source_json(source, names));
-  json["metrics"] = metrics_json(run, names);
-  json["media"] = media_json(run, names);
-  json["summary"] = job_summary(run, names);
+  json["media"] = media_json(run, dashboard.catalog.names());
+  json["summary"] = job_summary(run, dashboard.catalog.names());
   json["checkpoints"] = checkpoints_json_of(run.dir);
-  json["console"] = console_json(run.dir);
+  json["console"] = console_json(*opened(dashboard, run.id));
   json["alerts"] = alerts_json(run);
   uint64_t num_texts = 0;
   for (const auto& source : run.sources) num_texts += source.num_texts;
@@ -247,30 +284,44 @@ Json run_detail(Dashboard& dashboard, const RunSummary& run) {
   return json;
 }
 
+std::string run_detail(const Json& head, const RunSummary& run, const NameTable& names) {
+  std::string text;
+  append_open(text, head, "sources");
+  append_sources(text, run, names);
+  text += ",\"metrics\":";
+  append_metrics(text, run, names);
+  return text + '}';
+}
+
 ApiAnswer run_page(Dashboard& dashboard, const RunRequest& request) {
-  return json_answer(run_detail(dashboard, *request.run));
+  const auto head = run_head(dashboard, *request.run);
+  return {.body = run_detail(head, *request.run, dashboard.catalog.names())};
 }
 
 Json comparison(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
   const auto& names = dashboard.catalog.names();
   auto rows = Json::array(), metrics = Json::array();
   std::vector<std::map<std::string, Json>> configs, environments;
-  std::set<std::string> metric_names;
-  for (const auto& run : runs) {
+  // By name; of each run the totals of its first source that has the metric.
+  std::map<std::string_view, std::vector<const MetricTotals*>> totals;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto& run = runs[i];
     rows.push_back(run_row(*run, unix_now()));
     flatten_json(config_of(dashboard, *run), "", configs.emplace_back());
     flatten_json(environment_json(*run), "", environments.emplace_back());
     for (const auto& source : run->sources)
       for (const auto& metric : source.metrics)
-        if (metric.count > 0) metric_names.insert(names.text(metric.name));
+        if (metric.count > 0) {
+          auto& of_runs = totals[names.text(metric.name)];
+          of_runs.resize(runs.size());
+          if (!of_runs[i]) of_runs[i] = &metric;
+        }
   }
-  for (const auto& name : metric_names) {
+  for (const auto& [name, of_runs] : totals) {
     auto values = Json::array();
-    for (const auto& run : runs) {
-      const auto* metric = run->metric(names.find(name));
+    for (const auto* metric : of_runs)
       values.push_back(metric ? totals_json(*metric) : Json(nullptr));
-    }
-    metrics.push_back({{"name", name}, {"values", values}});
+    metrics.push_back({{"name", std::string(name)}, {"values", values}});
   }
   return {{"runs", rows},
           {"config", differences(configs)},

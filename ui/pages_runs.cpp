@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "core/printable.h"
@@ -34,14 +35,18 @@ RunField field_named(const std::string& text) {
   return *field;
 }
 
-// Before numbers come truth values, before texts numbers; NaN is behind all numbers.
-bool is_before(const FieldContent& a, const FieldContent& b) {
-  if (a.index() != b.index()) return a.index() < b.index();
-  if (const auto* x = std::get_if<double>(&a)) {
-    const auto y = std::get<double>(b);
-    return y != y ? *x == *x : *x < y;
-  }
-  return a < b;
+// In both directions runs with a value come first, then those with NaN, then those without one.
+int sort_class(const FieldContent& content) {
+  if (std::holds_alternative<std::monostate>(content)) return 2;
+  const auto* number = std::get_if<double>(&content);
+  return number && std::isnan(*number) ? 1 : 0;
+}
+
+std::vector<RunField> asked_columns(const ApiRequest& request) {
+  std::vector<RunField> columns;
+  for (const auto& column : request.all("column")) columns.push_back(field_named(column));
+  if (columns.size() > kMostColumns) throw bad_request("too many columns");
+  return columns;
 }
 
 void sort_by_field(std::vector<RunSnapshot>& runs, const std::string& word, const NameTable& names,
@@ -52,9 +57,9 @@ void sort_by_field(std::vector<RunSnapshot>& runs, const std::string& word, cons
   keyed.reserve(runs.size());
   for (auto& run : runs) keyed.emplace_back(field.value(*run, names, now), run);
   std::ranges::stable_sort(keyed, [&](const auto& a, const auto& b) {
-    const bool a_has = a.first.index() > 0, b_has = b.first.index() > 0;
-    if (!a_has || !b_has) return a_has && !b_has;
-    return descending ? is_before(b.first, a.first) : is_before(a.first, b.first);
+    const int a_class = sort_class(a.first), b_class = sort_class(b.first);
+    if (a_class != b_class || a_class > 0) return a_class < b_class;
+    return descending ? b.first < a.first : a.first < b.first;
   });
   for (size_t i = 0; i < runs.size(); ++i) runs[i] = std::move(keyed[i].second);
 }
@@ -80,6 +85,14 @@ std::vector<std::string> split_words(const std::string& text) {
 struct FieldUse {
   size_t runs = 0;
   std::set<FieldValue::Type> types;
+  FieldValue first;
+  bool differs = false;
+
+  void add(const FieldValue& value) {
+    if (runs++ == 0) first = value;
+    types.insert(value.type);
+    differs |= value.type != first.type || value.text != first.text || value.number != first.number;
+  }
 };
 
 const char* type_name(const std::set<FieldValue::Type>& types) {
@@ -113,6 +126,7 @@ Json run_row(const RunSummary& run, double now) {
           {"num_ranks", run.num_ranks},
           {"step", run.step},
           {"epoch", number_value(run.epoch)},
+          {"planned", to_json(run.info.planned)},
           {"tags", run.tags.tags},
           {"note", run.tags.note},
           {"num_alerts", run.num_alerts},
@@ -168,9 +182,7 @@ ApiAnswer runs_page(Dashboard& dashboard, const ApiRequest& request) {
   auto words = split_words(request.param("sort").value_or("-created"));
   std::ranges::reverse(words);  // stable sorts: the last one decides first
   for (const auto& word : words) sort_by_field(runs, word, names, now);
-  std::vector<RunField> columns;
-  for (const auto& column : request.all("column")) columns.push_back(field_named(column));
-  if (columns.size() > kMostColumns) throw bad_request("too many columns");
+  const auto columns = asked_columns(request);
   const auto offset = std::min(request.count("offset", 0, SIZE_MAX / 2), runs.size());
   const auto limit = request.count("limit", 100, kMostRows);
   auto rows = Json::array();
@@ -199,11 +211,7 @@ ApiAnswer fields_page(Dashboard& dashboard, const ApiRequest& request) {
   std::map<uint32_t, size_t> metrics;
   const auto runs = filtered_runs(dashboard, request.param("filter").value_or(""));
   for (const auto& run : runs) {
-    for (const auto& [name, value] : run->config) {
-      auto& use = config[name];
-      ++use.runs;
-      use.types.insert(value.type);
-    }
+    for (const auto& [name, value] : run->config) config[name].add(value);
     std::set<uint32_t> seen;
     for (const auto& source : run->sources)
       for (const auto& metric : source.metrics)
@@ -213,8 +221,11 @@ ApiAnswer fields_page(Dashboard& dashboard, const ApiRequest& request) {
   const auto add = [&](const std::string& field, const char* type, size_t count) {
     fields[field] = {{"field", field}, {"type", type}, {"runs", count}};
   };
-  for (const auto& [name, use] : config)
-    add("config." + names.text(name), type_name(use.types), use.runs);
+  for (const auto& [name, use] : config) {
+    const auto field = "config." + names.text(name);
+    add(field, type_name(use.types), use.runs);
+    fields[field]["differs"] = use.differs || use.runs < runs.size();
+  }
   for (const auto& [name, count] : metrics) add("metric." + names.text(name), "number", count);
   auto list = Json::array();
   for (const auto& name : plain_fields()) {
@@ -230,7 +241,7 @@ ApiAnswer fields_page(Dashboard& dashboard, const ApiRequest& request) {
 
 namespace {
 
-struct LastValues {
+struct Spread {
   double sum = 0, min = 0, max = 0;
   size_t count = 0;
 
@@ -241,58 +252,57 @@ struct LastValues {
     sum += value;
     ++count;
   }
+
+  Json json() const {
+    return {{"mean", number_value(sum / static_cast<double>(count))},
+            {"min", number_value(min)},
+            {"max", number_value(max)},
+            {"count", count}};
+  }
 };
 
-// Mean and extremes of the last values of `metrics` over the runs of a group.
-Json group_metrics(Dashboard& dashboard, const std::vector<std::string>& metrics, const Json& ids) {
-  auto json = Json::object();
-  for (const auto& metric : metrics) {
-    LastValues values;
-    const auto number = dashboard.catalog.names().find(metric);
-    for (const auto& id : ids) {
-      const auto run = dashboard.catalog.find(id.get<std::string>());
-      const auto* totals = run && number != NameTable::kNone ? run->metric(number) : nullptr;
-      if (totals) values.add(totals->last);
-    }
-    if (values.count > 0)
-      json[metric] = {{"mean", number_value(values.sum / static_cast<double>(values.count))},
-                      {"min", number_value(values.min)},
-                      {"max", number_value(values.max)},
-                      {"count", values.count}};
-  }
-  return json;
-}
+struct GroupOfRuns {
+  Json json;
+  std::vector<Spread> columns;
+};
 
 }  // namespace
 
 ApiAnswer groups_page(Dashboard& dashboard, const ApiRequest& request) {
-  const auto metrics = request.all("metric");
+  const auto columns = asked_columns(request);
   const auto field = field_named(request.param("by").value_or("group"));
+  const auto& names = dashboard.catalog.names();
   const auto now = unix_now();
-  std::vector<std::pair<std::string, Json>> groups;  // in the order of the newest run
+  std::vector<GroupOfRuns> groups;  // in the order of the newest run
   std::map<std::string, size_t> place;
   for (const auto& run : filtered_runs(dashboard, request.param("filter").value_or(""))) {
-    auto values = field.values(*run, dashboard.catalog.names(), now);
+    auto values = field.values(*run, names, now);
     if (values.empty()) values.emplace_back();
     for (const auto& value : values) {
       const auto json = content_json(value);
       const auto [it, is_new] = place.try_emplace(to_text(json), groups.size());
       if (is_new)
-        groups.emplace_back(
-            it->first,
-            Json{{"value", json}, {"runs", 0}, {"states", Json::object()}, {"ids", Json::array()}});
-      auto& group = groups[it->second].second;
-      group["runs"] = group["runs"].get<size_t>() + 1;
-      auto& states = group["states"];
+        groups.push_back(
+            {Json{{"value", json}, {"runs", 0}, {"states", Json::object()}, {"ids", Json::array()}},
+             std::vector<Spread>(columns.size())});
+      auto& group = groups[it->second];
+      group.json["runs"] = group.json["runs"].get<size_t>() + 1;
+      auto& states = group.json["states"];
       const auto* state = state_name(run->state);
       states[state] = states.value(state, 0) + 1;
-      group["ids"].push_back(run->id);
+      group.json["ids"].push_back(run->id);
+      for (size_t i = 0; i < columns.size(); ++i) {
+        const auto content = columns[i].value(*run, names, now);
+        if (const auto* number = std::get_if<double>(&content)) group.columns[i].add(*number);
+      }
     }
   }
   auto list = Json::array();
-  for (auto& [text, group] : groups) {
-    if (!metrics.empty()) group["metrics"] = group_metrics(dashboard, metrics, group["ids"]);
-    list.push_back(std::move(group));
+  for (auto& group : groups) {
+    for (size_t i = 0; i < columns.size(); ++i)
+      if (group.columns[i].count > 0)
+        group.json["values"][columns[i].text()] = group.columns[i].json();
+    list.push_back(std::move(group.json));
   }
   return json_answer({{"groups", list}});
 }

@@ -217,6 +217,9 @@ void append_band(std::string& text, Dashboard& dashboard, const BandGroup& group
   append_column(text, "min", band.min);
   append_column(text, "max", band.max);
   append_column(text, "deviation", band.deviation);
+  append_column(text, "p10", band.p10);
+  append_column(text, "median", band.median);
+  append_column(text, "p90", band.p90);
   append_counts(text, "count", band.count);
   append_counts(text, "min_curve", band.min_curve);
   append_counts(text, "max_curve", band.max_curve);
@@ -231,6 +234,19 @@ std::string csv_text(const std::string& text) {
     quoted += c;
   }
   return quoted + '"';
+}
+
+// "RUN_train_loss.csv": the run and the metric, where there is only one of it.
+std::string csv_name(const std::vector<CurveName>& names) {
+  std::set<std::string> runs, metrics;
+  for (const auto& name : names) {
+    runs.insert(name.run->id);
+    metrics.insert(name.metric);
+  }
+  std::string file;
+  if (runs.size() == 1) file = *runs.begin();
+  if (metrics.size() == 1) file += (file.empty() ? "" : "_") + *metrics.begin();
+  return (file.empty() ? "series" : file) + ".csv";
 }
 
 void append_grid(std::string& text, const char* name,
@@ -266,7 +282,8 @@ ApiAnswer series_csv_page(Dashboard& dashboard, const ApiRequest& request) {
   std::string text = "run,source,metric,step,epoch,time,value\n";
   const auto axis = axis_named(request);
   const auto range = range_of(request);
-  for (const auto& name : asked_curves(dashboard, request, kMostCurves)) {
+  const auto names = asked_curves(dashboard, request, kMostCurves);
+  for (const auto& name : names) {
     const auto curve = read_curve(dashboard, name, {.step = true, .time = true, .epoch = true});
     const auto& x = axis_of(curve, axis);
     const auto head =
@@ -279,7 +296,7 @@ ApiAnswer series_csv_page(Dashboard& dashboard, const ApiRequest& request) {
     if (text.size() > kMostCsvBytes)
       throw ApiError(413, "too_large", "more than 1 GiB: ask for fewer curves");
   }
-  return {.type = "text/csv; charset=utf-8", .body = std::move(text), .download = "series.csv"};
+  return {.type = "text/csv; charset=utf-8", .body = std::move(text), .download = csv_name(names)};
 }
 
 ApiAnswer band_page(Dashboard& dashboard, const ApiRequest& request) {

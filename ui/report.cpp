@@ -68,12 +68,15 @@ std::string series_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs
   return text + "]";
 }
 
-// Of runs with several ranks: all metrics of ranks.
+// Of runs with several ranks: all metrics of ranks. In a comparison also those whose curve does not
+// come with every point, so that the band over the runs has the mean of all values.
 std::string bands_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
   std::string text = "[";
   for (const auto& run : runs) {
-    if (run->num_ranks < 2) continue;
+    if (run->num_ranks == 0) continue;
     for (const auto& metric : run->sources.front().metrics) {
+      const bool is_whole = run->num_ranks == 1 && metric.count <= 2 * kReportColumns;
+      if (is_whole || (run->num_ranks == 1 && runs.size() == 1)) continue;
       ApiRequest request{.path = "/api/band"};
       request.params = {{"run", run->id},
                         {"metric", dashboard.catalog.names().text(metric.name)},
@@ -206,16 +209,17 @@ Json last_lines(const ConsoleStream& stream, size_t& budget) {
 }
 
 // What the ranks of the last attempt printed last. In `detail` only those streams stay.
-void add_console(const RunSummary& run, Json& detail, Json& console) {
+void add_console(Dashboard& dashboard, const RunSummary& run, Json& detail, Json& console) {
   auto budget = kReportConsoleBytes;
-  const auto streams = console_streams(run.dir);
+  const auto streams = console_streams(*opened(dashboard, run.id));
   int last_attempt = 0;
   for (const auto& stream : streams) last_attempt = std::max(last_attempt, stream.attempt);
   auto shown = Json::array();
   for (auto& told : detail["console"]) {
     const auto name = told["stream"].get<std::string>();
     const auto stream = std::ranges::find(streams, name, &ConsoleStream::name);
-    if (stream == streams.end() || stream->attempt != last_attempt) continue;
+    if (stream == streams.end()) continue;
+    if (!stream->recorded && stream->attempt != last_attempt) continue;
     auto lines = last_lines(*stream, budget);
     if (lines.empty()) continue;
     console.push_back({{"run", run.id}, {"stream", stream->name}, {"lines", std::move(lines)}});
@@ -243,14 +247,17 @@ std::string report_html(Dashboard& dashboard, const std::vector<RunSnapshot>& ru
   const auto page = report_template();
   const auto place = page.find(kDataPlace);
   if (place == std::string_view::npos) throw not_found("this build has no template for reports");
-  auto details = Json::array(), console = Json::array();
+  std::string details = "[";
+  auto console = Json::array();
   for (const auto& run : runs) {
-    details.push_back(run_detail(dashboard, *run));
-    add_console(*run, details.back(), console);
+    auto head = run_head(dashboard, *run);
+    add_console(dashboard, *run, head, console);
+    if (details.size() > 1) details += ',';
+    details += run_detail(head, *run, dashboard.catalog.names());
   }
   std::string data = "{\"exported\":";
   append_number(data, unix_now());
-  data += ",\"version\":" + to_text(kVersion) + ",\"runs\":" + to_text(details);
+  data += ",\"version\":" + to_text(kVersion) + ",\"runs\":" + details + ']';
   data += ",\"series\":" + series_of(dashboard, runs) + ",\"bands\":" + bands_of(dashboard, runs);
   data += ",\"heatmaps\":" + heatmaps_of(dashboard, runs);
   data += ",\"histograms\":" + media_of(dashboard, runs, MediaTotals::Kind::Histogram);

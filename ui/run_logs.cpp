@@ -62,6 +62,7 @@ RunInfo job_info(const fs::path& run_dir, const std::vector<SourceSummary>& sour
     if (info.host.empty()) info.host = source.info.host;
     if (info.command.empty()) info.command = source.info.command;
     info.job_type = source.info.job_type;
+    info.planned = source.info.planned;
     // The default of several entries per job, so that they stay together: no choice of anybody.
     if (info.group == id) info.group.reset();
     break;

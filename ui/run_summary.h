@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,9 +20,12 @@
 namespace lockstep {
 
 struct MetricTotals {
-  uint32_t name = 0;                           // in the NameTable
-  double last = 0, min = 0, max = 0, sum = 0;  // without NaN, but for `last`
-  int64_t step = 0;                            // of the last value
+  static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+  uint32_t name = 0;  // in the NameTable
+  double last = 0;
+  double min = kNone, max = kNone, sum = 0;  // without NaN; min and max are NaN when all values are
+  int64_t step = 0;                          // of the last value
   uint64_t count = 0, num_nan = 0;
 
   double mean() const;  // NaN when there is no number

@@ -84,7 +84,7 @@ class Dashboard:
     def request(self, method, path, headers=None, body=None, **params):
         if params:
             path += "?" + urllib.parse.urlencode(params, doseq=True)
-        connection = http.client.HTTPConnection(self.address.replace("0.0.0.0", "127.0.0.1"), timeout=PATIENCE)
+        connection = http.client.HTTPConnection(self.address, timeout=PATIENCE)
         try:
             connection.request(method, path, body=body, headers=headers or {})
             return Answer(connection.getresponse())
@@ -115,6 +115,10 @@ class Dashboard:
 
     def wait_for_runs(self, count):
         self.wait_for(f"{count} runs", lambda: self.get("/api/runs")["matching"] == count)
+
+    def processor_seconds(self):
+        words = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory_kb(self):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()

@@ -121,6 +121,14 @@ struct StepValues {
     for (const auto& [value, curve] : values) sum += (value - mean()) * (value - mean());
     return sum / static_cast<double>(values.size());
   }
+  double quantile(double part) const {
+    auto sorted = values;
+    std::ranges::sort(sorted);
+    const auto place = part * static_cast<double>(sorted.size() - 1);
+    const auto lower = static_cast<size_t>(place);
+    const auto upper = std::min(lower + 1, sorted.size() - 1);
+    return std::lerp(sorted[lower].first, sorted[upper].first, place - std::floor(place));
+  }
 };
 
 std::map<double, StepValues> by_step(const std::vector<BandCurve>& curves) {
@@ -177,6 +185,9 @@ TEST_CASE("bands: every number is that of a brute-force computation over all cur
       CHECK(band.max_curve[i] == high->second);
       CHECK(equal(band.mean[i], values.mean()));
       CHECK(band.deviation[i] == Approx(std::sqrt(values.variance())).epsilon(1e-12));
+      CHECK(band.p10[i] == Approx(values.quantile(0.1)).epsilon(1e-9));
+      CHECK(band.median[i] == Approx(values.quantile(0.5)).epsilon(1e-9));
+      CHECK(band.p90[i] == Approx(values.quantile(0.9)).epsilon(1e-9));
       ++i;
     }
   }
@@ -192,12 +203,14 @@ TEST_CASE("bands: columns of steps have the extremes and the weighted means of t
   CHECK_FALSE(band.raw);
   const auto first = steps.begin()->first, width = (steps.rbegin()->first - first) / kColumns;
   std::vector<StepValues> columns(kColumns);
-  std::vector<double> variances(kColumns, 0);
+  std::vector<double> variances(kColumns, 0), medians(kColumns, 0);
   for (const auto& [step, values] : steps) {
     const auto column = std::min(static_cast<size_t>((step - first) / width), kColumns - 1);
     columns[column].values.insert(columns[column].values.end(), values.values.begin(),
                                   values.values.end());
-    variances[column] += values.variance() * static_cast<double>(values.values.size());
+    const auto weight = static_cast<double>(values.values.size());
+    variances[column] += values.variance() * weight;
+    medians[column] += values.quantile(0.5) * weight;
   }
   REQUIRE(band.x.size() == kColumns);
   for (size_t i = 0; i < kColumns; ++i) {
@@ -207,6 +220,7 @@ TEST_CASE("bands: columns of steps have the extremes and the weighted means of t
     CHECK(band.max[i] == std::ranges::max(columns[i].values).first);
     CHECK(band.mean[i] == Approx(columns[i].mean()).epsilon(1e-12));
     CHECK(band.deviation[i] == Approx(std::sqrt(variances[i] / count)).epsilon(1e-12));
+    CHECK(band.median[i] == Approx(medians[i] / count).epsilon(1e-9));
   }
 }
 

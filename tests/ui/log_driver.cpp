@@ -6,9 +6,10 @@
 //   {"op": "many", "log": L, "metrics": [NAME], "from": S, "to": S, "scale": X}
 //         value = scale * sin(step * (metric + 1) / 100) + step, time = 1000 + step, epoch = step /
 //         100
+//   {"op": "console", "log": L, "rank": R, "error": B, "line": T}
 //   {"op": "text" | "alert" | "image" | "histogram" | "table" | "rewind" | "summary", "log": L,
 //   ...}
-//   {"op": "end", "log": L, "state": "finished", "exit": 0}
+//   {"op": "end", "log": L, "state": "finished", "exit": 0, "reason": T}
 // L counts the opened logs from 0. Values "nan", "inf" and "-inf" are numbers, too.
 #include <cmath>
 #include <iostream>
@@ -47,7 +48,9 @@ RunInfo info_of(const Json& op) {
                .host = "node1",
                .pid = 4711,
                .created = op.value("created", 1000.0),
-               .command = {"lockstep-trainer", "configs/mnist.yaml"}};
+               .command = {"lockstep-trainer", "configs/mnist.yaml"},
+               .planned = {.steps = op.value("planned_steps", int64_t{0}),
+                           .epochs = op.value("planned_epochs", 0.0)}};
   if (op.contains("group")) info.group = op["group"].get<std::string>();
   return info;
 }
@@ -95,6 +98,11 @@ void log_other(const Json& op, const std::string& kind, EventLogWriter& log) {
     log.text({.time = op.value("time", 1000.0),
               .level = static_cast<TextLevel>(op.value("level", 1)),
               .line = op["line"].get<std::string>()});
+  } else if (kind == "console") {
+    log.console({.time = op.value("time", 1000.0),
+                 .rank = op.value("rank", 0),
+                 .is_error = op.value("error", false),
+                 .line = op["line"].get<std::string>()});
   } else if (kind == "alert") {
     log.alert({.time = op.value("time", 1000.0),
                .title = op["title"].get<std::string>(),
@@ -121,7 +129,8 @@ void log_other(const Json& op, const std::string& kind, EventLogWriter& log) {
     log.summary(op["values"]);
   } else if (kind == "end") {
     log.end({.state = parse_state(op.value("state", "finished")).value(),
-             .exit_code = op.value("exit", 0)});
+             .exit_code = op.value("exit", 0),
+             .reason = op.value("reason", "")});
     log.close();
   } else {
     throw config_error("unknown op " + kind);

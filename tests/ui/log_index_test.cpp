@@ -203,3 +203,19 @@ TEST_CASE("log index: a log that was replaced is read anew") {
   CHECK(log.curve("train/other").value == std::vector<double>{2});
   CHECK(log.index->summary().info.id == "other");
 }
+
+TEST_CASE("index: the extremes of a metric that is NaN throughout are NaN") {
+  IndexedLog log;
+  for (int64_t step = 0; step < 3; ++step) {
+    log.log(step, std::nan(""), "train/loss");
+    log.log(step, step == 0 ? std::nan("") : static_cast<double>(step), "train/late");
+  }
+  REQUIRE(log.index->catch_up());
+  const auto& metrics = log.index->summary().metrics;
+  REQUIRE(metrics.size() == 2);
+  CHECK(std::isnan(metrics[0].min));
+  CHECK(std::isnan(metrics[0].max));
+  CHECK(std::isnan(metrics[0].mean()));
+  CHECK(metrics[1].min == 1);
+  CHECK(metrics[1].max == 2);
+}

@@ -4,6 +4,8 @@
 #include <fstream>
 
 #include "tests/temporary_directory.h"
+#include "tracking/event_log_writer.h"
+#include "tracking/run_directory.h"
 #include "ui/console_files.h"
 
 using namespace lockstep;
@@ -75,7 +77,8 @@ TEST_CASE("console: streams of all nodes and attempts, pieces, tails and searche
   write(logs / "attempt_0" / "0" / "stdout.log", text + "unfinished");
   write(logs / "attempt_0" / "1" / "stderr.log", "10 %\r50 %\r100 %\r\nERROR: Bad\n");
   write(logs / "node_1" / "attempt_0" / "0" / "stdout.log", "node");
-  const auto streams = console_streams(root.path());
+  NameTable names;
+  const auto streams = console_streams(RunLogs(root.path(), names, nullptr));
   REQUIRE(streams.size() == 3);
   CHECK(streams[0].name == "0-0-0-out");
   CHECK(streams[1].name == "0-0-1-err");
@@ -115,4 +118,51 @@ TEST_CASE("console: streams of all nodes and attempts, pieces, tails and searche
   CHECK(two.matches.size() == 2);
   const auto rest = search_console(streams[0], "LINE 99", two.end, 100);
   CHECK(rest.matches.size() == 9);
+}
+
+TEST_CASE("console: what the log of a node recorded, where there are no files") {
+  const TemporaryDirectory root;
+  NameTable names;
+  ColumnSpool spool({root.path()});
+  write(root.path() / "logs" / "attempt_0" / "0" / "stdout.log", "from the file\n");
+  // Segments of 64 KiB: the lines lie in several of them.
+  fs::create_directories(root.path() / "events");
+  EventLogWriter node(node_log_path(root.path(), 1), 64u << 10);
+  node.identity({.id = "run-node-1", .name = "node 1", .job_id = "run", .node_rank = 1});
+  for (int i = 0; i < 20000; ++i)
+    for (const int rank : {0, 2, 3})
+      node.console({.time = 1000.0 + i,
+                    .rank = rank,
+                    .is_error = rank == 3,
+                    .line = "line " + std::to_string(i) + " of rank " + std::to_string(rank)});
+  node.close();
+  RunLogs logs(root.path(), names, &spool);
+  logs.catch_up();
+  const auto streams = console_streams(logs);
+  REQUIRE(streams.size() == 3);  // that of rank 0 is a file: what was recorded of it is the same
+  CHECK(streams[0].name == "0-0-0-out");
+  CHECK(streams[1].name == "node-1-2-out");
+  CHECK(streams[1].node == 1);
+  CHECK(streams[1].modified == 20999);
+  CHECK(streams[2].name == "node-1-3-err");
+  CHECK(streams[2].is_error);
+
+  std::vector<std::string> all;
+  uint64_t end = 0;
+  while (end < streams[2].bytes) {
+    const auto piece = read_console(streams[2], end, 10000, true);
+    REQUIRE(piece.begin == end);
+    REQUIRE(piece.end > end);
+    all.insert(all.end(), piece.lines.begin(), piece.lines.end());
+    end = piece.end;
+  }
+  REQUIRE(all.size() == 20000);
+  CHECK(all[12345] == "line 12345 of rank 3");
+  CHECK(read_console_tail(streams[1], 2, true).lines ==
+        std::vector<std::string>{"line 19998 of rank 2", "line 19999 of rank 2"});
+  const auto found = search_console(streams[1], "LINE 7777 ", 0, 10);
+  REQUIRE(found.matches.size() == 1);
+  CHECK(found.matches[0].line == "line 7777 of rank 2");
+  CHECK(read_console(streams[1], found.matches[0].offset, 100, true).lines.front() ==
+        "line 7777 of rank 2");
 }

@@ -24,7 +24,7 @@ def curve(dashboard, run, metric, **more):
 def test_list_filter_sort_and_pages(runs, writer, start):
     for i in range(12):
         writer.finished_run(f"run-{i:02}", config={"optimizer": {"lr": i / 10, "name": "sgd"}}, created=1000.0 + i,
-                            group="even" if i % 2 == 0 else "odd")
+                            group="even" if i % 2 == 0 else "odd", planned_steps=300 if i == 9 else 0)
     dashboard = start()
     dashboard.wait_for_runs(12)
     page = dashboard.get("/api/runs", limit=5, offset=2, column=["config.optimizer.lr", "train/loss", "max(train/loss)"])
@@ -33,6 +33,8 @@ def test_list_filter_sort_and_pages(runs, writer, start):
     row = page["runs"][0]
     assert row["values"]["config.optimizer.lr"] == 0.9
     assert row["values"]["train/loss"] == value(99)
+    assert row["planned"] == {"steps": 300, "epochs": None} and page["runs"][1]["planned"] == {"steps": None, "epochs": None}
+    assert dashboard.get("/api/runs/run-09")["planned"] == row["planned"]
     assert row["state"] == "finished" and row["exit"] == 0 and row["step"] == 99 and row["group"] == "odd"
     chosen = dashboard.get("/api/runs", filter="config.optimizer.lr >= 0.5 group = even", sort="config.optimizer.lr")
     assert [row["id"] for row in chosen["runs"]] == ["run-06", "run-08", "run-10"]
@@ -40,12 +42,42 @@ def test_list_filter_sort_and_pages(runs, writer, start):
     assert [row["id"] for row in two["runs"]] == ["run-10", "run-08"]
     status, error = dashboard.refused("/api/runs", filter="stat = finished")
     assert status == 400 and error["code"] == "bad_filter" and error["column"] == 1 and "state" in error["message"]
-    groups = dashboard.get("/api/groups", by="group", metric="train/loss")["groups"]
+    groups = dashboard.get("/api/groups", by="group", column="train/loss")["groups"]
     assert [(group["value"], group["runs"]) for group in groups] == [("odd", 6), ("even", 6)]
-    assert groups[0]["metrics"]["train/loss"]["count"] == 6
+    assert groups[0]["values"]["train/loss"]["count"] == 6
+    group, _ = dashboard.get("/api/groups", by="group", column=["config.optimizer.lr", "max(train/loss)", "state"])["groups"]
+    assert group["values"]["config.optimizer.lr"] == {"mean": 0.6, "min": 0.1, "max": 1.1, "count": 6}
+    assert "max(train/loss)" in group["values"] and "state" not in group["values"]
     fields = {field["field"]: field for field in dashboard.get("/api/fields")["fields"]}
     assert fields["config.optimizer.lr"]["type"] == "number" and fields["config.optimizer.name"]["type"] == "text"
     assert fields["metric.train/loss"]["runs"] == 12
+    assert fields["config.optimizer.lr"]["differs"] and not fields["config.optimizer.name"]["differs"]
+    fields = {field["field"]: field for field in dashboard.get("/api/fields", filter="id = run-03")["fields"]}
+    assert not fields["config.optimizer.lr"]["differs"]
+
+
+def test_metrics_that_are_nan_come_last_and_have_no_extremes(runs, writer, start):
+    losses = {"nan-only": ["nan", "nan"], "low": [0.5, 0.25], "high": [3.0, "nan"], "none": []}
+    for name, values in losses.items():
+        log, = writer.run(name)
+        for step, value in enumerate(values):
+            writer.do("scalars", log=log, step=step, values={"eval/loss": value})
+        writer.do("end", log=log)
+    dashboard = start()
+    dashboard.wait_for_runs(4)
+
+    def ordered(sort):
+        return [row["id"] for row in dashboard.get("/api/runs", sort=sort)["runs"]]
+
+    assert ordered("min(eval/loss)") == ["low", "high", "nan-only", "none"]
+    assert ordered("-min(eval/loss)") == ["high", "low", "nan-only", "none"]
+    assert ordered("-eval/loss") == ordered("eval/loss") and ordered("eval/loss")[0] == "low"
+    row = dashboard.get("/api/runs", filter="id = nan-only", column="min(eval/loss)")["runs"][0]
+    assert row["values"] == {"min(eval/loss)": "nan"}
+    metric, = dashboard.get("/api/runs/nan-only")["metrics"]
+    assert (metric["min"], metric["max"], metric["mean"]) == ("nan", "nan", "nan")
+    low, worse = dashboard.get("/api/compare", run=["low", "nan-only"])["metrics"][0]["values"]
+    assert (low["min"], worse["min"], worse["max"]) == (0.25, "nan", "nan")
 
 
 def test_curves_are_those_of_the_log(runs, writer, start):
@@ -68,7 +100,9 @@ def test_curves_are_those_of_the_log(runs, writer, start):
     assert by_epoch["x"] == [0, 0.01, 0.02, 0.03]
     smooth = curve(dashboard, "one", "train/loss", smooth=0.9, to=3)
     assert len(smooth["smooth"]) == len(smooth["y"]) and smooth["smooth"][0] == smooth["y"][0]
-    rows = dashboard.request("GET", "/api/series.csv", run="one", metric="train/loss", to=1).body.decode().splitlines()
+    csv = dashboard.request("GET", "/api/series.csv", run="one", metric="train/loss", to=1)
+    assert csv.headers["Content-Disposition"] == 'attachment; filename="one_train_loss.csv"'
+    rows = csv.body.decode().splitlines()
     assert rows[0] == "run,source,metric,step,epoch,time,value" and len(rows) == 3
     assert rows[2].startswith("one,rank-0,train/loss,1,0.01,1001.000000,")
     assert float(rows[2].split(",")[-1]) == value(1)
@@ -175,6 +209,8 @@ def test_bands_heatmap_and_ranks(runs, writer, start):
     assert band["mean"] == [step + 1.5 for step in range(50)]
     assert band["min"] == list(range(50)) and band["max"] == [step + 3 for step in range(50)]
     assert all(abs(deviation - math.sqrt(1.25)) < 1e-12 for deviation in band["deviation"])
+    assert band["median"] == band["mean"]  # of four values at equal distances
+    assert all(abs(low - step - 0.3) < 1e-12 and abs(high - step - 2.7) < 1e-12 for step, (low, high) in enumerate(zip(band["p10"], band["p90"])))
     assert [band["curves"][i]["source"] for i in (band["min_curve"][7], band["max_curve"][7])] == ["rank-0", "rank-3"]
     heat = dashboard.get("/api/heatmap", run="job", metric="rank/step_time_s", columns=10)
     assert heat["sources"] == [f"rank-{rank}" for rank in range(4)] and heat["columns"] == 10

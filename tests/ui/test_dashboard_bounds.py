@@ -8,6 +8,7 @@ import resource
 import select
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -151,6 +152,32 @@ def test_who_does_not_take_the_answer_is_cut_off(runs, writer, start):
     assert whole == (runs / "one" / "large.bin").read_bytes(), "who takes it gets all of it"
     for connection in stuck:
         connection.close()
+
+
+def test_a_run_with_very_many_metrics(writer, start):
+    for name, count in (("large", 60_000), ("large-2", 60_000), ("small", 6_000), ("small-2", 6_000)):
+        log, = writer.run(name)
+        writer.do("many", log=log, metrics=[f"part{i % 100}/metric_{i}" for i in range(count)], **{"from": 0, "to": 2})
+        writer.do("end", log=log)
+    dashboard = start()
+    dashboard.wait_for_runs(4)
+
+    def processor_time(path, times):
+        begin = dashboard.processor_seconds()
+        for _ in range(times):
+            dashboard.get(path)
+        return dashboard.processor_seconds() - begin
+
+    run = dashboard.get("/api/runs/large")
+    assert len(run["metrics"]) == len(run["sources"][0]["summary"]) == 60_000
+    assert run["metrics"][0]["name"] == "part0/metric_0" and run["metrics"][0]["count"] == 2
+    for path in ("/api/runs/{}", "/api/compare?run={0}&run={0}-2"):
+        # Ten times as many metrics take ten times as long, not a hundred times.
+        assert processor_time(path.format("large"), 1) < 2.5 * processor_time(path.format("small"), 10), path
+    with ThreadPoolExecutor(4) as pool:
+        for status in pool.map(lambda _: dashboard.request("GET", "/api/runs/large").status, range(16)):
+            assert status == 200
+    assert dashboard.memory_kb() < 400_000, "threads do not each keep what one answer took"
 
 
 def test_streams_that_nobody_reads_any_more_make_room(writer, start):

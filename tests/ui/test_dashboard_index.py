@@ -20,7 +20,7 @@ def made(tmp_path_factory):
     path = tmp_path_factory.mktemp("made")
     writer = LogWriter(path)
     for i in range(RUNS):
-        writer.finished_run(f"run-{i:03}", config={"optimizer": {"lr": i / 10}}, created=1000.0 + i, group="even" if i % 2 == 0 else "odd")
+        writer.finished_run(f"run-{i:03}", config={"optimizer": {"lr": i / 10}}, created=1000.0 + i, planned_steps=200, group="even" if i % 2 == 0 else "odd")
     writer.close()
     return path
 
@@ -90,6 +90,24 @@ def test_what_happened_meanwhile_is_seen(runs, filled, start):
     assert "damaged" in rows["run-004"]["problems"][0]
 
 
+def test_a_file_that_is_changed_in_place_is_read_again(runs, writer, start):
+    writer.finished_run("one")
+    tags = runs / "one" / "tags.json"
+    tags.write_text('{"tags": "no list"}')
+    dashboard = start()
+
+    def row():
+        return dashboard.get("/api/runs")["runs"][0]
+
+    dashboard.wait_for_runs(1)
+    assert "tags.json" in row()["problems"][0]
+    with tags.open("r+") as file:  # the same inode: neither the directory nor a log changes
+        file.truncate()
+        file.write('{"tags": ["mended"], "note": ""}')
+    dashboard.wait_for("the tags", lambda: row()["tags"] == ["mended"])
+    assert row()["problems"] == []
+
+
 def test_it_can_be_deleted_damaged_or_not_writable(runs, filled, start):
     index, rows, _ = filled
     good = index.read_bytes()
@@ -97,7 +115,7 @@ def test_it_can_be_deleted_damaged_or_not_writable(runs, filled, start):
     flipped = bytearray(good)
     for at in dice.sample(range(len(good)), 40):
         flipped[at] ^= 1 << dice.randrange(8)
-    for bad in (b"", b"LSRUNIDX", good[:12], good[: len(good) // 2], bytes(flipped), b"\xff" * 10_000, good[:8] + b"\2" + good[9:]):
+    for bad in (b"", b"LSRUNIDX", good[:12], good[: len(good) // 2], bytes(flipped), b"\xff" * 10_000, good[:8] + b"\x7f" + good[9:]):
         index.write_bytes(bad)
         dashboard = checked(start())
         assert table(dashboard) == rows

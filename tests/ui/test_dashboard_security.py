@@ -83,6 +83,15 @@ def test_a_foreign_name_or_site_is_refused(writer, start):
     assert dashboard.get("/api/runs")["runs"][0]["tags"] == []
 
 
+def test_two_host_lines_are_a_bad_request(writer, start):
+    dashboard = start()
+    one = raw(dashboard, "GET /api/server HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert one.startswith(b"HTTP/1.1 200")
+    for other in ("localhost", "evil.example"):
+        two = raw(dashboard, f"GET /api/server HTTP/1.1\r\nHost: localhost\r\nHost: {other}\r\nConnection: close\r\n\r\n")
+        assert two.startswith(b"HTTP/1.1 400") and b"bad_request" in two
+
+
 def test_beyond_loopback_a_token_is_required(runs, writer, start, tmp_path):
     writer.finished_run("one")
     secret = "a-secret-of-some-length"
@@ -112,6 +121,9 @@ def test_beyond_loopback_a_token_is_required(runs, writer, start, tmp_path):
 def test_a_token_is_made_up_where_none_is_given(writer, start):
     dashboard = start("--host", "0.0.0.0")
     assert "ticket=" in dashboard.entrance
+    # What is printed is an address that a browser can open, this machine's and not every machine's own.
+    assert not dashboard.address.startswith("0.0.0.0:")
+    assert dashboard.request("GET", "/").status == 200
     assert dashboard.request("GET", "/api/runs").status == 401
 
 

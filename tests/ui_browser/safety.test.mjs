@@ -147,7 +147,7 @@ for (const bypassCSP of [false, true]) {
     const file = join(directory, "report.html");
     run(LOCKSTEP, "runs", "export", "gallery-1", "short-00000", "--html", file, "--dir", runs);
     const page = await open(`file://${file}`, { bypassCSP });
-    await page.getByText("2 runs", { exact: true }).waitFor();
+    await page.getByRole("heading", { level: 1, name: "2 runs" }).waitFor();
     for (const view of VIEWS.filter((v) => !v.startsWith("?") && !/title|artifacts/.test(v))) {
       await page.evaluate((hash) => (location.hash = hash), `#/${view}`);
       await page.locator("main h1").first().waitFor();

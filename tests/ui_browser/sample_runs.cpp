@@ -6,14 +6,23 @@
 //   lockstep_ui_sample_runs RUNS ranks RANKS STEPS
 //   rank 1 is slower than the others by a half
 //   lockstep_ui_sample_runs RUNS many RUNS
+//   lockstep_ui_sample_runs RUNS sweep RUNS STEPS
+//   runs that differ in learning rate, width and seed, with metrics of the machine and some that
+//   never change lockstep_ui_sample_runs RUNS curves RUNS STEPS of two ranks each, one metric,
+//   several values of a configuration, a tag lockstep_ui_sample_runs RUNS odd epochs and a loss
+//   that are NaN, a name that turns the text behind it, the output of a rank of another node, and a
+//   reason for an end that was asked for
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <iostream>
 
 #include "core/error.h"
+#include "tracking/event_log_writer.h"
 #include "tracking/png.h"
 #include "tracking/run_directory.h"
+#include "tracking/run_tags.h"
 #include "tracking/tracker.h"
 #include "tracking/unix_time.h"
 
@@ -91,7 +100,7 @@ void record_gallery(const std::filesystem::path& runs) {
   const auto hostile = std::string("eval/") + kScript;
   for (int64_t step = 0; step <= 200; step += 20) {
     const std::vector<Metric> metrics = {{"train/loss", 1 / static_cast<double>(step + 1)},
-                                         {hostile, 0.5},
+                                         {hostile, 0.5 + static_cast<double>(step) / 1000},
                                          {"train/sometimes_nan", step == 100 ? NAN : 1.0}};
     tracker.log(step, static_cast<double>(step) / 100, metrics);
     Image image;
@@ -160,6 +169,86 @@ void record_many(const std::filesystem::path& runs, int num_runs) {
   }
 }
 
+void record_sweep(const std::filesystem::path& runs, int num_runs, int64_t num_steps) {
+  constexpr std::array kRates = {0.01, 0.03, 0.1, 0.3, 1.0};
+  constexpr std::array kWidths = {32, 64, 128};
+  for (int i = 0; i < num_runs; ++i) {
+    const auto lr = kRates[static_cast<size_t>(i % 5)];
+    const auto width = kWidths[static_cast<size_t>(i / 5 % 3)];
+    const auto seed = i / 15;
+    auto job =
+        job_of(fmt::format("sweep-{:02}", i), fmt::format("lr{}-w{}-s{}", lr, width, seed), 0, 1);
+    job.group = "sweep";
+    auto tracker = open_rank(runs, job,
+                             {{"run", {{"seed", seed}}},
+                              {"optimizer", {{"name", "sgd"}, {"lr", lr}}},
+                              {"model", {{"name", "mlp"}, {"hidden", width}}}});
+    for (int64_t step = 0; step < num_steps; ++step) {
+      const auto at = static_cast<double>(step) / static_cast<double>(num_steps);
+      const auto noise = 0.03 * std::sin(static_cast<double>(step * 37 + i * 101));
+      const auto loss = 2.3 * std::exp(-at * (2 + 6 * lr) * width / 64.0) + 0.1 + 0.2 * lr + noise;
+      std::vector<Metric> metrics = {
+          {"train/loss", loss},
+          {"train/lr", lr},
+          {"time/step_s", 0.012 + 0.001 * noise},
+          {"system/memory_bytes", 69.28e9 + 4e7 * at},
+          {"system/swap_bytes", 0},
+          {"system/cpu_percent", std::min(100.0, 92 + 300 * std::abs(noise))},
+          {"system/disk.read_bytes_per_s", 1e6 * (i + 1)}};
+      if (step % 20 == 19) {
+        metrics.push_back({"eval/accuracy", 1 - 0.3 * loss});
+        metrics.push_back({"eval/loss", loss * 1.1});
+      }
+      if (step == num_steps - 1) metrics.push_back({"test/accuracy", 1 - 0.31 * loss});
+      tracker.log(step, 3 * at, metrics);
+    }
+    tracker.finish({.state = RunState::Finished});
+  }
+}
+
+void record_curves(const std::filesystem::path& runs, int num_runs, int64_t num_steps) {
+  for (int i = 0; i < num_runs; ++i) {
+    const auto id = fmt::format("curve-{}", i);
+    for (int rank = 0; rank < 2; ++rank) {
+      auto job = job_of(id, id, rank, 2);
+      job.created = 1000.0 * (i + 1);
+      if (i % 2 == 0) job.group = "even";
+      auto tracker = open_rank(runs, job,
+                               {{"optimizer", {{"lr", 0.1 / (i + 1)}, {"nesterov", i == 1}}},
+                                {"data", {{"batch_size", 32 << i}, {"name", "mnist"}}}});
+      for (int64_t step = 0; step < num_steps; ++step) {
+        const auto at = static_cast<double>(step);
+        const auto loss = (i + 1 + 0.1 * rank) / (1 + 0.01 * at);
+        const std::vector<Metric> metrics = {{"train/loss", i == 2 && step > 10 ? NAN : loss}};
+        tracker.log(step, at / 100, metrics);
+      }
+      tracker.finish(
+          {.state = i == 1 ? RunState::Failed : RunState::Finished, .exit_code = i == 1 ? 78 : 0});
+    }
+    change_run_tags(runs / id, {i == 0 ? "+baseline" : "+other"}, fmt::format("note {}", i));
+  }
+}
+
+void record_odd(const std::filesystem::path& runs) {
+  const auto job = job_of("odd-1",
+                          "odd \xe2\x80\xae"
+                          "eman",
+                          0, 2);
+  auto tracker = open_rank(runs, job, {{"optimizer", {{"lr", 0.022073885417}}}});
+  for (int64_t step = 0; step < 10; ++step) {
+    const std::vector<Metric> metrics = {{"train/loss", NAN},
+                                         {"eval/accuracy", 0.1 * static_cast<double>(step)}};
+    tracker.log(100 * step, NAN, metrics);
+  }
+  EventLogWriter node(node_log_path(runs / job.job_id, 1));
+  node.identity({.id = "odd-1-node-1", .name = "node 1", .job_id = "odd-1", .node_rank = 1});
+  for (int i = 0; i < 2000; ++i)
+    node.console({.time = unix_now(), .rank = 1, .line = fmt::format("far line {}", i)});
+  node.close();
+  tracker.finish({.state = RunState::Finished,
+                  .reason = "stopped on request after step 900 of 1000: seen enough"});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -172,6 +261,12 @@ int main(int argc, char** argv) try {
     record_ranks(words[0], std::stoi(words[2]), std::stoll(words[3]));
   else if (words.size() == 3 && words[1] == "many")
     record_many(words[0], std::stoi(words[2]));
+  else if (words.size() == 4 && words[1] == "sweep")
+    record_sweep(words[0], std::stoi(words[2]), std::stoll(words[3]));
+  else if (words.size() == 4 && words[1] == "curves")
+    record_curves(words[0], std::stoi(words[2]), std::stoll(words[3]));
+  else if (words.size() == 2 && words[1] == "odd")
+    record_odd(words[0]);
   else
     return 64;
   return 0;

@@ -1,4 +1,4 @@
-// Pictures of every view, to be looked at: light, dark, as narrow as a telephone, and 4K.
+// Pictures of every view, to be looked at: light, dark, as narrow as a telephone, at 200 %, and 4K.
 //   node screens.mjs ADDRESS DIRECTORY VIEW...     a view as in the address, behind "#/"
 import { join } from "node:path";
 import { close, open, showView } from "./browser.mjs";
@@ -8,6 +8,7 @@ const LOOKS = {
   light: { colorScheme: "light" },
   dark: { colorScheme: "dark" },
   narrow: { viewport: { width: 390, height: 844 } },
+  zoom: { viewport: { width: 720, height: 450 }, deviceScaleFactor: 2 }, // 200 %
   "4k": { viewport: { width: 3840, height: 2160 } },
 };
 

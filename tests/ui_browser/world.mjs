@@ -88,7 +88,9 @@ export async function link(...options) {
   await waitFor(() => /http:\/\/\S+/.test(said) || server.exitCode !== null, "the dashboard to say its address");
   const found = /http:\/\/\S+/.exec(said);
   if (!found) throw new Error(`lockstep ui: ${said}`);
-  return new URL(found[0].replace("0.0.0.0", "127.0.0.1"));
+  const address = new URL(found[0]);
+  address.hostname = "127.0.0.1"; // Chromium notes as an error that other addresses lack HTTPS
+  return address;
 }
 
 /** Starts `lockstep ui` on the runs; its address. */

@@ -1,6 +1,6 @@
 // Checks the sources and bundles them.
 // Usage: node build.mjs [--out DIR]     default: dist
-// Writes index.html, app.js, app.css for the server, and report.html: the same page as one file, into which an export
+// Writes index.html, app.js, app.css, events.js (a worker) for the server, and report.html: the same page as one file, into which an export
 // puts its data in place of the text __LOCKSTEP_DATA__ (JSON, with every "<" written as \u003c).
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -21,7 +21,7 @@ try {
 const { build } = await import("esbuild");
 const bundle = await build({
   absWorkingDir: here,
-  entryPoints: { app: "src/main.tsx" },
+  entryPoints: { app: "src/main.tsx", events: "src/data/events_worker.ts" },
   bundle: true,
   minify: true,
   write: false,
@@ -32,7 +32,8 @@ const bundle = await build({
   legalComments: "eof",
   logLevel: "warning",
 });
-const text = Object.fromEntries(bundle.outputFiles.map((file) => [file.path.endsWith(".css") ? "css" : "js", file.text]));
+const made = (name) => bundle.outputFiles.find((file) => file.path === join(out, name)).text;
+const text = { js: made("app.js"), css: made("app.css") };
 
 const sha = (content) => `'sha256-${createHash("sha256").update(content).digest("base64")}'`;
 const page = readFileSync(join(here, "src/index.html"), "utf8");
@@ -49,5 +50,6 @@ const report = page
 mkdirSync(out, { recursive: true });
 writeFileSync(join(out, "app.js"), text.js);
 writeFileSync(join(out, "app.css"), text.css);
+writeFileSync(join(out, "events.js"), made("events.js"));
 writeFileSync(join(out, "index.html"), page.replace("<!--policy-->\n", ""));
 writeFileSync(join(out, "report.html"), report);

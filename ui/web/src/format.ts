@@ -1,13 +1,20 @@
 // How values look: short, and never wrong.
 
-export type Value = number | "nan" | "inf" | "-inf" | null | undefined;
-
 /** JSON's strings for what is no finite number, as numbers again. */
 export function toNumber(value: unknown): number {
   if (typeof value === "number") return value;
   if (value === "inf") return Infinity;
   if (value === "-inf") return -Infinity;
   return NaN;
+}
+
+/** A number as the server sends it: JSON has no NaN and no infinities. */
+export type Sent = number | "nan" | "inf" | "-inf";
+
+/** With `digits` behind the point. */
+export function fixed(sent: Sent, digits: number): string {
+  const value = toNumber(sent);
+  return Number.isFinite(value) ? value.toFixed(digits) : number(value);
 }
 
 export function number(value: number, digits = 4): string {
@@ -59,7 +66,8 @@ function seconds(value: number, digits: number): string {
   return `${number(value, digits)} s`;
 }
 
-export function duration(s: number): string {
+export function duration(sent: Sent): string {
+  const s = toNumber(sent);
   if (!Number.isFinite(s) || s < 0) return "–";
   if (s < 10) return `${s.toFixed(1)} s`;
   if (s < 60) return `${Math.round(s)} s`;
@@ -70,7 +78,15 @@ export function duration(s: number): string {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-export function ago(unix: number, now: number): string {
+/** A length of time that is only an estimate. */
+export function roughly(s: number): string {
+  if (s < 60) return `${Math.max(1, Math.round(s))} s`;
+  if (s < 5400) return `${Math.round(s / 60)} min`;
+  return s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${(s / 86400).toFixed(1)} d`;
+}
+
+export function ago(sent: Sent, now: number): string {
+  const unix = toNumber(sent);
   const s = now - unix;
   if (!Number.isFinite(s)) return "–";
   if (s < 45) return "just now";
@@ -81,15 +97,15 @@ export function ago(unix: number, now: number): string {
 }
 
 const pad = (n: number) => String(n).padStart(2, "0");
-export function day(unix: number): string {
-  const d = new Date(unix * 1000);
+export function day(unix: Sent): string {
+  const d = new Date(toNumber(unix) * 1000);
   return Number.isNaN(d.getTime()) ? "–" : `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())}`;
 }
-export function clock(unix: number): string {
-  const d = new Date(unix * 1000);
+export function clock(unix: Sent): string {
+  const d = new Date(toNumber(unix) * 1000);
   return Number.isNaN(d.getTime()) ? "–" : `${pad(d.getHours())}:${pad(d.getMinutes())}:${pad(d.getSeconds())}`;
 }
-export const moment = (unix: number) => `${day(unix)} ${clock(unix)}`;
+export const moment = (unix: Sent) => `${day(unix)} ${clock(unix)}`;
 
 const SIGNALS: Record<number, string> = {
   1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM",

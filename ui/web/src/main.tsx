@@ -3,10 +3,12 @@ import "./design/tokens.css";
 import "./design/base.css";
 import "./design/parts.css";
 import "./design/views.css";
+import "./design/print.css";
 import { render } from "preact";
 import { http } from "./data/http";
 import { inlined } from "./data/inlined";
 import { Refusal } from "./data/source";
+import { keepOrderOfText } from "./legible";
 import { Login } from "./login";
 import { Shell } from "./shell";
 import { begin } from "./store";
@@ -34,4 +36,5 @@ function Unreachable({ message }: { message: string }) {
   );
 }
 
+keepOrderOfText();
 void start();

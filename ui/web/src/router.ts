@@ -25,6 +25,12 @@ function read(): Route {
 export const route = signal<Route>(read());
 addEventListener("hashchange", () => (route.value = read()));
 
+/** Goes there without a way back. */
+export function land(target: string) {
+  history.replaceState(null, "", target);
+  route.value = read();
+}
+
 export type Query = Record<string, string | null | undefined>;
 
 export function link(path: string[], query: Query = {}): string {
@@ -51,6 +57,5 @@ export function setQuery(changes: Query, keepHistory = false) {
     location.hash = target;
     return;
   }
-  history.replaceState(null, "", target);
-  route.value = read();
+  land(target);
 }

@@ -1,7 +1,19 @@
 // What a user chose for this browser: the theme and how charts look. Kept in local storage where there is one.
-import { effect, signal } from "@preact/signals";
+import { batch, effect, signal } from "@preact/signals";
 
 export type Theme = "auto" | "light" | "dark";
+
+let isAdopting = false;
+
+/** What `change` sets holds for this page and is not kept: somebody else chose it. */
+export function adopt(change: () => void) {
+  isAdopting = true;
+  try {
+    batch(change);
+  } finally {
+    isAdopting = false;
+  }
+}
 
 function stored<T>(key: string, fallback: T) {
   let value = fallback;
@@ -19,6 +31,7 @@ function stored<T>(key: string, fallback: T) {
       first = false;
       return;
     }
+    if (isAdopting) return;
     try {
       localStorage.setItem(`lockstep.${key}`, JSON.stringify(now));
     } catch {
@@ -35,8 +48,8 @@ export const axis = stored<"step" | "epoch" | "time">("axis", "step");
 export const pinned = stored<string[]>("pinned", []);
 export const closedSections = stored<string[]>("closed", []);
 export const tableColumns = stored<string[] | null>("columns", null);
-/** Hues of runs that had to give way; see colours.ts. */
-export const hues = stored<Record<string, number>>("hues", {});
+/** The key of the configuration that compared runs are coloured by; "" where each has a hue. */
+export const colourKey = stored<string>("colour", "");
 export const chartSize = stored<"small" | "medium" | "large">("size", "medium");
 
 const darkSystem = matchMedia("(prefers-color-scheme: dark)");

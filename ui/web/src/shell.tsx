@@ -6,6 +6,7 @@ import { AlertsPage } from "./alerts_page";
 import { ComparePage } from "./compare/compare_page";
 import { GroupPage } from "./compare/group_page";
 import { Keys } from "./keys";
+import { Boundary } from "./parts/boundary";
 import { Icon, type IconName, Wordmark } from "./parts/icons";
 import { Toasts } from "./parts/overlay";
 import { link, route } from "./router";
@@ -39,7 +40,7 @@ export function Shell() {
         <Keys />
       </header>
       <main id="main" ref={main} tabIndex={-1}>
-        <View />
+        <Boundary key={`${view}/${id}`}><View /></Boundary>
       </main>
       <Acting />
       <Toasts />

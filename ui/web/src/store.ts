@@ -1,6 +1,7 @@
 // What all views share: where data comes from, and what changed last.
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { land } from "./router";
 import type { Changes, Connection, DataSource, Indexing, ServerInfo } from "./data/source";
 
 let chosen: DataSource;
@@ -20,6 +21,7 @@ export async function begin(data: DataSource) {
   const info = await data.server();
   server.value = info;
   indexing.value = info.indexing;
+  if (data.start && !location.hash) land(data.start);
   if (data.live) data.watch(info.seq, take, (state) => (connection.value = state));
 }
 

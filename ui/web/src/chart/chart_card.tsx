@@ -1,14 +1,21 @@
 // One chart with its title, its values under the pointer, and what can be done with it.
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Axis, Range } from "../data/source";
-import { isBytes, metricValue, number } from "../format";
+import { effect } from "@preact/signals";
+import { cssColour } from "../colours";
+import { metricValue, number } from "../format";
 import { Icon } from "../parts/icons";
 import { Dialog, Popover } from "../parts/overlay";
 import { shownTheme } from "../settings";
+import { source } from "../store";
 import { inSomeFrame } from "./frames";
 import type { Line, Who } from "./line";
 import { LineChart, xLabel } from "./line_chart";
-import { saveCsv, saveDrawnCsv, savePng } from "./save";
+import { LineList } from "./line_list";
+import { highlighted, pointed } from "./pointing";
+import { saveCsv, saveDrawnCsv, savePng, saveSvg } from "./save";
+import { chartSvg } from "./svg";
+import { columnFormat } from "./ticks";
 import { fillTip, valuesAt } from "./tip";
 
 export interface Plot {
@@ -34,21 +41,28 @@ export interface CardProps {
   onZoom: (axis: Axis, range: Range | null) => void;
   onPick?: ((line: Line, who: Who | null) => void) | undefined;
   large?: boolean;
+  /** Keys of lines that are not drawn. */
+  hidden?: ReadonlySet<string>;
 }
+
+const NOTHING_HIDDEN: ReadonlySet<string> = new Set();
 
 export function ChartCard(props: CardProps) {
   const { plot, log } = props;
   const card = useRef<HTMLElement>(null);
-  const near = useNearView(card, props.large ?? false);
+  // A report may be printed: everything is there.
+  const near = useNearView(card, (props.large ?? false) || !source().live);
   const [large, setLarge] = useState(false);
   const [ownLog, setOwnLog] = useState<boolean | null>(null);
   const view = useRef<{ lines: Line[]; chart: LineChart | null }>({ lines: [], chart: null });
   const isLog = ownLog ?? log;
-  const png = () => {
-    const { chart, lines } = view.current;
-    if (chart) savePng(plot.name, chart.canvas, lines);
-    else if (lines.length > 0) inSomeFrame(png);
-  };
+  const [hidden, setHidden] = useState(props.hidden ?? NOTHING_HIDDEN);
+  const [lines, setLines] = useState<Line[]>([]);
+  const off = props.large ? hidden : props.hidden ?? NOTHING_HIDDEN;
+  const svg = () => chartSvg({
+    title: plot.name, name: plot.name, xName: xName(plot, true), xKind: plot.axis, lines: view.current.lines.filter((line) => !off.has(line.key)), range: props.range, log: isLog, width: 720, height: 320,
+    font: getComputedStyle(document.body).fontFamily, colours: { paper: cssColour("--surface"), ink: cssColour("--ink"), soft: cssColour("--ink-2"), grid: cssColour("--grid") },
+  });
   const csv = () => plot.csv ? saveCsv(plot.name, plot.csv) : saveDrawnCsv(plot.name, plot.columns ?? ["line", plot.axis, "value"], view.current.lines);
   return (
     <figure class={`chart-card ${props.large ? "large" : "card"}`} ref={card} aria-label={plot.name}>
@@ -64,14 +78,18 @@ export function ChartCard(props: CardProps) {
                 <button type="button" onClick={() => { setOwnLog(!isLog); close(); }}>{isLog ? <Icon name="check" size={13} /> : <span class="gap" />}Logarithmic</button>
                 <button type="button" onClick={() => { props.onZoom(plot.axis, null); close(); }}><Icon name="reset" size={13} />Show everything</button>
                 <hr />
-                <button type="button" onClick={() => { png(); close(); }}><Icon name="download" size={13} />Save as PNG</button>
+                <button type="button" onClick={() => { void savePng(plot.name, svg()); close(); }}><Icon name="download" size={13} />Save as PNG</button>
+                <button type="button" onClick={() => { saveSvg(plot.name, svg()); close(); }}><Icon name="download" size={13} />Save as SVG</button>
                 <button type="button" onClick={() => { csv(); close(); }}><Icon name="download" size={13} />Save as CSV</button>
               </>
             )}
           </Popover>
         </span>
       </figcaption>
-      <Drawing {...props} log={isLog} near={near} view={view.current} card={card} />
+      <div class={props.large && lines.length > 1 ? "with-list" : ""}>
+        <Drawing {...props} hidden={off} log={isLog} near={near} view={view.current} card={card} onLines={props.large ? setLines : undefined} />
+        {props.large && lines.length > 1 && <LineList entries={lines.map((line) => ({ key: line.key, label: line.label, colour: line.colour, dash: line.dash ?? [] }))} what="line" hidden={hidden} onHide={setHidden} />}
+      </div>
       {large && (
         <Dialog title={plot.name} wide close={() => setLarge(false)} feet={<button type="button" class="button" onClick={() => setLarge(false)}>Close</button>}>
           <ChartCard {...props} onPin={undefined as never} large height={Math.min(560, innerHeight - 260)} />
@@ -93,9 +111,9 @@ function useNearView(card: { current: HTMLElement | null }, always: boolean): bo
   return near;
 }
 
-interface DrawingProps extends CardProps { near: boolean; view: { lines: Line[]; chart: LineChart | null }; card: { current: HTMLElement | null } }
+interface DrawingProps extends CardProps { near: boolean; view: { lines: Line[]; chart: LineChart | null }; card: { current: HTMLElement | null }; onLines: ((lines: Line[]) => void) | undefined }
 
-function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, large }: DrawingProps) {
+function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, large, hidden = NOTHING_HIDDEN, onLines }: DrawingProps) {
   const host = useRef<HTMLDivElement>(null);
   const tip = useRef<HTMLDivElement>(null);
   const [state, setState] = useState<"waiting" | "empty" | "drawn" | Error>("waiting");
@@ -103,13 +121,16 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
   const format = (value: number, digits?: number) => metricValue(plot.name, value, digits);
   const asked = useRef({ number: 0, what: "", busy: false, again: false });
   const [round, setRound] = useState(0);
-  const now = useRef({ plot, range, log, height, near, format, onZoom, onPick });
-  now.current = { plot, range, log, height, near, format, onZoom, onPick };
+  const now = useRef({ plot, range, log, height, near, format, onZoom, onPick, hidden });
+  now.current = { plot, range, log, height, near, format, onZoom, onPick, hidden };
+  const visible = () => (now.current.hidden.size > 0 ? view.lines.filter((line) => !now.current.hidden.has(line.key)) : view.lines);
+
+  const pointing = useRef(false);
 
   const readout = (x: number | null) => {
     const shown = card.current?.querySelector<HTMLElement>("[data-value]");
     if (!shown) return;
-    const { lines } = view;
+    const lines = visible();
     if (lines.length !== 1) {
       shown.textContent = "";
       return;
@@ -127,18 +148,25 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
     if (!box || !chart) return;
     if (x === null || !at?.here) {
       box.hidden = true;
-      if (chart.emphasis !== null) {
-        chart.emphasis = null;
-        chart.redraw();
+      if (pointing.current) {
+        pointing.current = false;
+        highlighted.value = null;
+        pointed.value = null;
       }
       return;
     }
     const closest = chart.lineAt(at.left - chart.plotLeft, at.top)?.key ?? null;
-    if (view.lines.length > 1 && closest !== chart.emphasis) {
-      chart.emphasis = closest;
-      chart.redraw();
+    const lines = visible();
+    pointing.current = true;
+    let written = now.current.format;
+    if (lines.length > 1) {
+      highlighted.value = closest;
+      const values = valuesAt(lines, x);
+      const beside = columnFormat(plot.name, values.map((v) => v.value));
+      written = (value) => beside(value) ?? now.current.format(value);
+      pointed.value = { name: plot.name, place: values[0] ? placeOf(plot, values[0].line.x[values[0].at]!) : "", values: new Map(values.map(({ line, at, value }) => [line.key, written(line.raw ? line.raw[at]! : value)])) };
     }
-    fillTip(box, view.lines, x, (at) => placeOf(now.current.plot, at), now.current.format, closest);
+    fillTip(box, lines, x, (at) => placeOf(now.current.plot, at), written, closest);
     box.hidden = false;
     const width = box.offsetWidth;
     const space = host.current!.clientWidth;
@@ -149,15 +177,15 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
 
   /** Draws what is there. The chart is made with its first lines, so that nothing is drawn in vain. */
   const draw = () => {
-    const { plot, range, log, height, near, format } = now.current;
+    const { plot, range, log, height, near } = now.current;
     if (!near || !host.current || view.lines.length === 0) return;
     view.chart ??= new LineChart(host.current, {
-      height, xKind: plot.axis, log, format, binary: isBytes(plot.name), sync: `${large ? "large" : "board"}-${plot.axis}`,
+      height, xKind: plot.axis, log, name: plot.name, xName: xName(plot, false), sync: `${large ? "large" : "board"}-${plot.axis}`,
       onZoom: (to) => now.current.onZoom(now.current.plot.axis, to),
       onHover: hover,
       ...(onPick ? { onPick: (line: Line, who: Who | null) => now.current.onPick?.(line, who) } : {}),
     });
-    view.chart.set(view.lines, range);
+    view.chart.set(visible(), range);
     readout(null);
   };
 
@@ -179,7 +207,7 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
     if (!near) return;
     const ask = asked.current;
     const what = `${plot.axis}|${plot.name}|${range?.join()}`;
-    if (view.chart && view.lines.length > 0) view.chart.set(view.lines, range);
+    if (view.chart && view.lines.length > 0) view.chart.set(visible(), range);
     if (ask.busy && ask.what === what) {
       ask.again = true;
       return;
@@ -197,13 +225,25 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
       (lines) => {
         if (!answered()) return;
         view.lines = lines;
+        onLines?.(lines);
         setState(lines.some((line) => line.x.length > 0) ? "drawn" : "empty");
-        setSummary(describe(lines, format));
+        setSummary(describe(visible(), format));
         inSomeFrame(draw);
       },
       (error: Error) => answered() && setState(error),
     );
   }, [near, plot.version, plot.axis, plot.name, range?.[0], range?.[1], round]);
+
+  useEffect(() => {
+    if (view.chart) inSomeFrame(draw);
+    setSummary(describe(visible(), format));
+  }, [hidden]);
+
+  // The line that is pointed at, here, in another chart or in a list.
+  useEffect(() => effect(() => {
+    const key = highlighted.value; // read also while there is no chart: that is how one hears of it
+    view.chart?.emphasise(key);
+  }), []);
 
   useEffect(() => {
     const observer = new ResizeObserver(() => view.chart?.resize(host.current?.clientWidth ?? 0, height));
@@ -232,6 +272,11 @@ function Drawing({ plot, range, log, height, near, view, card, onZoom, onPick, l
       <div class="tip" ref={tip} hidden aria-live="polite" />
     </div>
   );
+}
+
+/** What x is; in full where there is room. */
+function xName({ axis, columns }: Plot, full: boolean): string {
+  return columns?.[1] ?? (axis === "time" && full ? "time since the start" : axis);
 }
 
 function placeOf({ axis, columns }: Plot, x: number): string {

@@ -14,10 +14,10 @@ export interface Line {
   y: ArrayLike<number>;
   lo?: ArrayLike<number>;
   hi?: ArrayLike<number>;
-  /** A band that is not thinning but meaning, e.g. over ranks: filled. */
+  /** A band that is not thinning but meaning, e.g. the middle 80 % of ranks: filled. */
   band?: { lo: ArrayLike<number>; hi: ArrayLike<number>; name: string };
   /** Who has the smallest and the largest value at a point, and the spread there: told on hovering, opened by a click. */
-  extremes?: { lo: ArrayLike<number>; hi: ArrayLike<number>; who: (at: number, end: "lo" | "hi") => Who | null; deviation: ArrayLike<number> };
+  extremes?: { lo: ArrayLike<number>; hi: ArrayLike<number>; who: (at: number, end: "lo" | "hi") => Who | null; mean: ArrayLike<number>; deviation: ArrayLike<number> };
   /** Where given, y is smoothed and this is what was logged. */
   raw?: ArrayLike<number>;
 }
@@ -54,6 +54,24 @@ export function nearest(x: ArrayLike<number>, at: number): number {
   return low > 0 && at - x[low - 1]! <= x[low]! - at ? low - 1 : low;
 }
 
+/** The next x of any line behind `at`, or before it, between x0 and x1; null when there is none. */
+export function neighbour(lines: readonly Line[], by: -1 | 1, at: number, x0: number, x1: number): number | null {
+  let found: number | null = null;
+  for (const { x } of lines) {
+    let low = 0;
+    let high = x.length;
+    const isBefore = (value: number) => (by > 0 ? value <= at || value < x0 : value < at && value <= x1);
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (isBefore(x[middle]!)) low = middle + 1;
+      else high = middle;
+    }
+    const next = x[by > 0 ? low : low - 1];
+    if (next !== undefined && next >= x0 && next <= x1 && (found === null || by * (next - found) < 0)) found = next;
+  }
+  return found;
+}
+
 /** The range of x over all lines; null without any point. */
 export function extentX(lines: readonly Line[]): [number, number] | null {
   let low = Infinity;
@@ -66,32 +84,14 @@ export function extentX(lines: readonly Line[]): [number, number] | null {
   return low <= high ? [low, high] : null;
 }
 
-/** At most `most` round numbers of a logarithmic axis: 1, 2 and 5 times powers of ten, or powers alone; of a range that has
- * none of them, numbers at equal distances. */
-export function logTicks(low: number, high: number, most: number): number[] {
-  const first = Math.floor(Math.log10(low));
-  const last = Math.ceil(Math.log10(high));
-  if (!Number.isFinite(first) || !Number.isFinite(last)) return [];
-  for (const digits of [[1, 2, 5], [1]]) {
-    const every = digits.length > 1 ? 1 : Math.max(1, Math.ceil((last - first) / most));
-    const ticks: number[] = [];
-    for (let power = first; power <= last; power += every)
-      for (const digit of digits) ticks.push(Number(`${digit}e${power}`));
-    const shown = ticks.filter((tick) => tick >= low && tick <= high);
-    if (shown.length >= 2 && shown.length <= most) return shown;
-  }
-  const parts = Math.max(2, Math.min(4, most));
-  return Array.from({ length: parts }, (_, i) => Number((low + ((i + 0.5) * (high - low)) / parts).toPrecision(4)));
-}
-
-/** The range of what is drawn between two x, a little wider; positive values only on a logarithmic scale. */
-export function extentY(lines: readonly Line[], x0: number, x1: number, log: boolean): [number, number] {
+/** The smallest and the largest of what is drawn between two x; null without any. Positive values only on a logarithmic scale. */
+export function spanY(lines: readonly Line[], x0: number, x1: number, log: boolean): [number, number] | null {
   let low = Infinity;
   let high = -Infinity;
   for (const line of lines) {
     const { x, y } = line;
-    const lo = line.band?.lo ?? line.lo ?? line.raw ?? y;
-    const hi = line.band?.hi ?? line.hi ?? line.raw ?? y;
+    const lo = line.extremes?.lo ?? line.band?.lo ?? line.lo ?? line.raw ?? y;
+    const hi = line.extremes?.hi ?? line.band?.hi ?? line.hi ?? line.raw ?? y;
     for (let i = 0; i < x.length; i++) {
       if (x[i]! < x0 || x[i]! > x1) continue;
       for (const v of [lo[i]!, hi[i]!, y[i]!]) {
@@ -101,16 +101,28 @@ export function extentY(lines: readonly Line[], x0: number, x1: number, log: boo
       }
     }
   }
-  if (low > high) return log ? [0.1, 1] : [0, 1];
+  return low <= high ? [low, high] : null;
+}
+
+/** The only value there is, else null. */
+export function flatValue(span: [number, number] | null): number | null {
+  return span && span[1] - span[0] <= 1e-9 * Math.max(Math.abs(span[0]), Math.abs(span[1])) ? span[0] : null;
+}
+
+/** The range of an axis that shows `span`: a little wider, but not beyond what the metric can be. */
+export function rangeY(span: [number, number] | null, log: boolean, limits: [number, number] | null): [number, number] {
+  if (!span) return log ? [0.1, 1] : [0, 1];
+  const [low, high] = span;
+  const flat = flatValue(span) !== null;
   if (log) {
-    if (low === high) return [low / 2, high * 2];
+    if (flat) return [low / 2, high * 2];
     const pad = (high / low) ** 0.05;
     return [low / pad, high * pad];
   }
-  if (high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high))) {
-    const pad = Math.abs(low) * 0.1 || 1;
-    return [low === 0 ? 0 : low - pad, high + pad];
-  }
+  // A line between the edges, not on one of them.
+  if (flat) return [low - (Math.abs(low) || 1), high + (Math.abs(high) || 1)];
   const pad = (high - low) * 0.06;
-  return [low >= 0 && low - pad < 0 ? 0 : low - pad, high + pad];
+  const floor = low >= 0 ? 0 : -Infinity;
+  const [least, most] = limits && low >= limits[0] && high <= limits[1] ? limits : [-Infinity, Infinity];
+  return [Math.max(low - pad, floor, least), Math.min(high + pad, most)];
 }

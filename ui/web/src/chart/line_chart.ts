@@ -3,7 +3,9 @@
 import uPlot from "uplot";
 import { cssColour } from "../colours";
 import { duration, number } from "../format";
-import { extentX, extentY, type Line, logTicks, nearest, type Who } from "./line";
+import { extentX, flatValue, type Line, nearest, neighbour, rangeY, spanY, type Who } from "./line";
+import { fillBetween, inside, isArea, pixel, scale, stroke } from "./strokes";
+import { limitsOf, logValueTicks, placeTicks, type Ticks, timeTicks, valueTicks } from "./ticks";
 
 export type XKind = "step" | "epoch" | "time";
 
@@ -12,9 +14,10 @@ export interface ChartOptions {
   xKind: XKind;
   log: boolean;
   sync: string;
-  format: (value: number, digits?: number) => string;
-  /** Ticks at powers of two. */
-  binary: boolean;
+  /** The metric: its name tells the unit and the limits of its values. */
+  name: string;
+  /** What x is, in a word. */
+  xName: string;
   /** Null: back to everything. */
   onZoom: (range: [number, number] | null) => void;
   /** The pointer (or that of another chart) is at x; null when it left. */
@@ -23,15 +26,15 @@ export interface ChartOptions {
   onPick?: (line: Line, who: Who | null) => void;
 }
 
-const pixel = () => window.devicePixelRatio || 1;
-
 export class LineChart {
   private plot: uPlot;
   private lines: Line[] = [];
   private range: [number, number] | null = null;
   private frame = 0;
-  private byKey = false;
-  emphasis: string | null = null;
+  /** Where the pointer was moved by the keyboard. */
+  private keyX: number | null = null;
+  private movesByKey = false;
+  private emphasis: string | null = null;
 
   constructor(readonly host: HTMLElement, private options: ChartOptions) {
     this.plot = this.make();
@@ -58,8 +61,8 @@ export class LineChart {
           y: { distr: options.log ? 3 : 1, range: () => this.shownY() },
         },
         axes: [
-          { ...axisColours, scale: "x", size: Math.round(24 * rem()), gap: 4, space: 70, values: (_, ticks) => ticks.map((t) => xLabel(options.xKind, t)) },
-          { ...axisColours, scale: "y", size: axisWidth, gap: 6, space: 32, values: (_, ticks) => tickLabels(ticks, options.format), ...(options.binary ? { incrs: BINARY } : {}), ...(options.log ? this.logAxis() : {}) },
+          { ...axisColours, scale: "x", size: Math.round(25 * rem()), gap: 6, ...this.axisOf((low, high) => this.xTicks(low, high)) },
+          { ...axisColours, scale: "y", size: axisWidth, gap: 6, ...this.axisOf((low, high) => this.yTicks(low, high)) },
         ],
         series: [{}, { show: true, paths: () => null, points: { show: false } }],
         hooks: {
@@ -78,10 +81,29 @@ export class LineChart {
     return plot;
   }
 
-  // uPlot's own ticks never end when a logarithmic scale begins at a number that is not round.
-  private logAxis() {
-    const most = () => Math.max(2, Math.floor(this.options.height / (32 * rem())));
-    return { splits: (_: uPlot, __: number, low: number, high: number) => logTicks(low, high, most()), filter: (_: uPlot, ticks: number[]) => ticks };
+  /** Ticks and their labels by our own rules: uPlot's are not round for bytes and times, and never end on some logarithmic scales. */
+  private axisOf(ticksOf: (low: number, high: number) => Ticks) {
+    let now: Ticks = { at: [], labels: [] };
+    return {
+      splits: (_: uPlot, __: number, low: number, high: number) => (now = ticksOf(low, high)).at,
+      values: (_: uPlot, at: number[]) => at.map((tick) => now.labels[now.at.indexOf(tick)] ?? ""),
+      filter: (_: uPlot, at: number[]) => at,
+    };
+  }
+
+  private xTicks(low: number, high: number): Ticks {
+    const kind = this.options.xKind;
+    const most = Math.max(2, Math.floor(this.host.clientWidth / ((kind === "time" ? 84 : 72) * rem())));
+    const ticks = kind === "time" ? timeTicks(low, high, most) : placeTicks(low, high, most, kind === "step");
+    // The name of the axis is to the left of the first label: one at the very edge would run into it.
+    const edge = low + (0.03 * (high - low) * 500) / Math.max(200, this.host.clientWidth);
+    return { at: ticks.at, labels: ticks.labels.map((label, i) => (label.length > 1 && ticks.at[i]! < edge ? "" : label)) };
+  }
+
+  private yTicks(low: number, high: number): Ticks {
+    const { log, name, height } = this.options;
+    const most = Math.max(2, Math.floor(height / (Math.min(52, 28 + height / 22) * rem())));
+    return (log ? logValueTicks : valueTicks)(name, low, high, most, flatValue(this.spanY()));
   }
 
   private shownX(): [number, number] {
@@ -89,9 +111,13 @@ export class LineChart {
     return all[0] === all[1] ? [all[0] - 0.5, all[1] + 0.5] : all;
   }
 
-  private shownY(): [number, number] {
+  private spanY(): [number, number] | null {
     const [x0, x1] = this.shownX();
-    return extentY(this.lines, x0, x1, this.options.log);
+    return spanY(this.lines, x0, x1, this.options.log);
+  }
+
+  private shownY(): [number, number] {
+    return rangeY(this.spanY(), this.options.log, limitsOf(this.options.name));
   }
 
   set(lines: Line[], range: [number, number] | null) {
@@ -101,7 +127,15 @@ export class LineChart {
     this.plot.setData([[x0, x1], [null, null]], true);
   }
 
-  redraw() {
+  /** Brings one line forward; of those that are not here, none. */
+  emphasise(key: string | null) {
+    const next = this.lines.length > 1 && this.lines.some((line) => line.key === key) ? key : null;
+    if (next === this.emphasis) return;
+    this.emphasis = next;
+    this.redraw();
+  }
+
+  private redraw() {
     if (!this.frame) this.frame = requestAnimationFrame(() => {
       this.frame = 0;
       this.plot.redraw(false, true);
@@ -113,14 +147,17 @@ export class LineChart {
     if (width > 0 && (width !== this.plot.width || height !== this.plot.height)) this.plot.setSize({ width, height });
   }
 
-  /** Moves the pointer by the keyboard: -1 or 1 twentieth of the width. */
-  nudge(by: number) {
-    const width = this.plot.over.clientWidth;
+  /** Moves the pointer to the value before or after; at first to the last or the first one in view. */
+  nudge(by: -1 | 1) {
+    const [x0, x1] = this.shownX();
     const left = this.plot.cursor.left ?? -1;
-    const next = left < 0 ? (by > 0 ? 0 : width) : Math.min(width, Math.max(0, left + (by * width) / 40));
-    this.byKey = true;
-    this.plot.setCursor({ left: next, top: this.plot.over.clientHeight / 2 }, true);
-    this.byKey = false;
+    const at = left < 0 ? null : (this.keyX ?? this.plot.posToVal(left, "x"));
+    const to = neighbour(this.lines, by, at ?? (by > 0 ? -Infinity : Infinity), x0, x1);
+    if (to === null) return;
+    this.keyX = to;
+    this.movesByKey = true;
+    this.plot.setCursor({ left: this.plot.valToPos(to, "x"), top: this.plot.over.clientHeight / 2 }, true);
+    this.movesByKey = false;
   }
 
   /** Half (or twice) the range, around the pointer. */
@@ -131,9 +168,6 @@ export class LineChart {
     this.options.onZoom([centre - (centre - x0) * factor, centre + (x1 - centre) * factor]);
   }
 
-  get canvas(): HTMLCanvasElement {
-    return this.plot.root.querySelector("canvas")!;
-  }
   get plotLeft(): number {
     return this.plot.over.offsetLeft;
   }
@@ -154,13 +188,14 @@ export class LineChart {
 
   private pointerMoved(u: uPlot) {
     const { left, top } = u.cursor;
+    if (!this.movesByKey) this.keyX = null;
     if (left === undefined || left < 0) {
       this.options.onHover(null, null);
       return;
     }
     const event = u.cursor.event;
-    const here = event ? u.root.contains(event.target as Node) : this.byKey;
-    this.options.onHover(u.posToVal(left, "x"), { left: left + u.over.offsetLeft, top: (top ?? 0) + u.over.offsetTop, here });
+    const here = this.movesByKey || (event ? u.root.contains(event.target as Node) : false);
+    this.options.onHover(this.keyX ?? u.posToVal(left, "x"), { left: left + u.over.offsetLeft, top: (top ?? 0) + u.over.offsetTop, here });
   }
 
   private clicked(event: MouseEvent) {
@@ -207,23 +242,39 @@ export class LineChart {
     ctx.clip();
     const thick = rem();
     const [x0, x1] = this.shownX();
-    for (const line of this.lines) {
+    const lines = this.emphasis === null ? this.lines : [...this.lines].sort((a, b) => Number(a.key === this.emphasis) - Number(b.key === this.emphasis));
+    for (const line of lines) {
       const span = inside(line.x, x0, x1);
       // Where there is a point every other pixel, nobody sees round corners, and they are most of the work.
       ctx.lineJoin = span[1] - span[0] > width / (2 * pixel()) ? "bevel" : "round";
+      const dense = !line.raw && isArea(line, span, toY, width);
       const faint = this.emphasis !== null && this.emphasis !== line.key;
       const strength = faint ? 0.22 : 1;
-      if (line.band) fillBetween(ctx, line, line.band.lo, line.band.hi, span, { toX, toY, alpha: 0.16 * strength });
+      if (line.band) fillBetween(ctx, line, line.band.lo, line.band.hi, span, { toX, toY, alpha: 0.2 * strength });
+      if (line.extremes) for (const edge of [line.extremes.lo, line.extremes.hi]) stroke(ctx, line, edge, span, { toX, toY, alpha: 0.45 * strength, width: 0.7 * thick });
       if (line.raw) {
         if (line.lo && line.hi) fillBetween(ctx, line, line.lo, line.hi, span, { toX, toY, alpha: 0.13 * strength });
         stroke(ctx, line, line.raw, span, { toX, toY, alpha: 0.32 * strength, width: thick });
       } else if (line.lo && line.hi) {
         fillBetween(ctx, line, line.lo, line.hi, span, { toX, toY, alpha: 0.28 * strength });
       }
-      stroke(ctx, line, line.y, span, { toX, toY, alpha: strength, width: (line.width ?? 1.6) * thick });
+      const weight = (dense ? 1 : line.width ?? 1.6) * (this.emphasis === line.key ? 1.6 : 1) * thick;
+      stroke(ctx, line, line.y, span, { toX, toY, alpha: dense ? 0.6 * strength : strength, width: weight, dots: this.lines.length <= 10 });
     }
     ctx.restore();
     this.drawGaps(ctx, toX, top + height);
+    this.drawName(ctx, left, top + height);
+  }
+
+  /** What x is, in the corner below the values, where no label of an axis is. */
+  private drawName(ctx: CanvasRenderingContext2D, left: number, bottom: number) {
+    ctx.save();
+    ctx.font = `${Math.round(11 * rem() * pixel())}px ${fontFamily()}`;
+    ctx.fillStyle = cssColour("--ink-3");
+    ctx.textAlign = "right";
+    ctx.textBaseline = "top";
+    ctx.fillText(this.options.xName, left - 10 * pixel(), bottom + 6 * pixel());
+    ctx.restore();
   }
 
   /** NaN and infinities have no height: they are marked at the bottom, so that they are not overlooked. */
@@ -250,94 +301,6 @@ export class LineChart {
   }
 }
 
-type Map1 = (value: number) => number;
-interface Pen { toX: Map1; toY: Map1; alpha: number; width?: number }
-
-function scale(min: number, max: number, start: number, length: number, log: boolean): Map1 {
-  if (log) {
-    const low = Math.log10(min);
-    const per = length / (Math.log10(max) - low);
-    return (value) => (value > 0 ? start + (Math.log10(value) - low) * per : NaN);
-  }
-  const per = length / (max - min);
-  return (value) => start + (value - min) * per;
-}
-
-/** Indices of the points between two x, and one more on each side. */
-function inside(x: ArrayLike<number>, x0: number, x1: number): [number, number] {
-  const n = x.length;
-  if (n === 0) return [0, 0];
-  let from = nearest(x, x0);
-  let to = nearest(x, x1);
-  from = Math.max(0, from - 1);
-  to = Math.min(n, to + 2);
-  return [from, to];
-}
-
-function stroke(ctx: CanvasRenderingContext2D, line: Line, y: ArrayLike<number>, [from, to]: [number, number], pen: Pen) {
-  ctx.globalAlpha = pen.alpha;
-  ctx.strokeStyle = line.colour;
-  ctx.lineWidth = (pen.width ?? 1.5) * pixel();
-  ctx.setLineDash((line.dash ?? []).map((d) => d * pixel()));
-  ctx.beginPath();
-  let open = false;
-  let alone = true;
-  let lastX = 0;
-  let lastY = 0;
-  const dots: [number, number][] = [];
-  for (let i = from; i < to; i++) {
-    const py = pen.toY(y[i]!);
-    if (!Number.isFinite(py)) {
-      if (open && alone) dots.push([lastX, lastY]);
-      open = false;
-      continue;
-    }
-    const px = pen.toX(line.x[i]!);
-    if (open) {
-      ctx.lineTo(px, py);
-      alone = false;
-    } else {
-      ctx.moveTo(px, py);
-      open = true;
-      alone = true;
-    }
-    lastX = px;
-    lastY = py;
-  }
-  if (open && alone) dots.push([lastX, lastY]);
-  ctx.stroke();
-  ctx.setLineDash([]);
-  // A point without neighbours has no line: a dot stands for it. So do few points, where one wants to see them.
-  ctx.fillStyle = line.colour;
-  if (to - from <= 24 && pen.alpha === 1) for (let i = from; i < to; i++) dots.push([pen.toX(line.x[i]!), pen.toY(y[i]!)]);
-  for (const [px, py] of dots) {
-    if (!Number.isFinite(py)) continue;
-    ctx.beginPath();
-    ctx.arc(px, py, 2.4 * pixel(), 0, 7);
-    ctx.fill();
-  }
-  ctx.globalAlpha = 1;
-}
-
-function fillBetween(ctx: CanvasRenderingContext2D, line: Line, lo: ArrayLike<number>, hi: ArrayLike<number>, [from, to]: [number, number], pen: Pen) {
-  ctx.globalAlpha = pen.alpha;
-  ctx.fillStyle = line.colour;
-  let start = from;
-  while (start < to) {
-    while (start < to && !(Number.isFinite(pen.toY(lo[start]!)) && Number.isFinite(pen.toY(hi[start]!)))) start++;
-    let end = start;
-    while (end < to && Number.isFinite(pen.toY(lo[end]!)) && Number.isFinite(pen.toY(hi[end]!))) end++;
-    if (end - start > 1) {
-      ctx.beginPath();
-      for (let i = start; i < end; i++) ctx.lineTo(pen.toX(line.x[i]!), pen.toY(hi[i]!));
-      for (let i = end - 1; i >= start; i--) ctx.lineTo(pen.toX(line.x[i]!), pen.toY(lo[i]!));
-      ctx.fill();
-    }
-    start = end + 1;
-  }
-  ctx.globalAlpha = 1;
-}
-
 let size = 0;
 addEventListener("resize", () => (size = 0));
 
@@ -355,20 +318,7 @@ function fontFamily(): string {
 
 function axisWidth(_: uPlot, values: string[] | null): number {
   const longest = values?.reduce((n, text) => Math.max(n, text?.length ?? 0), 0) ?? 0;
-  return Math.round((14 + Math.max(3, longest) * 6.3) * rem());
-}
-
-const BINARY = Array.from({ length: 60 }, (_, i) => 2 ** i);
-
-/** Labels with as many digits as it takes to tell them apart. */
-function tickLabels(ticks: (number | null)[], format: (value: number, digits?: number) => string): string[] {
-  let labels: string[] = [];
-  for (let digits = 4; digits <= 10; digits++) {
-    labels = ticks.map((t) => (t === null ? "" : format(t, digits).replace(" %", "%")));
-    const told = labels.filter(Boolean);
-    if (new Set(told).size === told.length) break;
-  }
-  return labels;
+  return Math.round((14 + Math.max(5, longest) * 6.3) * rem()); // the name of x stands below
 }
 
 export function xLabel(kind: XKind, value: number): string {

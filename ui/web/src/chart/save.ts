@@ -1,4 +1,4 @@
-// A chart as a picture or as numbers.
+// Charts, maps and tables as pictures or as numbers.
 import { cssColour } from "../colours";
 import type { Line } from "./line";
 
@@ -12,7 +12,7 @@ function save(name: string, url: string) {
 
 const fileName = (title: string, ending: string) => `${title.replace(/[^\w.-]+/g, "_").replace(/^[_.]+|_+$/g, "") || "chart"}.${ending}`;
 
-const ratio = () => window.devicePixelRatio || 1;
+const ratio = () => Math.max(2, window.devicePixelRatio || 1); // twice the pixels of a usual page
 const font = (size: number, weight = 400) => `${weight} ${size * ratio()}px ${getComputedStyle(document.body).fontFamily}`;
 const MARGIN = 14;
 const HEAD = 40;
@@ -46,24 +46,22 @@ function savePicture(title: string, ctx: CanvasRenderingContext2D) {
   ctx.canvas.toBlob((blob) => blob && save(fileName(title, "png"), URL.createObjectURL(blob)));
 }
 
-/** The canvas of a chart with its title and a legend. */
-export function savePng(title: string, canvas: HTMLCanvasElement, lines: readonly Line[]) {
-  const unit = ratio();
-  const row = 18 * unit;
-  const [left, top] = [MARGIN * unit, HEAD * unit];
-  const shown = lines.slice(0, 24);
-  const columns = Math.max(1, Math.floor(canvas.width / (220 * unit)));
-  const legend = top + canvas.height + MARGIN * unit;
-  const ctx = paper(title, canvas.width + 2 * left, legend + Math.ceil(shown.length / columns) * row);
-  ctx.drawImage(canvas, left, top);
-  shown.forEach((l, i) => {
-    const x = left + (i % columns) * (canvas.width / columns);
-    const y = legend + Math.floor(i / columns) * row;
-    ctx.fillStyle = l.colour;
-    ctx.fillRect(x, y - 1.5 * unit, 16 * unit, 3 * unit);
-    ctx.fillStyle = cssColour("--ink-2");
-    ctx.fillText(fitted(ctx, l.label, canvas.width / columns - 30 * unit), x + 22 * unit, y);
-  });
+/** A chart as vectors. */
+export function saveSvg(title: string, svg: string) {
+  save(fileName(title, "svg"), URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" })));
+}
+
+const PIXELS = 2; // of a picture for one of the page
+
+/** The same as points, twice as many each way as on the page. */
+export async function savePng(title: string, svg: string) {
+  const image = new Image();
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+  await image.decode();
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [PIXELS * image.width, PIXELS * image.height];
+  const ctx = canvas.getContext("2d")!;
+  ctx.drawImage(image, 0, 0, canvas.width, canvas.height);
   savePicture(title, ctx);
 }
 

@@ -1,14 +1,25 @@
 // The values under the pointer, as a small card that follows it. Made by hand, because it changes with every move.
+import { legible } from "../legible";
 import { type Line, nearest } from "./line";
 
-const MOST = 12;
+const MOST = 8;
 
 function element(parent: HTMLElement, kind: string, text: string): HTMLElement {
   const made = document.createElement("span");
   made.className = kind;
-  made.textContent = text;
+  made.textContent = legible(text);
   parent.append(made);
   return made;
+}
+
+/** A line of detail below a line's value. */
+function sub(tip: HTMLElement, label: string, value: string) {
+  const row = document.createElement("div");
+  row.className = "tip-row sub";
+  element(row, "swatch none", "");
+  element(row, "tip-label", label);
+  element(row, "tip-value", value);
+  tip.append(row);
 }
 
 /** The values of all lines at x, the largest first. */
@@ -39,27 +50,14 @@ export function fillTip(tip: HTMLElement, lines: readonly Line[], x: number, pla
     tip.append(row);
     if (line.extremes) {
       if (line.extremes.lo[at] === line.extremes.hi[at]) {
-        const same = document.createElement("div");
-        same.className = "tip-row sub";
-        element(same, "swatch none", "");
-        element(same, "tip-label", "the same in all of them");
-        tip.append(same);
+        sub(tip, "the same in all of them", "");
         continue;
       }
+      if (line.band) sub(tip, line.band.name, `${format(line.band.lo[at]!)} – ${format(line.band.hi[at]!)}`);
       for (const end of ["hi", "lo"] as const) {
-        const extreme = document.createElement("div");
-        extreme.className = "tip-row sub";
-        element(extreme, "swatch none", "");
-        element(extreme, "tip-label", `${end === "hi" ? "largest" : "smallest"} · ${line.extremes.who(at, end)?.label ?? ""}`);
-        element(extreme, "tip-value", format(line.extremes[end][at]!));
-        tip.append(extreme);
+        sub(tip, `${end === "hi" ? "largest" : "smallest"} · ${line.extremes.who(at, end)?.label ?? ""}`, format(line.extremes[end][at]!));
       }
-      const spread = document.createElement("div");
-      spread.className = "tip-row sub";
-      element(spread, "swatch none", "");
-      element(spread, "tip-label", "deviation");
-      element(spread, "tip-value", `± ${format(line.extremes.deviation[at]!)}`);
-      tip.append(spread);
+      sub(tip, "mean and deviation", `${format(line.extremes.mean[at]!)} ± ${format(line.extremes.deviation[at]!)}`);
     }
   }
   if (values.length > MOST) element(tip, "tip-x", `and ${values.length - MOST} more`);

@@ -3,15 +3,19 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Plot } from "../chart/chart_card";
 import { ChartBoard, type BoardMetric } from "../chart/chart_board";
 import type { Line, Who } from "../chart/line";
-import { runStyles, tellApart } from "../colours";
-import { type Axis, type Compared, type Comparison, type Range, type RunRow, shownState } from "../data/source";
+import { Stroke } from "../chart/line_list";
+import { columnFormat, settingFormat } from "../chart/ticks";
+import { cssColour, runStyles } from "../colours";
+import { type Axis, type Compared, type Comparison, type Range, type RunRow } from "../data/source";
 import { metricValue, plain, plural, toNumber } from "../format";
 import { Icon } from "../parts/icons";
-import { toast } from "../parts/overlay";
-import { StateMark } from "../parts/state_mark";
+import { toast, useNarrow } from "../parts/overlay";
 import { go, link, route, setQuery } from "../router";
 import { source, tick, useAnswer, useThrottled, versions } from "../store";
+import { bestOf, byPlace, constantOf } from "../metrics";
 import { bandLine, sourceLabel } from "../run/plots";
+import { colourKey } from "../settings";
+import { labels, Legend, lookOf } from "./legend";
 
 export const MOST_COMPARED = 50;
 
@@ -22,8 +26,7 @@ export function ComparePage() {
   const isGroup = query.get("view") === "group";
   const tab = query.get("tab") ?? "charts";
   const changed = useThrottled(ids.reduce((n, id) => n + (versions.value.get(id) ?? 0), 0), 2000);
-  const { value, error } = useAnswer<Comparison>(() => source().compare(ids), [text, changed]);
-  useMemo(() => tellApart(ids), [ids]);
+  const { value, error } = useAnswer<Comparison | null>(() => (ids.length > 1 ? source().compare(ids) : Promise.resolve(null)), [text, changed]);
   useEffect(() => void (document.title = `${query.get("title") || "Compare"} · Lockstep`), [query.get("title")]);
   if (ids.length < 2) {
     return <div class="empty"><h1>Compare runs</h1><p>Select two or more in the table, then press Compare. Up to {MOST_COMPARED} fit side by side.</p><a class="button primary" href={link([])}>Choose runs</a></div>;
@@ -32,17 +35,17 @@ export function ComparePage() {
   const differing = value.config.filter((c) => c.differs).length + value.environment.filter((c) => c.differs).length;
   const tabs = [["charts", "Charts", value.metrics.length], ["config", "Differences", differing], ["results", "Results", 0]] as const;
   return (
-    <div class="page compare-page">
-      <div class="tools">
+    <div class="page run-page compare-page">
+      <header class="run-head">
+      <div class="row run-name">
         <h1 class="ellipsis">{query.get("title") || plural(value.runs.length, "run")}</h1>
         {query.get("title") && <span class="dim">{plural(value.runs.length, "run")}</span>}
-        <span class="spread" />
-        {source().reportUrl(ids) && <a class="button" href={source().reportUrl(ids)!} download="comparison.html"><Icon name="download" size={14} />Export HTML</a>}
       </div>
-      <Legend runs={value.runs} />
       <nav class="tabs" aria-label="Parts of the comparison">
         {tabs.map(([name, title, count]) => <a key={name} href={link(["compare"], { ...Object.fromEntries(query), tab: name === "charts" ? null : name })} aria-current={name === tab ? "page" : undefined}>{title}{count > 0 && <span class="count">{count}</span>}</a>)}
       </nav>
+        {source().reportUrl(ids) && <span class="row run-acts"><a class="button" href={source().reportUrl(ids)!} download="comparison.html"><Icon name="download" size={14} />Export HTML</a></span>}
+      </header>
       {tab === "charts" && <Curves comparison={value} isGroup={isGroup} />}
       {tab === "config" && <Differences comparison={value} />}
       {tab === "results" && <Results comparison={value} />}
@@ -50,47 +53,24 @@ export function ComparePage() {
   );
 }
 
-function Legend({ runs }: { runs: RunRow[] }) {
-  const styles = runStyles(runs.map((r) => r.id));
-  const without = (id: string) => setQuery({ runs: runs.filter((r) => r.id !== id).map((r) => r.id).join(",") });
-  return (
-    <ul class="legend" aria-label="Runs">
-      {runs.map((run) => (
-        <li key={run.id}>
-          <Stroke {...styles.get(run.id)!} />
-          <a href={link(["run", run.id])} class="ellipsis" title={run.id}>{run.name}</a>
-          {run.state !== "finished" && <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} />}
-          {runs.length > 2 && <button type="button" class="button quiet mini icon" aria-label={`Leave out ${run.name}`} onClick={() => without(run.id)}><Icon name="close" size={11} /></button>}
-        </li>
-      ))}
-    </ul>
-  );
-}
-
-function Stroke({ colour, dash }: { colour: string; dash: number[] }) {
-  return <svg width="22" height="8" aria-hidden="true"><line x1="1" x2="21" y1="4" y2="4" stroke={colour} stroke-width="3" stroke-dasharray={dash.join(" ")} /></svg>;
-}
-
-/** Names are often the same: then the end of the id tells them apart. */
-function labels(runs: RunRow[]): Map<string, string> {
-  const times = new Map<string, number>();
-  for (const run of runs) times.set(run.name, (times.get(run.name) ?? 0) + 1);
-  return new Map(runs.map((run) => [run.id, times.get(run.name)! > 1 ? `${run.name} · ${run.id.slice(-6)}` : run.name]));
-}
-
 function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: boolean }) {
   const { runs } = comparison;
   const names = labels(runs);
-  const styles = runStyles(runs.map((r) => r.id));
+  const { query } = route.value;
+  const look = lookOf(comparison, query.get("colour") ?? colourKey.value);
+  const { styles } = look;
+  const off = query.get("off") ?? "";
+  const hidden = useMemo(() => new Set(off.split(",").filter(Boolean)), [off]);
+  const setHidden = (ids: ReadonlySet<string>) => setQuery({ off: [...ids].join(",") });
   const chosen = (route.value.query.get("over") ?? "").split(",").filter(Boolean);
   const changed = useThrottled(tick.value, 2000);
   const now = runs.map((run) => versions.value.get(run.id) ?? run.version).join() + changed;
-  const metrics: BoardMetric[] = useMemo(() => comparison.metrics.map(({ name }) => {
+  const metrics: BoardMetric[] = useMemo(() => comparison.metrics.map(({ name, values }) => {
     const cut = name.lastIndexOf("/");
-    return { name, section: cut > 0 ? name.slice(0, cut) : "", axis: name.startsWith("system/") ? "time" as const : "step" as const };
+    return { name, section: cut > 0 ? name.slice(0, cut) : "", axis: name.startsWith("system/") ? "time" as const : "step" as const, constant: constantOf(values) };
   }), [comparison]);
   const plot = (of: BoardMetric, axis: Axis, smooth: number): Plot => ({
-    name: of.name, title: of.section ? of.name.slice(of.section.length + 1) : of.name, axis, version: `${now}|${isGroup}|${chosen.join()}|${smooth}`,
+    name: of.name, title: of.section ? of.name.slice(of.section.length + 1) : of.name, axis, version: `${now}|${isGroup}|${chosen.join()}|${smooth}|${look.key}`,
     csv: source().csvUrl({ runs, metric: of.name, sources: null }),
     load: async (range: Range | null, points: number): Promise<Line[]> => {
       const over = isGroup ? runs.filter((r) => chosen.includes(r.id)) : runs;
@@ -99,7 +79,7 @@ function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: bool
         over.length > 0 ? source().curves({ runs: over, metric: of.name, sources: null, x: axis, range, points, smooth }) : [],
       ]);
       const lines: Line[] = curves.map((c) => ({ key: c.run, label: names.get(c.run) ?? c.run, x: c.x, y: c.smooth ?? c.y, ...(c.smooth ? { raw: c.y } : {}), ...styles.get(c.run)! }));
-      if (band) lines.unshift(bandLine(band, smooth, { key: "band", label: `mean of ${band.curves.length} curves`, colour: "#7b838b" }, (c) => `${names.get(c.run) ?? c.run}${band.curves.some((o) => o.run === c.run && o.source !== c.source) ? ` ${sourceLabel(c.source)}` : ""}`));
+      if (band) lines.unshift(bandLine(band, smooth, { key: "band", label: `median of ${band.curves.length} curves`, colour: cssColour("--ink-2") }, (c) => `${names.get(c.run) ?? c.run}${band.curves.some((o) => o.run === c.run && o.source !== c.source) ? ` ${sourceLabel(c.source)}` : ""}`));
       return lines;
     },
   });
@@ -112,14 +92,24 @@ function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: bool
     }
   };
   return (
-    <ChartBoard metrics={metrics} plot={plot} onPick={pick} empty={<div class="empty"><h2>No values</h2><p>None of these runs logged a metric.</p></div>}>
+    <div class={isGroup ? "" : "with-legend"}>
+    {!isGroup && <Side runs={runs} look={look} hidden={hidden} onHide={setHidden} />}
+    <ChartBoard metrics={metrics} plot={plot} onPick={pick} hidden={hidden} empty={<div class="empty"><h2>No values</h2><p>None of these runs logged a metric.</p></div>}>
       <div class="segmented" role="group" aria-label="Curves">
         <button type="button" aria-pressed={!isGroup} onClick={() => setQuery({ view: null })}>Each run</button>
-        <button type="button" aria-pressed={isGroup} onClick={() => setQuery({ view: "group" })} title="Mean over all ranks of all runs, with the smallest and the largest">Mean & range</button>
+        <button type="button" aria-pressed={isGroup} onClick={() => setQuery({ view: "group" })} title="Median over all ranks of all runs, the middle 80 % of them, the smallest and the largest">Median & range</button>
       </div>
       {isGroup && chosen.length > 0 && <button type="button" class="button mini" onClick={() => setQuery({ over: null })}>{plural(chosen.length, "run")} over it <Icon name="close" size={11} /></button>}
     </ChartBoard>
+    </div>
   );
+}
+
+/** The list of runs beside the charts; where there is no room beside them, folded above them. */
+function Side(props: Parameters<typeof Legend>[0]) {
+  return useNarrow(1000)
+    ? <details class="legend-fold card"><summary>{plural(props.runs.length, "run")} and their colours</summary><Legend {...props} /></details>
+    : <aside class="legend-side card" aria-label="Compared runs"><Legend {...props} /></aside>;
 }
 
 function Differences({ comparison }: { comparison: Comparison }) {
@@ -139,7 +129,10 @@ function Differences({ comparison }: { comparison: Comparison }) {
           <section class="card block" key={title}>
             <h2>{title}</h2>
             {shown.length === 0 ? <p class="soft">{entries.some((e) => e.differs) ? "Nothing fits." : `The same in all ${comparison.runs.length}.`}</p> : (
-              <SideBySide runs={comparison.runs} rows={shown.map((entry) => ({ key: entry.key, differs: entry.differs, cells: entry.values.map((value, i) => (entry.missing?.[i] || (value === null && !entry.missing) ? "–" : plain(value))) }))} />
+              <SideBySide name={title} runs={comparison.runs} rows={shown.map((entry) => {
+                const written = settingFormat(entry.values.filter((value): value is number => typeof value === "number"));
+                return { key: entry.key, differs: entry.differs, cells: entry.values.map((value, i) => (entry.missing?.[i] || (value === null && !entry.missing) ? "–" : typeof value === "number" ? written(value) : plain(value))), exact: entry.values.map(plain) };
+              })} />
             )}
           </section>
         );
@@ -148,13 +141,13 @@ function Differences({ comparison }: { comparison: Comparison }) {
   );
 }
 
-interface SideRow { key: string; differs: boolean; cells: string[]; best?: number }
+interface SideRow { key: string; differs: boolean; cells: string[]; best?: number; exact?: string[] }
 
-function SideBySide({ runs, rows, numeric }: { runs: RunRow[]; rows: SideRow[]; numeric?: boolean }) {
+function SideBySide({ name, runs, rows, numeric }: { name: string; runs: RunRow[]; rows: SideRow[]; numeric?: boolean }) {
   const styles = runStyles(runs.map((r) => r.id));
   const names = labels(runs);
   return (
-    <div class="scroll-x" tabIndex={0} role="region" aria-label="Side by side">
+    <div class="scroll-x" tabIndex={0} role="region" aria-label={`${name} side by side`}>
       <table class="plain side">
         <thead><tr><th><span class="sr">Key</span></th>{runs.map((run) => <th key={run.id} class={numeric ? "num" : ""}><span class="row"><Stroke {...styles.get(run.id)!} /><a href={link(["run", run.id])} class="ellipsis" title={run.id}>{names.get(run.id)}</a></span></th>)}</tr></thead>
         <tbody>{rows.map((row) => ({ row, common: mostCommon(row.cells) })).map(({ row, common }) => (
@@ -162,7 +155,7 @@ function SideBySide({ runs, rows, numeric }: { runs: RunRow[]; rows: SideRow[]; 
             <th scope="row" class="mono">{row.key}</th>
             {row.cells.map((text, i) => {
               const usual = row.differs && !numeric && runs.length > 2 && common !== null && common !== text;
-              return <td key={i} class={`mono ${numeric ? "num" : ""} ${usual ? "odd" : ""} ${row.best === i ? "best" : ""}`}>{text}{row.best === i && <span class="sr"> best</span>}</td>;
+              return <td key={i} class={`mono ${numeric ? "num" : ""} ${usual ? "odd" : ""} ${row.best === i ? "best" : ""}`} title={row.exact?.[i]}>{text}{row.best === i && <span class="sr"> best</span>}</td>;
             })}
           </tr>
         ))}</tbody>
@@ -182,13 +175,10 @@ function mostCommon(cells: string[]): string | null {
 function Results({ comparison }: { comparison: Comparison }) {
   const [which, setWhich] = useState<"last" | "min" | "max" | "mean">("last");
   const [search, setSearch] = useState("");
-  const rows: SideRow[] = comparison.metrics.filter((m) => m.name.toLowerCase().includes(search.toLowerCase())).map(({ name, values }) => {
+  const rows: SideRow[] = comparison.metrics.filter((m) => m.name.toLowerCase().includes(search.toLowerCase())).sort((a, b) => byPlace(a.name, b.name)).map(({ name, values }) => {
     const numbers = values.map((v) => (v ? toNumber(v[which]) : NaN));
-    const finite = numbers.filter(Number.isFinite);
-    const low = /loss|error|perplexity|time_s$/.test(name);
-    const known = low || /accuracy|precision|recall|f1|per_s$/.test(name);
-    const best = known && new Set(finite).size > 1 ? numbers.indexOf(low ? Math.min(...finite) : Math.max(...finite)) : -1;
-    return { key: name, differs: true, cells: values.map((v, i) => (v ? metricValue(name, numbers[i]!) : "–")), best };
+    const written = columnFormat(name, numbers);
+    return { key: name, differs: true, cells: values.map((v, i) => (v ? written(numbers[i]!) ?? metricValue(name, numbers[i]!) : "–")), best: bestOf(name, numbers), exact: numbers.map(String) };
   });
   return (
     <div class="stack">
@@ -196,7 +186,7 @@ function Results({ comparison }: { comparison: Comparison }) {
         <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search metrics" placeholder="Search metrics" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
         <div class="segmented" role="group" aria-label="Which value">{(["last", "min", "max", "mean"] as const).map((w) => <button type="button" key={w} aria-pressed={which === w} onClick={() => setWhich(w)}>{w}</button>)}</div>
       </div>
-      <section class="card block"><SideBySide runs={comparison.runs} rows={rows} numeric /></section>
+      <section class="card block"><SideBySide name="Results" runs={comparison.runs} rows={rows} numeric /></section>
     </div>
   );
 }

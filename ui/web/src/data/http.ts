@@ -1,37 +1,8 @@
 // Data from `lockstep ui`.
 import { toNumber } from "../format";
-import { type Band, type BandQuery, type Changes, type Connection, type Curve, type CurveQuery, type DataSource, Refusal } from "./source";
-
-type Words = Record<string, string | number | string[] | null | undefined>;
-
-function address(path: string, words: Words = {}): string {
-  const query = new URLSearchParams();
-  for (const [key, value] of Object.entries(words)) {
-    if (value === null || value === undefined || value === "") continue;
-    for (const one of Array.isArray(value) ? value : [value]) query.append(key, String(one));
-  }
-  const text = query.toString();
-  return `/api/${path}${text ? `?${text}` : ""}`;
-}
-
-async function ask<T>(path: string, words?: Words, body?: { method: string; json: unknown }): Promise<T> {
-  let answer: Response;
-  try {
-    answer = await fetch(address(path, words), body
-      ? { method: body.method, body: JSON.stringify(body.json), headers: { "Content-Type": "application/json", "X-Lockstep-Request": "1" } }
-      : {});
-  } catch {
-    throw new Refusal("unreachable", "The server does not answer. Is `lockstep ui` still running?");
-  }
-  if (answer.ok) return (await answer.json()) as T;
-  let told: { error?: { code?: string; message?: string; column?: number } } = {};
-  try {
-    told = await answer.json();
-  } catch {
-    // Not from our server; the status says enough.
-  }
-  throw new Refusal(told.error?.code ?? String(answer.status), told.error?.message ?? `The server answered ${answer.status}.`, told.error?.column);
-}
+import { address, ask } from "./ask";
+import { watch } from "./events";
+import type { Band, BandQuery, Curve, CurveQuery, DataSource } from "./source";
 
 const at = (id: string) => `runs/${encodeURIComponent(id)}`;
 const pathOf = (path: string) => path.split("/").map(encodeURIComponent).join("/");
@@ -93,13 +64,14 @@ function* pieces(words: string[], most: number, letters: number): Generator<stri
 }
 
 interface SeriesAnswer { series: { run: string; source: string; metric: string; raw: boolean; total: number; x: unknown[]; y: unknown[]; smooth?: unknown[] }[] }
-interface BandAnswer { bands: (Omit<Band, "x" | "mean" | "min" | "max" | "deviation"> & Record<"x" | "mean" | "min" | "max" | "deviation", unknown[]>)[] }
+type BandColumn = "x" | "mean" | "min" | "max" | "deviation" | "p10" | "median" | "p90";
+interface BandAnswer { bands: (Omit<Band, BandColumn> & Record<BandColumn, unknown[]>)[] }
 
 async function sendCurves(query: CurveQuery, metrics: string[]): Promise<Map<string, Curve[]>> {
   // Time counts from each run's own beginning, so runs that began at different times are asked for one by one.
   const parts = query.x === "time" ? query.runs.map((run) => [run]) : [query.runs];
   const answers = await Promise.all(parts.map((runs) => {
-    const zero = query.x === "time" ? runs[0]!.created : 0;
+    const zero = query.x === "time" ? toNumber(runs[0]!.created) : 0;
     return ask<SeriesAnswer>("series", {
       run: runs.map((run) => run.id), metric: metrics, source: query.sources, x: query.x, points: query.points, smooth: query.smooth || null,
       from: query.range ? query.range[0] + zero : null, to: query.range ? query.range[1] + zero : null,
@@ -120,67 +92,19 @@ async function sendBands(query: BandQuery, metrics: string[]): Promise<Map<strin
   });
   return new Map(answer.bands.map((band) => [band.metric, {
     ...band, x: toArray(band.x), mean: toArray(band.mean), min: toArray(band.min), max: toArray(band.max), deviation: toArray(band.deviation),
+    p10: toArray(band.p10), median: toArray(band.median), p90: toArray(band.p90),
   }]));
 }
 
 const curves = new Batch<CurveQuery, Curve[]>(sendCurves, () => []);
 const bands = new Batch<BandQuery, Band | null>(sendBands, () => null);
 
-function watch(since: number, onChanges: (changes: Changes) => void, onConnection: (state: Connection) => void): () => void {
-  let seq = since;
-  let timer = 0;
-  let ended = false;
-  let events: EventSource | null = null;
-  const take = (changes: Changes) => {
-    seq = changes.seq;
-    onChanges(changes);
-  };
-  const poll = async () => {
-    try {
-      take(await ask<Changes>("changes", { since: seq }));
-      onConnection("polling");
-    } catch (error) {
-      // A server that was started anew knows nobody: the page asks for the token again.
-      if (error instanceof Refusal && error.code === "unauthorized") location.reload();
-      onConnection("lost");
-    }
-    if (!ended) timer = window.setTimeout(poll, 2000);
-  };
-  const listen = () => {
-    events = new EventSource(address("events", { since: seq }));
-    events.onopen = () => onConnection("live");
-    events.addEventListener("change", (event) => take(JSON.parse((event as MessageEvent<string>).data)));
-    events.onerror = () => {
-      // Closed for good (too many streams, or no server): ask every two seconds, and try to listen again after a minute.
-      if (events?.readyState === EventSource.CLOSED || ended) {
-        events?.close();
-        if (!ended && !timer) {
-          void poll();
-          window.setTimeout(() => {
-            clearTimeout(timer);
-            timer = 0;
-            if (!ended) listen();
-          }, 60000);
-        }
-      } else {
-        onConnection("lost");
-      }
-    };
-  };
-  listen();
-  return () => {
-    ended = true;
-    clearTimeout(timer);
-    events?.close();
-  };
-}
-
 export const http: DataSource = {
   live: true,
   server: () => ask("server"),
   runs: ({ columns, ...query }) => ask("runs", { ...query, column: columns }),
   fields: async (filter) => (await ask<{ fields: never[] }>("fields", { filter })).fields,
-  groups: async (by, filter) => (await ask<{ groups: never[] }>("groups", { by, filter })).groups,
+  groups: async (by, filter, columns) => (await ask<{ groups: never[] }>("groups", { by, filter, column: columns })).groups,
   run: (id) => ask(at(id)),
   curves: (query) => curves.get(query),
   band: (query) => bands.get(query),

@@ -1,14 +1,21 @@
 // Data that came with the page: a report (docs/dashboard_api.md, "Reports"). Nothing is asked for, nothing changes.
 import { smooth as smoothed } from "../chart/line";
+import { toNumber } from "../format";
+import { link } from "../router";
 import { toArray } from "./http";
-import { type Band, type BandQuery, type Comparison, type Curve, type CurveQuery, type DataSource, type Heatmap, type HistogramItem, type ImageItem, type Range, Refusal, type Run, type RunList, type RunQuery, type TablePage, type TextItem } from "./source";
+import { joinedBand, type Piece, placeOn } from "./report_band";
+import { chosenRuns, comparisonOf, runFields, runGroups, runList } from "./report_runs";
+import { type Axis, type Band, type BandQuery, type Comparison, type Curve, type CurveQuery, type DataSource, type Heatmap, type HistogramItem, type ImageItem, type Range, Refusal, type Run, type TablePage, type TextItem } from "./source";
+
+/** As many as a report has of a curve (ui/report.cpp). */
+const MOST_COLUMNS = 2000;
 
 interface Report {
   exported: number;
   version: string;
   runs: Run[];
   series: { run: string; source: string; metric: string; raw: boolean; total: number; step: unknown[]; epoch: unknown[]; time: unknown[]; value: unknown[] }[];
-  bands: (Record<string, unknown> & { run: string; metric: string; x: unknown[]; mean: unknown[]; min: unknown[]; max: unknown[]; deviation: unknown[] })[];
+  bands: (Record<string, unknown> & { run: string; metric: string; x: unknown[]; mean: unknown[]; min: unknown[]; max: unknown[]; deviation: unknown[]; p10: unknown[]; median: unknown[]; p90: unknown[] })[];
   images: (ImageItem & { run?: string })[];
   heatmaps: (Heatmap & { run: string })[];
   histograms: { run: string; source: string; name: string; items: HistogramItem[] }[];
@@ -44,7 +51,7 @@ export function inlined(text: string): DataSource {
         : Array.isArray(query.sources) ? all.filter((s) => query.sources!.includes(s.source))
         : query.sources === "ranks" ? all.filter((s) => s.source.startsWith("rank-")) : all;
       for (const s of chosen) {
-        const x = toArray(s[query.x], query.x === "time" ? created : 0);
+        const x = toArray(s[query.x], query.x === "time" ? toNumber(created) : 0);
         const y = toArray(s.value);
         const [from, to] = cut(x, query.range);
         const smooth = query.smooth ? { smooth: smoothed(y, query.smooth).subarray(from, to) } : {};
@@ -54,23 +61,33 @@ export function inlined(text: string): DataSource {
     return answer;
   };
 
+  /** What is known of one run: its band, or else its curves. */
+  const pieces = (run: Run, metric: string, axis: Axis): Piece[] => {
+    const curves = report.series.filter((s) => s.run === run.id && s.metric === metric);
+    const ranks = curves.some((s) => s.source.startsWith("rank-")) ? curves.filter((s) => s.source.startsWith("rank-")) : curves;
+    const created = toNumber(run.created);
+    const placeOf = (s: Report["series"][number]) => (axis === "step" ? (step: number) => step : placeOn(toArray(s.step), toArray(s[axis], axis === "time" ? created : 0)));
+    const kept = report.bands.find((b) => b.run === run.id && b.metric === metric);
+    if (kept && ranks[0]) return [{ ...(kept as unknown as Band), step: toArray(kept.x), mean: toArray(kept.mean), min: toArray(kept.min), max: toArray(kept.max), deviation: toArray(kept.deviation), p10: toArray(kept.p10), median: toArray(kept.median), p90: toArray(kept.p90), place: placeOf(ranks[0]) }];
+    return ranks.map((s) => {
+      const value = toArray(s.value);
+      const known = Array.from(value, (v) => (Number.isNaN(v) ? 0 : 1));
+      const curve = known.map((n) => n - 1);
+      return { curves: [{ run: s.run, source: s.source }], raw: s.raw, step: toArray(s.step), mean: value, min: value, max: value, deviation: new Float64Array(value.length), p10: value, median: value, p90: value, count: known, min_curve: curve, max_curve: curve, place: placeOf(s) };
+    });
+  };
+
   const band = async (query: BandQuery): Promise<Band | null> => {
-    const kept = Array.isArray(query.runs) && query.runs.length === 1 && query.x === "step" ? report.bands.find((b) => b.run === (query.runs as string[])[0] && b.metric === query.metric) : undefined;
-    if (!kept) return null;
-    const whole = { ...kept, x: toArray(kept.x), mean: toArray(kept.mean), min: toArray(kept.min), max: toArray(kept.max), deviation: toArray(kept.deviation) } as unknown as Band;
+    const runs = Array.isArray(query.runs) ? query.runs.flatMap((id) => found(id) ?? []) : chosenRuns(report.runs, query.runs.filter, report.exported);
+    const all = runs.flatMap((run) => pieces(run, query.metric, query.x));
+    if (all.length === 0) return null;
+    const whole = joinedBand(query.metric, all, query.x, MOST_COLUMNS);
     const [from, to] = cut(whole.x, query.range);
     return {
       ...whole, x: whole.x.subarray(from, to), mean: whole.mean.subarray(from, to), min: whole.min.subarray(from, to), max: whole.max.subarray(from, to),
-      deviation: whole.deviation.subarray(from, to), count: whole.count.slice(from, to), min_curve: whole.min_curve.slice(from, to), max_curve: whole.max_curve.slice(from, to),
+      deviation: whole.deviation.subarray(from, to), p10: whole.p10.subarray(from, to), median: whole.median.subarray(from, to), p90: whole.p90.subarray(from, to), count: whole.count.slice(from, to), min_curve: whole.min_curve.slice(from, to), max_curve: whole.max_curve.slice(from, to),
     };
   };
-
-  const list = async (query: RunQuery): Promise<RunList> => ({
-    total: report.runs.length, matching: report.runs.length, offset: query.offset, seq: 0, indexing: { done: 1, total: 1 },
-    runs: report.runs.slice(query.offset, query.offset + query.limit).map((run) => ({
-      ...run, values: Object.fromEntries(Object.entries(run.summary).map(([name, value]) => [`metric.${name}`, value])),
-    })),
-  });
 
   const printed = (run: string, stream: string) => report.console.find((c) => c.run === run && c.stream === stream)?.lines ?? [];
 
@@ -82,9 +99,10 @@ export function inlined(text: string): DataSource {
   return {
     live: false,
     server: async () => ({ version: report.version, dir: "", seq: 0, indexing: { done: 1, total: 1 }, actions: false, token: false }),
-    runs: list,
-    fields: async () => [...new Set(report.runs.flatMap((run) => run.metrics.map((m) => `metric.${m.name}`)))].map((field) => ({ field, type: "number" as const, runs: report.runs.length })),
-    groups: async () => [{ value: null, runs: report.runs.length, states: {}, ids: report.runs.map((run) => run.id) }],
+    start: report.runs.length === 1 ? link(["run", report.runs[0]!.id]) : link(["compare"], { runs: report.runs.map((run) => run.id).join(",") }),
+    runs: async (query) => runList(report.runs, query, report.exported),
+    fields: async (filter = "") => runFields(chosenRuns(report.runs, filter, report.exported)),
+    groups: async (by, filter, columns) => runGroups(chosenRuns(report.runs, filter, report.exported), by, columns),
     run: async (id) => found(id) ?? refuse("This run"),
     curves,
     band,
@@ -105,7 +123,7 @@ export function inlined(text: string): DataSource {
       return { matches, end: lines.length, size: lines.length };
     },
     alerts: async () => report.runs.flatMap((run) => run.alerts),
-    compare: async () => report.compare ?? refuse("A comparison"),
+    compare: async (ids) => (report.compare ? comparisonOf(report.compare, ids) : refuse("A comparison")),
     artifacts: async () => ({ artifacts: [], problems: [] }),
     files: async () => [],
     fileUrl: () => null,

@@ -1,5 +1,7 @@
 // Where the dashboard's data comes from, as an interface: a server (http.ts) or a report that carries its data (inlined.ts).
 // The shapes are those of docs/dashboard_api.md.
+import type { Planned } from "../progress";
+import type { Sent } from "../format";
 
 export type RunState = "running" | "finished" | "failed" | "killed" | "preempted" | "lost" | "damaged";
 export type Axis = "step" | "epoch" | "time";
@@ -15,14 +17,16 @@ export interface RunRow {
   signal: number | null;
   failed_rank: number | null;
   reason: string;
-  created: number;
-  updated: number;
-  duration: number;
+  created: Sent;
+  updated: Sent;
+  duration: Sent;
   host: string;
   world_size: number;
   num_ranks: number;
   step: number | null;
-  epoch: number | null;
+  epoch: Sent | null;
+  /** How long it is going to be; absent in logs of earlier versions. */
+  planned?: Planned | null;
   tags: string[];
   note: string;
   num_alerts: number;
@@ -42,10 +46,10 @@ export interface Source {
   host: string;
   pid?: number;
   state?: RunRow["state"];
-  created?: number;
-  updated?: number;
+  created?: Sent;
+  updated?: Sent;
   step?: number | null;
-  epoch?: number | null;
+  epoch?: Sent | null;
   summary?: Record<string, unknown>;
 }
 
@@ -59,12 +63,14 @@ export interface Metric {
   max: unknown;
   mean: unknown;
   step: number;
+  /** With those that are NaN. */
   count: number;
+  num_nan: number;
 }
 
-export interface Alert { run: string; source: string; time: number; level: string; title: string; text: string; step?: number | null }
+export interface Alert { run: string; source: string; time: Sent; level: string; title: string; text: string; step?: number | null }
 export interface Media { kind: "image" | "histogram" | "table"; name: string; sources: string[]; count: number; first_step: number; last_step: number }
-export interface ConsoleStream { stream: string; attempt: number; node: number; local_rank: number; rank: number; kind: string; path: string; bytes: number; modified: number }
+export interface ConsoleStream { stream: string; attempt: number; node: number; local_rank: number; rank: number; kind: string; path: string | null; bytes: number; modified: number }
 export interface Checkpoint { name: string; step: number; bytes: number; modified: number }
 
 export interface Run extends RunRow {
@@ -88,11 +94,13 @@ export interface Indexing { done: number; total: number }
 export interface ServerInfo { version: string; dir: string; seq: number; indexing: Indexing; actions: boolean; token: boolean }
 export interface RunList { total: number; matching: number; offset: number; seq: number; indexing: Indexing; runs: RunRow[] }
 export interface RunQuery { filter: string; sort: string; offset: number; limit: number; columns: string[] }
-export interface Field { field: string; type: "number" | "text" | "bool" | "mixed"; runs: number }
-export interface Group { value: unknown; runs: number; states: Record<string, number>; ids: string[] }
+/** `differs`: of the configuration, whether the runs have different values there. */
+export interface Field { field: string; type: "number" | "text" | "bool" | "mixed"; runs: number; differs?: boolean }
+export interface Spread { mean: unknown; min: unknown; max: unknown; count: number }
+export interface Group { value: unknown; runs: number; states: Record<string, number>; ids: string[]; values?: Record<string, Spread> }
 
 export interface CurveQuery {
-  runs: { id: string; created: number }[];
+  runs: { id: string; created: Sent }[];
   metric: string;
   sources: string[] | "*" | "ranks" | null;
   x: Axis;
@@ -114,20 +122,23 @@ export interface Band {
   min: Float64Array;
   max: Float64Array;
   deviation: Float64Array;
+  p10: Float64Array;
+  median: Float64Array;
+  p90: Float64Array;
   count: number[];
   min_curve: number[];
   max_curve: number[];
 }
 
 export interface Heatmap { metric: string; sources: string[]; from: number; to: number; edges: number[]; columns: number; mean: (number | null)[][]; max: (number | null)[][]; smallest: number; largest: number }
-export interface ImageItem { source: string; name: string; step: number; time: number; epoch: number; at: number; width: number; height: number; caption: string; url: string }
-export interface HistogramItem { source: string; step: number; time: number; epoch: number; edges: number[]; counts: number[] }
-export interface TableVersion { source: string; step: number; time: number; epoch: number; at: number }
+export interface ImageItem { source: string; name: string; step: number; time: Sent; epoch: Sent; at: number; width: number; height: number; caption: string; url: string }
+export interface HistogramItem { source: string; step: number; time: Sent; epoch: Sent; edges: number[]; counts: number[] }
+export interface TableVersion { source: string; step: number; time: Sent; epoch: Sent; at: number }
 export interface TablePage { versions: TableVersion[]; at: number; columns: string[]; rows: unknown[][]; num_rows: number }
-export interface TextItem { source: string; time: number; level: string; line: string }
+export interface TextItem { source: string; time: Sent; level: string; line: string }
 export interface ConsolePage { stream: string; begin: number; end: number; size: number; lines: string[] }
 export interface ConsoleMatches { matches: { offset: number; line: string }[]; end: number; size: number }
-export interface MetricSummary { last: unknown; min: unknown; max: unknown; mean: unknown; step: number; count: number }
+export interface MetricSummary { last: unknown; min: unknown; max: unknown; mean: unknown; step: number; count: number; num_nan: number }
 export interface Comparison {
   runs: RunRow[];
   config: Compared[];
@@ -137,7 +148,7 @@ export interface Comparison {
 export interface Compared { key: string; differs: boolean; values: unknown[]; missing?: boolean[] }
 export interface ArtifactFile { path: string; bytes: number; sha256: string; url: string }
 export interface Artifact {
-  name: string; type: string; version: number; aliases: string[]; digest: string; bytes: number; created: number;
+  name: string; type: string; version: number; aliases: string[]; digest: string; bytes: number; created: Sent;
   made_by: string | null; used_by: string[]; metadata: Record<string, unknown>; files: ArtifactFile[];
 }
 export interface RunFile { path: string; bytes: number; modified: number }
@@ -146,11 +157,13 @@ export interface Changes { seq: number; runs: RunRow[]; removed: string[]; index
 /** What the data came with; a report has no console, say, and cannot act. */
 export interface DataSource {
   readonly live: boolean;
+  /** The address to begin with, where none is given. */
+  readonly start?: string;
   server(): Promise<ServerInfo>;
   runs(query: RunQuery): Promise<RunList>;
   /** Of the runs that fit, or of all. */
   fields(filter?: string): Promise<Field[]>;
-  groups(by: string, filter: string): Promise<Group[]>;
+  groups(by: string, filter: string, columns: string[]): Promise<Group[]>;
   run(id: string): Promise<Run>;
   curves(query: CurveQuery): Promise<Curve[]>;
   band(query: BandQuery): Promise<Band | null>;

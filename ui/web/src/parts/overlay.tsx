@@ -81,6 +81,19 @@ export function Dialog(props: { title: string; wide?: boolean; close: () => void
   );
 }
 
+/** Whether the window is at most so wide. */
+export function useNarrow(pixels: number): boolean {
+  const [narrow, setNarrow] = useState(() => matchMedia(`(max-width: ${pixels}px)`).matches);
+  useEffect(() => {
+    const query = matchMedia(`(max-width: ${pixels}px)`);
+    const look = () => setNarrow(query.matches);
+    look();
+    query.addEventListener("change", look);
+    return () => query.removeEventListener("change", look);
+  }, [pixels]);
+  return narrow;
+}
+
 interface Toast { id: number; text: string; bad: boolean }
 const toasts = signal<Toast[]>([]);
 let lastToast = 0;

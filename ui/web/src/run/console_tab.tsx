@@ -24,7 +24,7 @@ export function ConsoleTab({ run }: { run: Run }) {
   const streams = [...run.console].sort((a, b) => b.attempt - a.attempt || a.rank - b.rank || b.kind.localeCompare(a.kind));
   const stream = chosenStream(streams, route.value.query);
   const texts = useAnswer(() => (run.num_texts > 0 ? source().texts(run.id) : Promise.resolve([])), [run.id, run.num_texts]);
-  const attempts = new Set(streams.map((s) => s.attempt)).size;
+  const attempts = new Set(streams.filter((s) => s.path !== null).map((s) => s.attempt)).size;
   if (!stream) {
     return (
       <div class="stack">
@@ -38,7 +38,7 @@ export function ConsoleTab({ run }: { run: Run }) {
       <Log key={stream.stream} run={run} stream={stream}>
         <label class="row"><span class="sr">Output</span>
           <select class="field" value={stream.stream} onChange={(event) => setQuery({ stream: event.currentTarget.value, rank: null, kind: null })}>
-            {streams.map((s) => <option key={s.stream} value={s.stream}>rank {s.rank} · {s.kind}{attempts > 1 ? ` · attempt ${s.attempt}` : ""} · {bytes(s.bytes)}</option>)}
+            {streams.map((s) => <option key={s.stream} value={s.stream}>rank {s.rank} · {s.kind}{s.path === null ? ` · node ${s.node}` : attempts > 1 ? ` · attempt ${s.attempt}` : ""} · {bytes(s.bytes)}</option>)}
           </select>
         </label>
       </Log>
@@ -57,6 +57,7 @@ function Log({ run, stream, children }: { run: Run; stream: ConsoleStream; child
   const [held, setHeld] = useState<Held>();
   const [error, setError] = useState("");
   const [follow, setFollow] = useState(true);
+  const [ends, setEnds] = useState(0); // how often one went to the end
   const [search, setSearch] = useState("");
   const [found, setFound] = useState<{ offset: number; line: string }[]>();
   const settled = useSettled(search, 200);
@@ -105,7 +106,14 @@ function Log({ run, stream, children }: { run: Run; stream: ConsoleStream; child
     setFound(undefined);
     void load({ from: Math.max(0, offset) }, (_, page) => page);
   };
-  const file = source().fileUrl(run.id, stream.path);
+  const toEnd = () => {
+    setSearch("");
+    setFound(undefined);
+    setEnds((n) => n + 1);
+    setFollow(true);
+    void load({ tail: 1000 }, (_, page) => page);
+  };
+  const file = stream.path === null ? null : source().fileUrl(run.id, stream.path);
   return (
     <section class="card console">
       <div class="tools">
@@ -113,22 +121,26 @@ function Log({ run, stream, children }: { run: Run; stream: ConsoleStream; child
         <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search the console" placeholder="Search in the whole output" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
         {found && <span class="dim small" role="status">{plural(found.length, "line")}{found.length >= 2000 ? " and more" : ""}</span>}
         <span class="spread" />
-        <button type="button" class="button" aria-pressed={follow} onClick={() => { setFollow(!follow); if (!follow) void load({ tail: 1000 }, (_, page) => page); }}>{run.state === "running" ? "Follow" : "At the end"}</button>
+        {run.state === "running"
+          ? <button type="button" class="button" aria-pressed={follow} title="Keeps the newest lines in view" onClick={() => (follow ? setFollow(false) : toEnd())}>Follow</button>
+          : <button type="button" class="button" onClick={toEnd}><Icon name="down" size={14} />Jump to the end</button>}
         {file && <a class="button icon" aria-label="Download this output" title="Download this output" href={file} download><Icon name="download" /></a>}
       </div>
       {error && <p class="notice bad" role="alert">{error}</p>}
-      {!source().live && <p class="hint console-part">The last lines that were printed. All of them are in the run's directory, as <code>{stream.path}</code>.</p>}
+      {stream.path === null
+        ? <p class="hint console-part">As recorded in the event log of node {stream.node}; the files with the output are on that node.</p>
+        : !source().live && <p class="hint console-part">The last lines that were printed. All of them are in the run's directory, as <code>{stream.path}</code>.</p>}
       {held && (found
         ? <Lines lines={found.map((m) => m.line)} mark={settled} follow={false} onPick={(i) => jump(found[i]!.offset)} />
-        : held.lines.length > 0 && <Lines lines={held.lines} mark="" follow={follow} onTop={earlier} onLeave={() => setFollow(false)} />)}
+        : held.lines.length > 0 && <Lines lines={held.lines} mark="" follow={follow} ends={ends} onTop={earlier} onLeave={() => setFollow(false)} />)}
       {held && held.lines.length === 0 && !found && <p class="nodata">nothing printed{run.state === "running" ? " yet" : ""}</p>}
     </section>
   );
 }
 
-interface LinesProps { lines: string[]; mark: string; follow: boolean; onTop?: () => void; onLeave?: () => void; onPick?: (index: number) => void }
+interface LinesProps { lines: string[]; mark: string; follow: boolean; ends?: number; onTop?: () => void; onLeave?: () => void; onPick?: (index: number) => void }
 
-function Lines({ lines, mark, follow, onTop, onLeave, onPick }: LinesProps) {
+function Lines({ lines, mark, follow, ends, onTop, onLeave, onPick }: LinesProps) {
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
   const high = useMemo(() => Math.round(1.5 * parseFloat(getComputedStyle(document.documentElement).fontSize)), []);
@@ -147,7 +159,7 @@ function Lines({ lines, mark, follow, onTop, onLeave, onPick }: LinesProps) {
     }
     before.current = { count: lines.length, first: lines[0] ?? "" };
     setView({ top: el.scrollTop, height: el.clientHeight });
-  }, [lines, follow]);
+  }, [lines, follow, ends]);
   const onScroll = () => {
     const el = box.current!;
     setView({ top: el.scrollTop, height: el.clientHeight });

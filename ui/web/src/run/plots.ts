@@ -27,12 +27,12 @@ export function bandLine(band: Band, smooth: number, look: { key: string; label:
   return {
     ...look,
     x: band.x,
-    y: smooth ? smoothed(band.mean, smooth) : band.mean,
-    ...(smooth ? { raw: band.mean } : {}),
+    y: smooth ? smoothed(band.median, smooth) : band.median,
+    ...(smooth ? { raw: band.median } : {}),
     width: 1.8,
-    band: { lo: band.min, hi: band.max, name: "smallest to largest" },
+    band: { lo: band.p10, hi: band.p90, name: "10 to 90 %" },
     extremes: {
-      lo: band.min, hi: band.max, deviation: band.deviation,
+      lo: band.min, hi: band.max, mean: band.mean, deviation: band.deviation,
       who: (at, end) => {
         const curve = band.curves[(end === "lo" ? band.min_curve : band.max_curve)[at] ?? -1];
         return curve ? { ...curve, label: who(curve) } : null;
@@ -55,7 +55,7 @@ async function rankLines(run: Run, metric: Metric, ranks: Ranks, query: { x: Axi
     wanted ? source().curves({ ...common, sources: chosen }) : [],
   ]);
   const lines = curves.map((curve) => rankLine(curve, curves.length > 8));
-  if (band) lines.unshift(bandLine(band, query.smooth, { key: "band", label: `mean of ${band.curves.length} ranks`, colour: runColour(run.id) }, (curve) => sourceLabel(curve.source)));
+  if (band) lines.unshift(bandLine(band, query.smooth, { key: "band", label: `median of ${band.curves.length} ranks`, colour: runColour(run.id) }, (curve) => sourceLabel(curve.source)));
   else if (!wanted) return (await source().curves({ ...common, sources: "ranks" })).map((curve) => rankLine(curve, false));
   return lines;
 }

@@ -10,6 +10,7 @@ import { Icon } from "../parts/icons";
 import { Popover } from "../parts/overlay";
 import { StateMark } from "../parts/state_mark";
 import { link, route, setQuery } from "../router";
+import { constantOf } from "../metrics";
 import { source, useAnswer, useNow } from "../store";
 import { runPlot } from "./plots";
 
@@ -55,7 +56,7 @@ export function RanksTab({ run }: { run: Run }) {
       {machines.length > 0 && (
         <section>
           <h2 class="apart">Machines</h2>
-          <ChartBoard metrics={machines} plot={(m, axis, smooth) => runPlot(run, byName.get(m.name)!, "band", run.version)(m, axis, smooth)} empty={null} />
+          <ChartBoard metrics={machines.map((m) => ({ ...m, constant: constantOf([m], run.state === "running" ? 2 : 1) }))} plot={(m, axis, smooth) => runPlot(run, byName.get(m.name)!, "band", run.version)(m, axis, smooth)} empty={null} />
         </section>
       )}
     </div>

@@ -1,12 +1,16 @@
 // One run: how it went, and everything it recorded.
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { deleteRuns, editNote, editTags, stopRun } from "../acting";
+import { lookInAddress } from "../chart/look";
 import { runColour } from "../colours";
 import { type Run, shownState } from "../data/source";
-import { ago, clock, duration, metricValue, moment, plural, toNumber } from "../format";
+import { ago, clock, duration, fixed, moment, roughly, toNumber } from "../format";
 import { useKeys } from "../keys";
+import { legible } from "../legible";
+import { Boundary } from "../parts/boundary";
 import { Icon } from "../parts/icons";
 import { Popover, toast } from "../parts/overlay";
+import { ProgressBar, useProgress } from "../parts/progress_bar";
 import { StateMark } from "../parts/state_mark";
 import { go, link, route } from "../router";
 import { removed, server, source, useAnswer, useNow, useThrottled, versions } from "../store";
@@ -24,7 +28,7 @@ interface Tab { name: string; title: string; count?: number; bad?: boolean; show
 export function RunPage({ id }: { id: string }) {
   const version = useThrottled(versions.value.get(id) ?? 0, 1000);
   const { value: run, error } = useAnswer<Run>(() => source().run(id), [id, version]);
-  useEffect(() => void (document.title = `${run?.name ?? id} · Lockstep`), [run?.name, id]);
+  useEffect(() => void (document.title = `${legible(run?.name ?? id)} · Lockstep`), [run?.name, id]);
   if (removed.value.has(id)) return <Gone title="This run was deleted" text={id} />;
   if (!run) return error ? <Gone title="This run cannot be shown" text={error.message} /> : <p class="waiting">loading</p>;
   return <Loaded run={run} />;
@@ -49,14 +53,9 @@ function Loaded({ run }: { run: Run }) {
   useKeys("Run", tabs.map((t, i) => ({ keys: [String(i + 1)], does: t.title, run: () => go(["run", run.id, t.name]) })));
   return (
     <div class="page run-page">
-      <Head run={run} />
-      <nav class="tabs" aria-label="Parts of the run">
-        {tabs.map((t) => (
-          <a key={t.name} href={link(["run", run.id, t.name], t.name === "charts" ? { x: route.value.query.get("x"), zoom: route.value.query.get("zoom") } : {})} aria-current={t.name === tab ? "page" : undefined}>
-            {t.title}{t.count ? <span class={`count ${t.bad ? "bad" : ""}`}>{t.count}</span> : null}
-          </a>
-        ))}
-      </nav>
+      <Top run={run} tabs={tabs} tab={tab} />
+      <Facts run={run} />
+      <Boundary key={tab}>
       {tab === "charts" && <ChartsTab run={run} />}
       {tab === "ranks" && <RanksTab run={run} />}
       {tab === "config" && <ConfigTab run={run} />}
@@ -66,30 +65,36 @@ function Loaded({ run }: { run: Run }) {
       {tab === "alerts" && (run.alerts.length > 0 ? <AlertList alerts={run.alerts} names={false} /> : (
         <div class="empty"><h2>Nothing to worry about</h2><p>NaN, spikes of the loss, stalls, slow or lost ranks and full disks are told here. Own conditions are one line in the run file:</p><pre>{"tracking:\n  alerts:\n    conditions: [\"eval/accuracy < 0.5 after 1000 steps\"]"}</pre></div>
       ))}
+      </Boundary>
     </div>
   );
 }
 
-function Head({ run }: { run: Run }) {
-  const now = useNow(1000);
+/** What stays in view: which run this is, how far it is, its parts, and what can be done with it. */
+function Top({ run, tabs, tab }: { run: Run; tabs: Tab[]; tab: string }) {
   const acts = server.value?.actions ?? false;
   const isRunning = run.state === "running";
-  const lasted = isRunning ? Math.max(run.duration, now - run.created) : run.duration;
-  const hosts = new Set(run.sources.filter((s) => s.kind === "rank").map((s) => s.host));
+  const { progress } = useProgress(run, 0);
+  const current = useRef<HTMLAnchorElement>(null);
+  useEffect(() => {
+    const tabsBox = current.current?.parentElement;
+    if (tabsBox) tabsBox.scrollLeft = current.current!.offsetLeft - tabsBox.clientWidth / 2 + current.current!.offsetWidth / 2;
+  }, [tab]);
   return (
     <header class="run-head">
-      <div class="row wrap top">
+      <div class="row run-name">
         <i class="dot big" style={{ background: runColour(run.id) }} />
         <h1 class="ellipsis" title={run.id}>{run.name}</h1>
         <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} />
-        {run.stop_requested && isRunning && <span class="tag" title={run.stop_requested.reason}>asked to stop</span>}
-        <span class="row wrap tags-row">
-          {run.group && run.group !== run.id && <a class="tag" href={link([], { q: `group = ${quoted(run.group)}` })} title="The group"><span class="ellipsis">{run.group}</span></a>}
-          {run.tags.map((tag) => <a class="tag" key={tag} href={link([], { q: `tag = ${quoted(tag)}` })}><span class="ellipsis">{tag}</span></a>)}
-          {acts && <button type="button" class="button quiet mini" onClick={() => editTags(run.id, run.tags)}><Icon name="tag" size={13} />{run.tags.length ? "Edit" : "Tag"}</button>}
-        </span>
-        <span class="spread" />
-        <span class="row">
+      </div>
+      <nav class="tabs" aria-label="Parts of the run">
+        {tabs.map((t) => (
+          <a key={t.name} ref={t.name === tab ? current : null} href={link(["run", run.id, t.name], t.name === "charts" ? { ...lookInAddress(), zoom: route.value.query.get("zoom") } : {})} aria-current={t.name === tab ? "page" : undefined}>
+            {t.title}{t.count ? <span class={`count ${t.bad ? "bad" : ""}`}>{t.count}</span> : null}
+          </a>
+        ))}
+      </nav>
+      <span class="row run-acts">
         {isRunning && acts && <button type="button" class="button" disabled={run.stop_requested !== null} onClick={() => stopRun(run.id, run.name)}><Icon name="stop" size={14} />Stop</button>}
         <button type="button" class="button icon" aria-label="Copy a link to this view" title="Copy a link to this view" onClick={() => void copy(location.href)}><Icon name="link" /></button>
         {source().live && (
@@ -105,21 +110,44 @@ function Head({ run }: { run: Run }) {
           </Popover>
         )}
         </span>
-      </div>
+      {isRunning && progress && <ProgressBar progress={progress} label={run.name} />}
+    </header>
+  );
+}
+
+/** Where it ran and how far it is, in a line, and what is to be known about it. */
+function Facts({ run }: { run: Run }) {
+  const now = useNow(1000);
+  const acts = server.value?.actions ?? false;
+  const isRunning = run.state === "running";
+  const lasted = isRunning ? Math.max(toNumber(run.duration), now - toNumber(run.created)) : run.duration;
+  const silent = now - toNumber(run.updated);
+  const hosts = new Set(run.sources.filter((s) => s.kind === "rank").map((s) => s.host));
+  const { progress, left } = useProgress(run, now);
+  return (
+    <section class="run-facts" aria-label="About this run">
+      <div class="row wrap facts-line">
       <dl class="facts">
         <div><dt>Started</dt><dd title={ago(run.created, now)}>{moment(run.created)}</dd></div>
         <div><dt>{isRunning ? "Running for" : "Took"}</dt><dd>{duration(lasted)}</dd></div>
-        <div><dt>Step</dt><dd>{run.step?.toLocaleString("en-US") ?? "–"}</dd></div>
-        {run.epoch !== null && <div><dt>Epoch</dt><dd>{run.epoch.toFixed(2)}</dd></div>}
+        <div><dt>Step</dt><dd>{run.step?.toLocaleString("en-US") ?? "–"}</dd>{run.planned?.steps ? <dd class="of">of {run.planned.steps.toLocaleString("en-US")}{progress && progress.part < 1 ? ` · ${Math.floor(100 * progress.part)} %` : ""}</dd> : null}</div>
+        {run.epoch !== null && <div><dt>Epoch</dt><dd>{fixed(run.epoch, 2)}</dd>{run.planned?.epochs ? <dd class="of">of {run.planned.epochs.toLocaleString("en-US")}</dd> : null}</div>}
+        {left !== null && <div><dt>Left</dt><dd title={`Done at about ${clock(now + left)}, as fast as it goes now`}>about {roughly(left)}</dd></div>}
         <div><dt>Ranks</dt><dd>{run.world_size}{run.num_ranks < run.world_size ? <span class="dim"> · {run.num_ranks} logging</span> : ""}</dd></div>
         <div><dt>{hosts.size > 1 ? "Hosts" : "Host"}</dt><dd class="ellipsis">{hosts.size > 1 ? hosts.size : run.host}</dd></div>
-        {isRunning && run.updated > 0 && <div><dt>Last record</dt><dd title={clock(run.updated)}>{now - run.updated < 3 ? "now" : `${duration(now - run.updated)} ago`}</dd></div>}
+        {isRunning && toNumber(run.updated) > 0 && <div><dt>Last record</dt><dd title={clock(run.updated)}>{silent < 3 ? "now" : `${duration(silent)} ago`}</dd></div>}
       </dl>
+        <span class="row wrap tags-row">
+          {run.stop_requested && isRunning && <span class="tag" title={run.stop_requested.reason}>asked to stop</span>}
+          {run.group && run.group !== run.id && <a class="tag" href={link([], { q: `group = ${quoted(run.group)}` })} title="The group"><span class="ellipsis">{run.group}</span></a>}
+          {run.tags.map((tag) => <a class="tag" key={tag} href={link([], { q: `tag = ${quoted(tag)}` })}><span class="ellipsis">{tag}</span></a>)}
+          {acts && <button type="button" class="button quiet mini" onClick={() => editTags(run.id, run.tags)}><Icon name="tag" size={13} />{run.tags.length ? "Edit" : "Tag"}</button>}
+        </span>
+      </div>
       {run.note && <p class="run-note" onDblClick={() => acts && editNote(run.id, run.note)}>{run.note}</p>}
       {run.problems.map((problem) => <p key={problem} class="notice warn"><Icon name="warn" /><span>Damaged: {problem}</span></p>)}
-      {run.reason && run.state !== "finished" && <p class={`notice ${run.state === "failed" || run.state === "killed" ? "bad" : "warn"}`}><Icon name="warn" /><span>{run.failed_rank !== null && !/rank/i.test(run.reason) ? `Rank ${run.failed_rank}: ` : ""}{run.reason}{run.failed_rank !== null && source().live && <> <a class="link" href={link(["run", run.id, "console"], { rank: String(run.failed_rank), kind: "stderr" })}>Its last lines</a></>}</span></p>}
-      <Figures run={run} />
-    </header>
+      {run.reason && <p class={`notice ${run.state === "failed" || run.state === "killed" ? "bad" : run.state === "finished" ? "" : "warn"}`}><Icon name={run.state === "finished" ? "note" : "warn"} /><span>{run.failed_rank !== null && !/rank/i.test(run.reason) ? `Rank ${run.failed_rank}: ` : ""}{run.reason}{run.failed_rank !== null && source().live && <> <a class="link" href={link(["run", run.id, "console"], { rank: String(run.failed_rank), kind: "stderr" })}>Its last lines</a></>}</span></p>}
+    </section>
   );
 }
 
@@ -130,29 +158,4 @@ async function copy(text: string) {
   } catch {
     toast(text);
   }
-}
-
-const isFigure = (name: string) => !/^(system|rank|data|time)\//.test(name) && !/\/(lr|grad_norm)$/.test(name);
-const lowerIsBetter = (name: string) => /loss|error|perplexity/.test(name);
-
-/** The results, large. */
-function Figures({ run }: { run: Run }) {
-  const rate = (name: string) => (name === "eval/accuracy" ? 0 : name.startsWith("eval/") ? 1 : name === "train/loss" ? 2 : /per_s$/.test(name) ? 3 : 4);
-  const shown = run.metrics.filter((m) => isFigure(m.name)).sort((a, b) => rate(a.name) - rate(b.name) || a.name.localeCompare(b.name)).slice(0, 5);
-  if (shown.length === 0) return null;
-  return (
-    <ul class="figures" aria-label="Latest results" style={{ maxWidth: `${shown.length * 24}rem` }}>
-      {shown.map((m) => {
-        const best = toNumber(lowerIsBetter(m.name) ? m.min : m.max);
-        const value = metricValue(m.name, toNumber(m.last));
-        return (
-          <li key={m.name}>
-            <span class="figure-name" title={m.name}>{m.name}</span>
-            <span class="figure-value" title={String(toNumber(m.last))}>{value}</span>
-            <span class="figure-more">{m.count < 2 ? plural(m.count, "value") : /per_s$/.test(m.name) ? `mean ${metricValue(m.name, toNumber(m.mean))}` : `best ${metricValue(m.name, best)}`}</span>
-          </li>
-        );
-      })}
-    </ul>
-  );
 }

@@ -15,7 +15,9 @@ const MOST_AT_ONCE = 10000;
 
 const has = (table: TablePage, ...names: string[]) => names.every((name) => table.columns.includes(name));
 const isConfusion = (table: TablePage) => has(table, "actual", "predicted", "count");
-const isDrawn = (table: TablePage) => isConfusion(table) || has(table, "precision", "recall");
+// One row per class with its F1 is a summary, not a curve.
+const isCurve = (table: TablePage) => has(table, "precision", "recall") && !has(table, "f1");
+const isDrawn = (table: TablePage) => isConfusion(table) || isCurve(table);
 
 /** The table with all of its rows. */
 async function whole(run: string, name: string, page: TablePage): Promise<TablePage> {

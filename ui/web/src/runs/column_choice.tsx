@@ -26,7 +26,7 @@ export function ColumnChoice({ fields, chosen, onChange }: { fields: Field[]; ch
       <div class="searchfield"><Icon name="search" /><input data-first class="field" aria-label="Search columns" placeholder="Search columns" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
       {!search && (
         <section>
-          <h3>Shown</h3>
+          <h2>Shown</h2>
           {chosen.map((field, i) => (
             <div key={field} class="choice">
               <label class="row ellipsis spread"><input type="checkbox" class="check" checked onChange={() => toggle(field)} /><span class="ellipsis" title={field}>{field.replace(/^(config|metric)\./, "")}</span></label>
@@ -37,12 +37,12 @@ export function ColumnChoice({ fields, chosen, onChange }: { fields: Field[]; ch
         </section>
       )}
       <section>
-        <h3>Run</h3>
+        <h2>Run</h2>
         {others(OWN_FIELDS).map((f) => entry(f, f))}
       </section>
       {metrics.length > 0 && (
         <section>
-          <h3>Metrics</h3>
+          <h2>Metrics</h2>
           {metrics.slice(0, 120).map((field) => {
             const name = field.slice(7);
             return (
@@ -58,7 +58,7 @@ export function ColumnChoice({ fields, chosen, onChange }: { fields: Field[]; ch
         </section>
       )}
       <section>
-        <h3>Configuration</h3>
+        <h2>Configuration</h2>
         {others(fields.map((f) => f.field).filter((f) => f.startsWith("config."))).slice(0, 200).map((f) => entry(f, f.slice(7)))}
       </section>
       <button type="button" class="button quiet mini" onClick={() => onChange(null)}>As usual</button>

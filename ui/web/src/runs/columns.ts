@@ -1,6 +1,8 @@
 // The columns that the table of runs can have.
-import { ago, duration, metricValue, moment, plain, toNumber } from "../format";
-import type { Field, RunRow } from "../data/source";
+import { columnFormat, settingFormat } from "../chart/ticks";
+import { ago, duration, fixed, metricValue, moment, number, plain, toNumber } from "../format";
+import type { Field, Group, RunRow } from "../data/source";
+import { differingKeys } from "./differing";
 
 export interface Column {
   /** As in the filter language, e.g. "created", "config.optimizer.lr", "metric.eval/loss" or "max(eval/accuracy)". */
@@ -12,16 +14,16 @@ export interface Column {
 }
 
 const OWN: Record<string, [title: string, width: number, numeric: boolean]> = {
-  state: ["State", 10, false],
-  created: ["Started", 7.5, false],
-  duration: ["Duration", 7.5, true],
-  step: ["Step", 6, true],
+  state: ["State", 8.8, false],
+  created: ["Started", 7.4, false],
+  duration: ["Duration", 7.4, true],
+  step: ["Step", 6.4, true],
   epoch: ["Epoch", 5.5, true],
-  world_size: ["Ranks", 4.5, true],
+  world_size: ["Ranks", 4.2, true],
   group: ["Group", 9, false],
   job_type: ["Job type", 7, false],
   host: ["Host", 9, false],
-  tag: ["Tags", 10, false],
+  tag: ["Tags", 6, false],
   note: ["Note", 14, false],
   id: ["Id", 20, false],
   num_alerts: ["Alerts", 5, true],
@@ -31,33 +33,52 @@ const OWN: Record<string, [title: string, width: number, numeric: boolean]> = {
 
 export const OWN_FIELDS = Object.keys(OWN);
 
-export const isMetric = (field: string) => field.startsWith("metric.") || /^\w+\(.*\)$/.test(field);
+export const isMetric = (field: string) => field.startsWith("metric.") || /^\w+\(.*\)$/.test(field) || (field.includes("/") && !field.startsWith("config."));
+/** What a row does not have by itself: the server is asked for it. */
+export const isAsked = (field: string) => isMetric(field) || field.startsWith("config.");
 export const metricOf = (field: string) => field.replace(/^metric\.|^\w+\(|\)$/g, "");
 
 export function column(field: string, fields: readonly Field[]): Column {
   const own = OWN[field];
   if (own) return { field, title: own[0], width: own[1], numeric: own[2] };
   const title = field.startsWith("config.") ? field.slice(7) : field.startsWith("metric.") ? field.slice(7) : field;
-  return { field, title, width: Math.min(15, Math.max(6.5, title.length * 0.55 + 1.6)), numeric: isMetric(field) || fields.some((f) => f.field === field && f.type === "number") };
+  return { field, title, width: Math.min(13, Math.max(isMetric(field) ? 8.4 : 5, title.length * 0.52 + 1.6)), numeric: isMetric(field) || fields.some((f) => f.field === field && f.type === "number") };
 }
 
-/** What one sees first: how it went, and the few metrics that runs are judged by. */
+/** What one sees first: how it went, the few metrics that runs are judged by, and the configuration in which they differ. */
 export function usualColumns(fields: readonly Field[]): string[] {
   const common = fields.filter((f) => f.field.startsWith("metric.") && f.type === "number");
   const rate = (field: string) => (/metric\.eval\/accuracy$/.test(field) ? 0 : /metric\.eval\//.test(field) ? 1 : field === "metric.train/loss" ? 2 : 9);
   const best = common.filter((f) => rate(f.field) < 9).sort((a, b) => rate(a.field) - rate(b.field) || b.runs - a.runs).slice(0, 3);
-  const lr = fields.some((f) => f.field === "config.optimizer.lr") ? ["config.optimizer.lr"] : [];
-  return ["state", "created", "duration", "step", ...best.map((f) => f.field), ...lr, "world_size", "tag"];
+  return ["state", "created", "duration", "step", ...best.map((f) => f.field), ...differingKeys(fields), "world_size", "tag"];
+}
+
+/** How the numbers of a column are written beside each other; null where one is better written by itself. */
+export type NumberFormat = (value: number) => string | null;
+
+/** For the columns of `runs` and `groups`, by field. */
+export function numberFormats(fields: readonly string[], runs: readonly RunRow[], groups: readonly Group[], groupField: string): Map<string, NumberFormat> {
+  const formats = new Map<string, NumberFormat>();
+  for (const field of new Set([...fields, groupField])) {
+    const all = [
+      ...runs.map((run) => run.values?.[field]),
+      ...groups.flatMap(({ values, value }) => [...(values?.[field] ? [values[field].min, values[field].max] : []), ...(field === groupField ? [value] : [])]),
+    ];
+    const numbers = all.filter((value): value is number => typeof value === "number");
+    if (isMetric(field)) formats.set(field, columnFormat(metricOf(field), numbers));
+    else if (field.startsWith("config.")) formats.set(field, settingFormat(numbers));
+  }
+  return formats;
 }
 
 /** What a cell says, and the whole of it for a tip. */
-export function cellText(run: RunRow, field: string, now: number): { text: string; tip?: string; value?: unknown } {
+export function cellText(run: RunRow, field: string, now: number, formats?: ReadonlyMap<string, NumberFormat>): { text: string; tip?: string; value?: unknown } {
   switch (field) {
     case "created": return { text: ago(run.created, now), tip: moment(run.created) };
     case "updated": return { text: ago(run.updated, now), tip: moment(run.updated) };
-    case "duration": return { text: duration(run.state === "running" ? Math.max(run.duration, now - run.created) : run.duration) };
+    case "duration": return { text: duration(run.state === "running" ? Math.max(toNumber(run.duration), now - toNumber(run.created)) : run.duration) };
     case "step": return { text: run.step === null ? "" : run.step.toLocaleString("en-US") };
-    case "epoch": return { text: run.epoch === null ? "" : run.epoch.toFixed(2).replace(/\.?0+$/, "") };
+    case "epoch": return { text: run.epoch === null ? "" : fixed(run.epoch, 2).replace(/\.?0+$/, "") };
     case "num_alerts": return { text: run.num_alerts ? String(run.num_alerts) : "" };
     case "tag": return { text: run.tags.join(", ") };
   }
@@ -69,7 +90,8 @@ export function cellText(run: RunRow, field: string, now: number): { text: strin
   if (value === undefined) return { text: "" };
   if (isMetric(field)) {
     const exact = toNumber(value);
-    return { text: metricValue(metricOf(field), exact), tip: String(exact) };
+    return { text: formats?.get(field)?.(exact) ?? metricValue(metricOf(field), exact), tip: String(exact) };
   }
-  return { text: plain(value), tip: plain(value) };
+  if (typeof value !== "number") return { text: plain(value), tip: plain(value) };
+  return { text: formats?.get(field)?.(value) ?? (Number.isInteger(value) ? plain(value) : number(value)), tip: plain(value) };
 }

@@ -1,8 +1,11 @@
 // The rows of the table, fetched page by page as they come into view: ten thousand runs are never loaded at once.
 import type { Group, RunRow } from "../data/source";
 import { source } from "../store";
+import { isAsked } from "./columns";
 
 const PAGE = 100;
+/** As many as one answer lists. */
+export const MOST_SELECTED = 1000;
 
 export interface Section {
   /** Null: the table is not grouped. */
@@ -72,6 +75,12 @@ export class Rows {
     return null;
   }
 
+  /** Of what is shown, what has been fetched. */
+  known(): RunRow[] {
+    const filters = new Set(this.sections.map((section) => section.filter));
+    return [...this.pages].flatMap(([key, { runs }]) => (filters.has(key.slice(0, key.lastIndexOf("\n"))) ? runs : []));
+  }
+
   private run(section: Section, at: number): RunRow | null {
     const page = Math.floor(at / PAGE);
     const key = `${section.filter}\n${page}`;
@@ -84,7 +93,7 @@ export class Rows {
     if (this.asked.has(key)) return;
     this.asked.add(key);
     const { generation, version } = this;
-    source().runs({ filter: section.filter, sort: this.sort, offset: page * PAGE, limit: PAGE, columns: this.columns.filter((c) => c.includes(".") || c.includes("(")) }).then(
+    source().runs({ filter: section.filter, sort: this.sort, offset: page * PAGE, limit: PAGE, columns: this.columns.filter(isAsked) }).then(
       (answer) => {
         if (generation !== this.generation) return;
         this.asked.delete(key);

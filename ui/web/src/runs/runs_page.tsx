@@ -5,14 +5,14 @@ import { type Field, Refusal } from "../data/source";
 import { plural } from "../format";
 import { useKeys } from "../keys";
 import { Icon } from "../parts/icons";
-import { Popover } from "../parts/overlay";
+import { Popover, toast } from "../parts/overlay";
 import { go, link, route, setQuery } from "../router";
 import { tableColumns } from "../settings";
 import { indexing, server, source, tick, touch, useAnswer, useSettled, useThrottled } from "../store";
 import { ColumnChoice } from "./column_choice";
-import { column, OWN_FIELDS, usualColumns } from "./columns";
+import { column, isAsked, OWN_FIELDS, usualColumns } from "./columns";
 import { FilterField } from "./filter_field";
-import { groupFilter, quoted, Rows, type Section } from "./rows";
+import { groupFilter, MOST_SELECTED, quoted, Rows, type Section } from "./rows";
 import { RunsTable } from "./table";
 
 export function RunsPage() {
@@ -22,20 +22,36 @@ export function RunsPage() {
   const by = query.get("by") ?? "";
   const chosen = query.get("sel");
   const selected = useMemo(() => new Set((chosen ?? "").split(",").filter(Boolean)), [chosen]);
+  const shownFilter = useSettled(filter, 40);
   const fields = useAnswer<Field[]>(() => source().fields(), [useThrottled(tick.value, 20000), indexing.value.done === indexing.value.total]);
   const inAddress = query.get("cols");
+  // What differs is a matter of the runs that are shown; while a filter cannot be read, of those that were.
+  const ofFilter = useSettled(filter, 400);
+  const isUsual = inAddress === null && tableColumns.value === null;
+  const fitting = useAnswer<Field[] | null>(() => (isUsual && ofFilter ? source().fields(ofFilter) : Promise.resolve(null)), [fields.value, ofFilter, isUsual]);
+  const usual = (ofFilter ? fitting.value : null) ?? fields.value;
+  const usualNames = usual ? usualColumns(usual).join(",") : "";
   const names = useMemo(
-    () => (inAddress ? inAddress.split(",") : tableColumns.value) ?? (fields.value ? usualColumns(fields.value) : null),
-    [inAddress, tableColumns.value, fields.value === undefined, fields.value?.length],
+    () => (inAddress ? inAddress.split(",") : tableColumns.value) ?? (usualNames ? usualNames.split(",") : null),
+    [inAddress, tableColumns.value, usualNames],
   );
   useEffect(() => void (document.title = "Runs · Lockstep"), []);
-  const state = useRows(useSettled(filter, 40), sort, by, names);
+  // What this browser's user chose is in the address, too: a link shows it to others.
+  useEffect(() => {
+    if (!inAddress && tableColumns.value) setQuery({ cols: tableColumns.value.join(",") });
+  }, [inAddress, tableColumns.value]);
+  const state = useRows(shownFilter, sort, by, names);
   const { rows, revision, error, counts } = state;
 
   const select = (ids: string[], on: boolean) => {
     const next = new Set(selected);
     for (const id of ids) on ? next.add(id) : next.delete(id);
     setQuery({ sel: [...next].join(",") });
+  };
+  const selectAll = async (on: boolean) => {
+    const { runs, matching } = await source().runs({ filter, sort, offset: 0, limit: MOST_SELECTED, columns: [] });
+    select(runs.map((run) => run.id), on);
+    if (on && matching > runs.length) toast(`The first ${plural(runs.length, "run")} of ${matching.toLocaleString("en-US")} are selected`);
   };
   const compare = () => go(["compare"], { runs: [...selected].join(",") });
   const field = useRef<HTMLInputElement>(null);
@@ -65,6 +81,7 @@ export function RunsPage() {
       {error && !(error instanceof Refusal && error.code === "bad_filter") && <div class="notice bad" role="alert"><Icon name="warn" />{error.message}</div>}
       {names && (rows.length > 0 || !counts ? (
         <RunsTable rows={rows} revision={revision} columns={columns} sort={sort} selected={selected} groupName={by} onSort={sortBy} onSelect={select}
+          matching={counts?.matching ?? 0} onSelectAll={(on) => void selectAll(on).catch((reason: Error) => toast(reason.message, true))}
           onTag={(tag) => setQuery({ q: `${filter ? `${filter} and ` : ""}tag = ${quoted(tag)}` })} onToggle={(section) => {
             section.open = !section.open;
             state.changed();
@@ -82,7 +99,7 @@ export function RunsPage() {
           <span class="spread" />
           <button class="button quiet" type="button" onClick={() => setQuery({ sel: null })}>Clear</button>
           {server.value?.actions && <button class="button" type="button" onClick={() => actOn([...selected], () => { setQuery({ sel: null }); touch(); })}>Tag or delete</button>}
-          <a class="button primary" aria-disabled={selected.size < 2} href={selected.size > 1 ? link(["compare"], { runs: [...selected].join(",") }) : link(["run", [...selected][0]!])}><Icon name="compare" />{selected.size > 1 ? "Compare" : "Open"}</a>
+          <a class="button primary" href={selected.size > 1 ? link(["compare"], { runs: [...selected].join(",") }) : link(["run", [...selected][0]!])}><Icon name="compare" />{selected.size > 1 ? "Compare" : "Open"}</a>
         </div>
       )}
     </div>
@@ -106,7 +123,7 @@ function useRows(filter: string, sort: string, by: string, columns: string[] | n
     rows.onChange = changed;
     rows.onError = setError;
     const list = source().runs({ filter, sort, offset: 0, limit: 1, columns: [] });
-    const groups = by ? source().groups(by, filter) : Promise.resolve(null);
+    const groups = by ? source().groups(by, filter, columns.filter(isAsked)) : Promise.resolve(null);
     Promise.all([list, groups]).then(([answer, found]) => {
       if (own <= shown.current) return;
       shown.current = own;

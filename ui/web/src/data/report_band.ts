@@ -1,0 +1,119 @@
+// Bands over the runs of a report, put together from the bands and curves that it has (docs/dashboard_api.md, "Bands").
+import { nearest } from "../chart/line";
+import type { Axis, Band } from "./source";
+
+/** What is known of one run: a band over its ranks, or a curve. Steps ascend. */
+export interface Piece {
+  curves: { run: string; source: string }[];
+  /** Every step by itself. */
+  raw: boolean;
+  step: Float64Array;
+  mean: Float64Array;
+  min: Float64Array;
+  max: Float64Array;
+  deviation: Float64Array;
+  p10: Float64Array;
+  median: Float64Array;
+  p90: Float64Array;
+  count: readonly number[];
+  min_curve: readonly number[];
+  max_curve: readonly number[];
+  /** Where a step lies on the axis. */
+  place: (step: number) => number;
+}
+
+/** Of a curve that has both: between two of its points in proportion. */
+export function placeOn(steps: Float64Array, axis: Float64Array): (step: number) => number {
+  return (step) => {
+    const i = nearest(steps, step);
+    if (i < 0) return NaN;
+    const other = steps[i]! < step ? i + 1 : i - 1;
+    if (steps[i] === step || other < 0 || other >= steps.length || steps[other] === steps[i]) return axis[i]!;
+    return axis[i]! + ((step - steps[i]!) / (steps[other]! - steps[i]!)) * (axis[other]! - axis[i]!);
+  };
+}
+
+interface Part { step: number; mean: number; deviation: number; min: number; max: number; p10: number; median: number; p90: number; count: number }
+interface Cell { step: number; x: number; weight: number; count: number; sum: number; parts: Part[]; min: number; max: number; min_curve: number; max_curve: number }
+
+function add(cell: Cell, piece: Piece, i: number, first: number) {
+  const count = piece.count[i]!;
+  const weight = Math.max(1, count);
+  cell.x += piece.place(piece.step[i]!) * weight;
+  cell.weight += weight;
+  if (count === 0) return;
+  if (cell.count === 0 || piece.min[i]! < cell.min) [cell.min, cell.min_curve] = [piece.min[i]!, first + piece.min_curve[i]!];
+  if (cell.count === 0 || piece.max[i]! > cell.max) [cell.max, cell.max_curve] = [piece.max[i]!, first + piece.max_curve[i]!];
+  cell.count += count;
+  cell.sum += piece.mean[i]! * count;
+  cell.parts.push({ step: piece.step[i]!, mean: piece.mean[i]!, deviation: piece.deviation[i]!, min: piece.min[i]!, max: piece.max[i]!, p10: piece.p10[i]!, median: piece.median[i]!, p90: piece.p90[i]!, count });
+}
+
+/** Linear between the two nearest values. */
+function quantile(values: readonly number[], part: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const place = part * (sorted.length - 1);
+  const [low, high] = [sorted[Math.floor(place)]!, sorted[Math.ceil(place)]!];
+  return low === high ? low : low + (place - Math.floor(place)) * (high - low);
+}
+
+const MOST_VALUES = 100;
+
+/** The values that a band stands for at one step: as they are of up to three, in between of more. */
+function valuesOf({ count, min, p10, median, p90, max }: Part): number[] {
+  const known = [[0, min], [0.1, p10], [0.5, median], [0.9, p90], [1, max]] as const;
+  const most = Math.min(count, MOST_VALUES);
+  if (most === 1) return [median];
+  return Array.from({ length: most }, (_, i) => {
+    const at = i / (most - 1);
+    const next = known.findIndex(([part]) => part >= at);
+    const [high, low] = [known[next]!, known[Math.max(0, next - 1)]!];
+    return high[0] === at || high === low ? high[1] : low[1] + ((at - low[0]) / (high[0] - low[0])) * (high[1] - low[1]);
+  });
+}
+
+const PARTS = { p10: 0.1, median: 0.5, p90: 0.9 };
+
+/** The quantile of all values at a step; over steps the mean, weighted by their counts. */
+function joined(parts: readonly Part[], of: keyof typeof PARTS): number {
+  const steps = new Map<number, Part[]>();
+  for (const part of parts) steps.set(part.step, [...(steps.get(part.step) ?? []), part]);
+  let sum = 0;
+  let mass = 0;
+  for (const own of steps.values()) {
+    const count = own.reduce((n, part) => n + part.count, 0);
+    sum += count * (own.length === 1 ? own[0]![of] : quantile(own.flatMap(valuesOf), PARTS[of]));
+    mass += count;
+  }
+  return sum / mass;
+}
+
+export function joinedBand(metric: string, pieces: readonly Piece[], axis: Axis, points: number): Band {
+  const steps = [...new Set(pieces.flatMap((piece) => [...piece.step]))].sort((a, b) => a - b);
+  const raw = pieces.every((piece) => piece.raw) && steps.length <= points;
+  const [low, high] = [steps[0] ?? 0, steps.at(-1) ?? 0];
+  const column = (step: number) => (raw || high === low ? step : Math.min(points - 1, Math.floor(((step - low) / (high - low)) * points)));
+  const cells = new Map<number, Cell>();
+  let first = 0;
+  for (const piece of pieces) {
+    piece.step.forEach((step, i) => {
+      const key = column(step);
+      let cell = cells.get(key);
+      if (!cell) cells.set(key, (cell = { step, x: 0, weight: 0, count: 0, sum: 0, parts: [], min: NaN, max: NaN, min_curve: -1, max_curve: -1 }));
+      cell.step = Math.min(cell.step, step);
+      add(cell, piece, i, first);
+    });
+    first += piece.curves.length;
+  }
+  const all = [...cells.values()].map((cell) => ({ ...cell, x: axis === "step" ? cell.step : cell.x / cell.weight })).filter((cell) => !Number.isNaN(cell.x)).sort((a, b) => a.x - b.x);
+  const numbers = (of: (cell: Cell) => number) => Float64Array.from(all, of);
+  const mean = (cell: Cell) => (cell.count > 0 ? cell.sum / cell.count : NaN);
+  // Within a column of steps only the spread at each step counts, not that between steps.
+  const spread = (cell: Cell) => Math.sqrt(cell.parts.reduce((sum, part) => sum + part.count * (part.deviation ** 2 + (raw ? (part.mean - mean(cell)) ** 2 : 0)), 0) / cell.count);
+  return {
+    metric, curves: pieces.flatMap((piece) => piece.curves), raw,
+    x: numbers((cell) => cell.x), mean: numbers(mean), min: numbers((cell) => cell.min), max: numbers((cell) => cell.max), deviation: numbers(spread),
+    p10: numbers((cell) => joined(cell.parts, "p10")), median: numbers((cell) => joined(cell.parts, "median")), p90: numbers((cell) => joined(cell.parts, "p90")),
+    count: all.map((cell) => cell.count), min_curve: all.map((cell) => cell.min_curve), max_curve: all.map((cell) => cell.max_curve),
+  };
+}

@@ -1,0 +1,73 @@
+// The results of a run, each with its latest value, its best, and a small curve.
+import { useMemo } from "preact/hooks";
+import { cssColour } from "../colours";
+import type { Curve, Metric, Run } from "../data/source";
+import { metricValue, plural, toNumber } from "../format";
+import { better } from "../metrics";
+import { setQuery } from "../router";
+import { source, useAnswer } from "../store";
+
+const MOST = 5;
+const POINTS = 60;
+const [WIDTH, HEIGHT] = [84, 26];
+
+const isFigure = (name: string) => !/^(system|rank|data|time)\//.test(name) && !/\/(lr|grad_norm)$/.test(name);
+const rate = (name: string) => (name === "eval/accuracy" ? 0 : /^(eval|test)\//.test(name) ? 1 : name === "train/loss" ? 2 : /per_s$/.test(name) ? 3 : 4);
+
+export function figuresOf(metrics: readonly Metric[]): Metric[] {
+  return metrics.filter((m) => isFigure(m.name)).sort((a, b) => rate(a.name) - rate(b.name) || a.name.localeCompare(b.name)).slice(0, MOST);
+}
+
+export function Figures({ run }: { run: Run }) {
+  const shown = useMemo(() => figuresOf(run.metrics), [run]);
+  const names = shown.map((m) => m.name).join("\n");
+  const curves = useAnswer<Curve[][]>(() => Promise.all(shown.map((m) => source().curves({ runs: [{ id: run.id, created: run.created }], metric: m.name, sources: null, x: "step", range: null, points: POINTS, smooth: 0 }))), [run.id, run.version, names]);
+  if (shown.length === 0) return null;
+  return (
+    <ul class="figures" aria-label="Latest results">
+      {shown.map((m, i) => (
+        <li key={m.name}>
+          <button type="button" title={`Show the chart of ${m.name}`} onClick={() => setQuery({ m: m.name })}>
+            <span class="figure-text">
+              <span class="figure-name" title={m.name}>{m.name}</span>
+              <span class="figure-value" title={String(toNumber(m.last))}>{metricValue(m.name, toNumber(m.last))}</span>
+              <span class="figure-more">{moreOf(m)}</span>
+            </span>
+            <Spark curve={curves.value?.[i]?.[0]} />
+          </button>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function moreOf(m: Metric): string {
+  if (m.count < 2) return plural(m.count, "value");
+  if (/per_s$/.test(m.name)) return `mean ${metricValue(m.name, toNumber(m.mean))}`;
+  return `best ${metricValue(m.name, toNumber(better(m.name) === "less" ? m.min : m.max))}`;
+}
+
+function Spark({ curve }: { curve: Curve | undefined }) {
+  const path = useMemo(() => sparkPath(curve), [curve]);
+  return <svg class="spark" width={WIDTH} height={HEIGHT} viewBox={`0 0 ${WIDTH} ${HEIGHT}`} aria-hidden="true">{path && <path d={path} fill="none" stroke={cssColour("--accent")} stroke-width="1.5" stroke-linejoin="round" />}</svg>;
+}
+
+function sparkPath(curve: Curve | undefined): string {
+  if (!curve || curve.x.length < 2) return "";
+  const there = Array.from(curve.y).filter(Number.isFinite);
+  const [low, high] = [Math.min(...there), Math.max(...there)];
+  const [x0, x1] = [curve.x[0]!, curve.x[curve.x.length - 1]!];
+  let text = "";
+  let open = false;
+  for (let i = 0; i < curve.x.length; i++) {
+    if (!Number.isFinite(curve.y[i]!)) {
+      open = false;
+      continue;
+    }
+    const x = 1 + ((WIDTH - 2) * (curve.x[i]! - x0)) / (x1 - x0 || 1);
+    const y = high > low ? HEIGHT - 2 - ((HEIGHT - 4) * (curve.y[i]! - low)) / (high - low) : HEIGHT / 2;
+    text += `${open ? "L" : "M"}${x.toFixed(1)},${y.toFixed(1)}`;
+    open = true;
+  }
+  return text;
+}

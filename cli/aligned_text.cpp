@@ -5,10 +5,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <ostream>
+#include <string_view>
+
+#include "core/printable.h"
 
 namespace lockstep {
 
-void print_aligned(const std::vector<TextRow>& rows, std::ostream& out) {
+void print_aligned(std::vector<TextRow> rows, std::ostream& out) {
+  for (auto& row : rows)
+    for (auto& cell : row) cell = printable(cell, std::string_view::npos);
   std::vector<size_t> widths(rows.front().size());
   for (const auto& row : rows)
     for (size_t column = 0; column < row.size(); ++column)

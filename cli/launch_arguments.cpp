@@ -45,6 +45,11 @@ void add_worker_options(cxxopts::Options& options) {
       default_text("1"), "N");
   add("max-restarts,max_restarts", "how often the ranks may be started again after a failure",
       default_text("0"), "N");
+  add("restart-window,restart_window",
+      "count only restarts within this time, as in 1h (default: all count)", value(), "TIME");
+  add("restart-delay,restart_delay",
+      "pause when restarts in a row get no further; doubles each time, up to 1 min",
+      default_text("1 s"), "TIME");
   add("stop-grace,stop_grace", "time from SIGTERM to SIGKILL, as in 10s", default_text("30 s"),
       "TIME");
   add("monitor-interval,monitor_interval", "how often nodes tell their status at most",
@@ -142,8 +147,10 @@ cxxopts::ParseResult parse(cxxopts::Options& options, int argc, char** argv) {
 }
 
 void verify_ids(const LaunchArguments& arguments) {
-  if (arguments.run_id && arguments.resume)
-    throw config_error("--run-id names a new run and --resume an old one: give only one of them");
+  if (arguments.run_id && arguments.resume && *arguments.run_id != *arguments.resume)
+    throw config_error(
+        fmt::format("--run-id {} and --resume {} name different runs: give one of them",
+                    *arguments.run_id, *arguments.resume));
   const std::pair<const char*, std::optional<std::string>> ids[] = {{"run-id", arguments.run_id},
                                                                     {"resume", arguments.resume}};
   for (const auto& [option, id] : ids)
@@ -344,6 +351,8 @@ LaunchArguments read_arguments(const LaunchValues& values) {
   read_hosts(values, arguments);
   arguments.rdzv_id = values.text("rdzv-id");
   arguments.max_restarts = values.number("max-restarts", 0, 1'000'000);
+  arguments.restart_delay = values.duration("restart-delay");
+  if (values.has("restart-window")) arguments.restart_window = values.duration("restart-window");
   arguments.monitor_interval = values.duration("monitor-interval");
   arguments.log_dir = values.given("log-dir");
   arguments.run_id = values.given("run-id");

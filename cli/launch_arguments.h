@@ -18,6 +18,7 @@ struct LaunchArguments {
   RendezvousOptions rendezvous;  // without agreements
   std::string rdzv_id;
   int max_restarts = 0;
+  std::chrono::milliseconds restart_window{}, restart_delay{};
   std::chrono::milliseconds monitor_interval{};
   std::optional<std::string> log_dir, run_id, resume, program;
   std::optional<std::string> predict;  // train nothing, predict into this file

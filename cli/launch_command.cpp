@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -11,12 +12,15 @@
 #include "cli/launch_arguments.h"
 #include "cli/launch_hosts.h"
 #include "cli/trainer_program.h"
+#include "core/batch_sizes.h"
 #include "core/config_value.h"
 #include "core/error.h"
 #include "core/nearest_name.h"
+#include "core/run_file.h"
 #include "core/run_id.h"
 #include "launch/job_token.h"
 #include "launch/launcher.h"
+#include "launch/rank_env.h"
 #include "launch/rendezvous/token.h"
 #include "tracking/agent/agent_status.h"
 #include "tracking/agent/agent_turn.h"
@@ -38,18 +42,37 @@ struct RunPlace {
   fs::path dir() const { return runs_dir / run_id; }
 };
 
-bool is_run_file(const std::string& path) {
-  return path.ends_with(".yaml") || path.ends_with(".yml");
+const std::string* scalar_of(const ConfigNode& root, const char* section, const char* key) {
+  const auto* map = root.find(section);
+  const auto* node = map && map->kind == ConfigNode::Kind::Map ? map->find(key) : nullptr;
+  return node && node->kind == ConfigNode::Kind::Scalar && !node->scalar.empty() ? &node->scalar
+                                                                                 : nullptr;
 }
 
-std::string text_of(const ConfigNode& root, const char* key, const std::string& otherwise) {
-  const auto* run = root.find("run");
-  const auto* node = run && run->kind == ConfigNode::Kind::Map ? run->find(key) : nullptr;
-  return node && node->kind == ConfigNode::Kind::Scalar && !node->scalar.empty() ? node->scalar
-                                                                                 : otherwise;
+// A job that may lose nodes must not find out then that the ranks that are left do not divide the
+// batch. Takes this node's number of ranks for that of each; the trainer reports values that are
+// not numbers.
+void verify_batch_of_all_sizes(const ConfigNode& root, const LaunchArguments& arguments) {
+  const auto least = arguments.rendezvous.min_nodes, most = arguments.rendezvous.max_nodes;
+  const auto* const rule = scalar_of(root, "data", "batch_remainder");
+  if (least == most || scalar_of(root, "data", "per_rank_batch_size") ||
+      (rule && *rule != kRefuseRemainder))
+    return;
+  int64_t batch_size = kDefaultBatchSize;
+  if (const auto* text = scalar_of(root, "data", "batch_size")) {
+    const auto* const end = text->data() + text->size();
+    if (std::from_chars(text->data(), end, batch_size).ptr != end || batch_size < 1) return;
+  }
+  std::vector<int64_t> ranks;
+  for (int64_t nodes = least; nodes <= most; ++nodes)
+    ranks.push_back(nodes * arguments.num_workers);
+  const auto problem =
+      batch_size_problem(batch_size, ranks, fmt::format("--nnodes {}:{}", least, most));
+  if (!problem.empty()) throw config_error(problem);
 }
 
-// Reads no more of the run file than where the run goes: the trainer judges the rest.
+// Reads no more of the run file than where the run goes, and whether it fits the number of nodes:
+// the trainer judges the rest.
 RunPlace find_place(const LaunchArguments& arguments) {
   const bool has_run_file =
       !arguments.rest.empty() && (!arguments.program || is_run_file(arguments.rest.front()));
@@ -58,12 +81,16 @@ RunPlace find_place(const LaunchArguments& arguments) {
   auto name = fs::path(has_run_file ? arguments.rest.front() : *arguments.program).stem().string();
   RunPlace place{.runs_dir = "runs"};
   if (has_run_file) {
-    auto root = read_config_file(arguments.rest.front());
+    std::vector<std::string> overrides;
     for (size_t i = 1; i < arguments.rest.size(); ++i)
       if (!arguments.program || arguments.rest[i].find('=') != std::string::npos)
-        apply_override(root, arguments.rest[i]);
-    place.runs_dir = text_of(root, "dir", "runs");
-    name = text_of(root, "name", name);
+        overrides.push_back(arguments.rest[i]);
+    const auto root =
+        read_run_file(arguments.rest.front(), overrides,
+                      [](const std::string& variable) { return environment(variable.c_str()); });
+    if (const auto* dir = scalar_of(root, "run", "dir")) place.runs_dir = *dir;
+    if (const auto* given = scalar_of(root, "run", "name")) name = *given;
+    if (!arguments.program && !arguments.predict) verify_batch_of_all_sizes(root, arguments);
   }
   if (arguments.predict) {  // its logs are no part of the run that it reads
     place.run_id = new_run_id(name);
@@ -136,6 +163,8 @@ LaunchOptions make_options(const LaunchArguments& arguments, const RunPlace& pla
   if (options.rendezvous.max_nodes > 1)
     options.rendezvous.agreements = job_agreements(arguments, options.program);
   options.max_restarts = arguments.max_restarts;
+  options.restart_window = arguments.restart_window;
+  options.restart_delay = arguments.restart_delay;
   options.monitor_interval = arguments.monitor_interval;
   options.tee = arguments.tee;
   options.stop_grace = arguments.stop_grace;
@@ -156,9 +185,9 @@ void record_end(const LaunchReport& report, const fs::path& run_dir) {
       .state = RunState::Failed, .exit_code = report.exit_code(), .reason = report.summary()};
   if (const auto* cause = report.cause()) {
     end.rank = cause->rank;
-    end.signal = cause->exit.signal;
+    end.signal = cause->fatal_signal();
     if (end.signal && !is_crash(*end.signal)) end.state = RunState::Killed;
-    if (const auto detail = cause->detail(); cause->error && !detail.empty())
+    if (const auto detail = cause->detail(); cause->error && cause->hang.empty() && !detail.empty())
       end.reason = detail.front();
   } else if (const auto signal =
                  report.interrupted_by ? report.interrupted_by : report.preempted_by()) {

@@ -13,6 +13,7 @@
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "core/nearest_name.h"
+#include "core/printable.h"
 #include "tracking/run_tags.h"
 #include "tracking/stop_request.h"
 
@@ -138,7 +139,8 @@ void export_values(const RunsOptions& options, std::ostream& out, std::ostream& 
   const auto records = find("export", options);
   for (const auto& record : records)
     for (const auto& note : record.notes)
-      notes << "note: " << record.info.id << ": " << note << "\n";
+      notes << printable(fmt::format("note: {}: {}", record.info.id, note), std::string::npos)
+            << "\n";
   const auto write = format == "csv" ? export_csv : export_jsonl;
   if (!options.count("output")) return write(records, out);
   std::ostringstream text;

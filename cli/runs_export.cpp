@@ -21,11 +21,13 @@ std::string csv_field(const std::string& text) {
 template <class Visit>
 void visit_values(const std::vector<RunRecord>& records, const Visit& visit) {
   for (const auto& record : records) {
-    if (record.log.empty()) continue;
-    const auto log = read_event_log(record.log);
-    for (const auto& row : log.rows)
-      for (const auto& [key, value] : row.values)
-        visit(log.keys[key], row, value, record.info.rank);
+    for (const auto& path : {record.log, record.node_log}) {
+      if (path.empty()) continue;
+      const auto log = read_event_log(path);
+      for (const auto& row : log.rows)
+        for (const auto& [key, value] : row.values)
+          visit(log.keys[key], row, value, record.info.rank);
+    }
   }
 }
 

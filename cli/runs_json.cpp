@@ -122,6 +122,8 @@ Json entry_json(const RunRecord& record) {
                {"rank", info.rank},
                {"world_size", info.world_size},
                {"dir", record.dir.string()},
+               {"step", record.step},
+               {"planned", to_json(info.planned)},
                {"summary", summary_json(record)}};
   auto notes = record.notes;
   const auto tags = read_run_tags(record.dir);

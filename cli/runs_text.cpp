@@ -9,6 +9,7 @@
 #include "cli/aligned_text.h"
 #include "cli/runs_view.h"
 #include "core/config_fields.h"
+#include "core/printable.h"
 #include "tracking/run_tags.h"
 
 namespace lockstep {
@@ -37,7 +38,9 @@ std::vector<std::string> metric_columns(const std::vector<Json>& summaries) {
 
 void print_notes(const std::vector<RunRecord>& records, std::ostream& out) {
   for (const auto& record : records)
-    for (const auto& note : record.notes) out << "note: " << record.info.id << ": " << note << "\n";
+    for (const auto& note : record.notes)
+      out << printable(fmt::format("note: {}: {}", record.info.id, note), std::string::npos)
+          << "\n";
 }
 
 void print_metrics(const RunRecord& record, std::ostream& out) {
@@ -58,6 +61,11 @@ void print_ranks(const Json& ranks, std::ostream& out) {
                     rank["state"], value_text(rank["summary"].value("train/loss", Json()))});
   out << "\n";
   print_aligned(rows, out);
+}
+
+std::string step_text(const RunRecord& record) {
+  const auto planned = record.info.planned.steps;
+  return planned > 0 ? fmt::format("{} of {}", record.step, planned) : std::to_string(record.step);
 }
 
 std::string state_text(const Json& page) {
@@ -103,6 +111,7 @@ void print_page(const std::vector<RunRecord>& records, double now, std::ostream&
   };
   std::vector<TextRow> rows = {
       {"run", text(page["id"])}, {"name", text(page["name"])}, {"state", state_text(page)}};
+  rows.push_back({"step", step_text(first)});
   if (!page["group"].is_null()) rows.push_back({"group", text(page["group"])});
   const auto tags = read_run_tags(first.dir);
   if (!tags.tags.empty() || !tags.note.empty()) rows.push_back({"tags", tags_text(tags)});
@@ -119,7 +128,7 @@ void print_page(const std::vector<RunRecord>& records, double now, std::ostream&
   if (records.size() > 1) print_ranks(page["ranks"], out);
   if (first.config.is_object()) out << "\nconfig\n" << to_yaml(first.config);
   print_notes(records, out);
-  if (!tags.problem.empty()) out << "note: " << tags.problem << "\n";
+  if (!tags.problem.empty()) out << "note: " << printable(tags.problem, std::string::npos) << "\n";
 }
 
 }  // namespace lockstep

@@ -39,8 +39,11 @@ TerminalSize terminal_size() {
 std::string value_text(double value) { return fmt::format("{:.5g}", value); }
 
 std::string headline(const RunSummary& run) {
-  auto text = fmt::format("{}  {}  step {}  epoch {:.2f}  {:.0f} s", printable(run.id, 100),
-                          state_name(run.state), run.step, run.epoch, run.duration(unix_now()));
+  const auto planned = run.info.planned.steps;
+  auto text = fmt::format("{}  {}  step {}{}  epoch {:.2f}  {:.0f} s", printable(run.id, 100),
+                          state_name(run.state), run.step,
+                          planned > 0 ? fmt::format(" of {}", planned) : "", run.epoch,
+                          run.duration(unix_now()));
   if (run.num_ranks > 1) text += fmt::format("  {} ranks", run.num_ranks);
   if (run.num_alerts > 0) text += fmt::format("  {} alerts", run.num_alerts);
   return text;

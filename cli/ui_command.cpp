@@ -1,5 +1,6 @@
 // `lockstep ui`: the dashboard.
 #include <fmt/format.h>
+#include <malloc.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,6 +45,7 @@ besides a browser; nothing is read from the network.
   --allow-host NAME  a name by which browsers may call it, besides addresses and this machine's own
 )";
 
+constexpr int kMappedBytes = 1 << 20;
 constexpr size_t kShortestToken = 16, kLongestTokenFile = 4096;
 
 std::string read_token(const std::string& path) {
@@ -119,6 +121,9 @@ int ui_command(int argc, char** argv) {
       "allow-host", "", cxxopts::value<std::vector<std::string>>())("read-only", "");
   auto options = dashboard_options(parse_words(known, words));
   SignalWatch signals;  // before there are threads
+  // Large answers go back to the system when they are sent. By default every thread that once made
+  // one keeps its memory.
+  ::mallopt(M_MMAP_THRESHOLD, kMappedBytes);
   // Many ranks of many runs may be followed at once.
   raise_descriptor_limit(std::numeric_limits<uint64_t>::max());
   options.schema = schema_of_trainer();

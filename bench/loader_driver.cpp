@@ -46,7 +46,7 @@ struct Amount {
 // One epoch, or what fits into the time.
 Amount run_epoch(const Dataset& dataset, LoaderOptions options, Clock::time_point end) {
   DistributedSampler sampler(dataset.size(), {},
-                             sampler_options({}, dataset, 0, options.batch_size));
+                             sampler_options({}, dataset, 0, {.batch_size = options.batch_size}));
   sampler.set_epoch(options.epoch);
   Loader loader(dataset, sampler.sequence(), std::move(options));
   Amount amount;

@@ -58,7 +58,18 @@ function(_lockstep_import_torch)
   target_link_options(lockstep_torch INTERFACE "LINKER:-rpath,${root}/lib" LINKER:--allow-shlib-undefined
                       "LINKER:-rpath-link,${root}/lib:${nvidia}/cu13/lib")
 
-  if(EXISTS "${nvidia}/nccl/include/nccl.h" AND EXISTS "${nvidia}/cu13/include/cuda_runtime.h" AND EXISTS "${nvidia}/cu13/include/cublas_v2.h")
+  # The ordinary wheel brings some of CUDA's headers and not those that they include.
+  set(missing "")
+  foreach(header nccl/include/nccl.h cu13/include/cuda_runtime.h cu13/include/cublas_v2.h cu13/include/crt/host_defines.h cu13/include/nv/target)
+    if(NOT EXISTS "${nvidia}/${header}")
+      string(APPEND missing " ${header}")
+    endif()
+  endforeach()
+  if(EXISTS "${root}/lib/libtorch_cuda.so" AND missing)
+    message(STATUS "LibTorch: building the CPU half only: ${nvidia} lacks${missing} (for the CUDA half: pip install 'cuda-toolkit[cccl,crt]', "
+                   "of the version in cmake/requirements-gpu.txt)")
+  endif()
+  if(NOT missing)
     add_library(lockstep_torch_cuda INTERFACE IMPORTED GLOBAL)
     target_include_directories(lockstep_torch_cuda SYSTEM INTERFACE "${nvidia}/cu13/include" "${nvidia}/nccl/include")
     target_compile_definitions(lockstep_torch_cuda INTERFACE USE_C10D_NCCL)

@@ -56,7 +56,7 @@ unpack_ssh_server() {
 
 install_packages() {
   local packages=(libfmt-dev libcxxopts-dev nlohmann-json3-dev libyaml-cpp-dev catch2 libgloo-dev zlib1g-dev libssl-dev
-    libcpp-httplib-dev libpng-dev libjpeg62-turbo-dev libzip-dev libonig-dev ccache)
+    libcpp-httplib-dev libpng-dev libjpeg62-turbo-dev libwebp-dev libzip-dev libzstd-dev libonig-dev ccache)
   [ $peers = no ] || packages+=("${peer_packages[@]}")
   [ $lint = no ] || packages+=(clang-format clang-tidy-19)
   local missing_tools=() missing=()
@@ -95,7 +95,7 @@ check_versions() {
   python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "Python 3.10 or newer is needed, found $(python3 -V)"
 }
 
-# The wheel comes slim (CPU, 1.3 GB) or in full (CUDA, 4.7 GB); the full one serves every purpose.
+# The wheel comes slim (CPU, 1.5 GB with Arrow) or in full (CUDA, 4.7 GB); the full one serves every purpose.
 install_torch() {
   local requirements=cmake/requirements-slim.txt options=(--no-deps) megabytes=2500
   if [ $peers = yes ]; then

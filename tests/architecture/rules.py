@@ -24,7 +24,8 @@ EXCEPTIONS = {}
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 TORCH_FREE = re.compile(r"^(core|launch|tracking|ui|cli|distributed/shm)/|"
                         r"^data/(images|transforms)/|^data/(parquet|tokenize)/|"
-                        r"^data/(array_file|csv_file|csv_records|element_type|gzip|idx_file|mapped_file|npy_file|parquet_file|random)\.|"
+                        r"^data/(array_file|cell_value|csv_file|csv_records|element_type|file_kind|gzip|hive_partitions|idx_file|jsonl_file)\.|"
+                        r"^data/(mapped_file|npy_file|parquet_file|random|unpack)\.|"
                         r"^data/(safetensors_header|table|table_encoding|table_filter|token_shards|token_windows|zip_file)\.|"
                         r"^models/compiled/(manifest|package)\.")
 

@@ -1,6 +1,7 @@
 """Reads a safetensors file without any library: what the bytes say, nothing else."""
 
 import json
+import struct
 from pathlib import Path
 
 
@@ -17,6 +18,13 @@ def read_raw(path):
         begin, end = entry["data_offsets"]
         tensors[name] = (entry["dtype"], entry["shape"], data[begin:end])
     return tensors
+
+
+def floats(path):
+    """{name: numbers} of a file of float32 tensors."""
+    raw = {name: (dtype, data) for name, (dtype, _, data) in read_raw(path).items()}
+    assert {dtype for dtype, _ in raw.values()} == {"F32"}
+    return {name: struct.unpack(f"<{len(data) // 4}f", data) for name, (_, data) in raw.items()}
 
 
 def checkpoints(run_dir):

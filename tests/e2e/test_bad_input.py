@@ -1,14 +1,20 @@
 """Whatever is wrong: one clear line per rank, the right exit code, nothing left behind, no hang."""
 
+import json
+import shlex
+import signal
 import socket
 import subprocess
 from pathlib import Path
 
+import numpy
 import pytest
+from safetensors.numpy import load_file
 
 import processes
-from processes import LOCKSTEP, TRAINER
+from processes import BIN, LOCKSTEP, TRAINER
 from refusals import ALONE_AND_LAUNCHED, error_lines, files_below, refuse
+from safetensors_file import last_weights
 
 OVERRIDES = {
     "misspelled key": (
@@ -75,6 +81,34 @@ OVERRIDES = {
         ["optimizer.nesterov", "momentum"],
     ),
     "logging rank that does not exist": (["tracking.ranks=[0,7]"], ["no rank 7"]),
+    "a word for true of another language": (
+        ["data.shuffle=True"],
+        ["data.shuffle: expected true or false, got 'True'; write true"],
+    ),
+    "more memory than there is": (
+        ["model.hidden=[1000000000000]"],
+        ["model 'mlp' needs 3.1 PB for one tensor, this host has ", " of memory"],
+    ),
+    "early stop on a metric that the model has not": (
+        ["train.early_stop={patience: 1, metric: f1}"],
+        ["train.early_stop.metric: the evaluation has no 'f1'", "valid: accuracy, loss"],
+    ),
+    "the best by a metric that the model has not": (
+        ["checkpoint.keep_best={count: 1, metric: auc}"],
+        ["checkpoint.keep_best.metric: the evaluation has no 'auc'", "valid: accuracy, loss"],
+    ),
+    "fewer classes than the labels": (
+        ["model.classes=3"],
+        ["the dataset has label 5, but the model has 3 classes", "set model.classes"],
+    ),
+    "other inputs than the data": (
+        ["model.inputs=7"],
+        ["model mlp has inputs: 7, but 'image' is [2, 1, 28, 28], 784 per sample"],
+    ),
+    "NCCL without a GPU": (
+        ["distributed.backend=nccl"],
+        ["distributed.backend 'nccl' does not work on device 'cpu'"],
+    ),
     "missing plugin": (["plugins=[/nowhere/plugin.so]"], ["/nowhere/plugin.so", "No such file"]),
 }
 
@@ -85,12 +119,25 @@ def test_overrides(job, overrides, texts, ranks):
     refuse(job, overrides, texts, ranks)
 
 
+# What the launcher finds itself, before it starts a rank.
+UNREADABLE = {
+    "without an equals sign": ("train.epochs", ["'train.epochs'", "key.subkey=value"]),
+    "without a value": ("data.batch_size=", ["argument 'data.batch_size=': the value is empty", "null"]),
+    "with a variable that is not set": (
+        "data.train.path=${NOWHERE_TO_BE_FOUND}/x",
+        ["the environment variable NOWHERE_TO_BE_FOUND is not set"],
+    ),
+}
+
+
 @ALONE_AND_LAUNCHED
-def test_an_override_without_equals_sign(job, ranks):
-    ended = job.run("train.epochs", ranks=ranks)
+@pytest.mark.parametrize("override, texts", UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_an_override_that_cannot_be_read(job, override, texts, ranks):
+    ended = job.run(override, ranks=ranks)
     assert ended.code == 78
     (line,) = ended.err.splitlines()
-    assert "'train.epochs'" in line and "key.subkey=value" in line
+    for text in texts:
+        assert text in line
     assert not job.runs.exists()
 
 
@@ -120,6 +167,14 @@ FILES = {
     "a list": ("- model\n- data\n", ["run.yaml"]),
     "nothing": ("", ["run.yaml", "model"]),
     "no model": ("train:\n  epochs: 1\n", ["run.yaml", "model", "required"]),
+    "a tab": (
+        "model:\n\tname: mlp\n",
+        ["run.yaml:2: not valid YAML: ", "run.yaml:2 is indented with a tab"],
+    ),
+    "no space behind a colon": (
+        "model: {name: mlp}\nrun:{name: e}\ndata: {train: {name: idx, path: x}}\n",
+        ["run.yaml:2", "there must be a space behind 'run:'"],
+    ),
     "binary": ("\x01\x02\x00\x03", ["run.yaml"]),
 }
 
@@ -183,6 +238,133 @@ def test_device_cuda(job, ranks):
     else:
         texts = ["device 'cuda'", "no GPU was found", "distributed.device=cpu"]
         refuse(job, ["distributed.device=cuda"], texts, ranks)
+
+
+def test_a_data_file_that_links_to_itself(job):
+    for name in ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"]:
+        (job.directory / name).symlink_to(name)
+    texts = [f"{job.directory}/train-", "-ubyte: symbolic links that lead in a circle"]
+    refuse(job, [f"data.train.path={job.directory}"], texts, None)
+
+
+def test_a_hint_is_a_command_that_a_shell_takes(job):
+    ended = job.run("run.dir=my 'runs", "train.max_steps=1")
+    assert ended.code == 0, ended.err
+    hint = next(line for line in ended.out.splitlines() if line.startswith("look:"))
+    command = shlex.split(hint.removeprefix("look:"))
+    assert command[1:3] == ["runs", "show"] and command[-2:] == ["--dir", "my 'runs"]
+
+
+def test_a_run_that_is_finished_says_so_when_it_is_resumed(job):
+    run = job.train("train.max_steps=2")
+    ended = job.run("train.max_steps=2", options=["--resume", run.name])
+    assert ended.code == 0, ended.err
+    assert "the run is already finished (step 2 of 2): nothing was trained" in ended.out
+
+
+def test_dry_run(job):
+    """All that a run would refuse before its first step, and a plan; no file appears."""
+    before = files_below(job.directory)
+    ended = job.run(options=["--dry-run"])
+    assert ended.code == 0, ended.err
+    assert "21 in an epoch" in ended.out
+    assert ended.out.endswith("run file, data and model are valid, and one batch passed\n")
+    refuse_dry = job.run("model.classes=3", options=["--dry-run"])
+    assert refuse_dry.code == 78
+    assert "the dataset has label" in refuse_dry.err
+    assert files_below(job.directory) == before
+
+
+FAULTS = {
+    "no loss": "returned no loss",
+    "no count": "returned count 0",
+    "a loss per sample": "returned a loss of shape [2]; return its mean",
+    "a detached loss": "returned a loss that is detached from the parameters",
+    "an integer loss": "returned a loss of type Long",
+    "double parameters": "must have the same dtype",
+    "meta device": "is on the meta device and has no values",
+}
+
+
+def use_faulty_model(job, fault):
+    job.config["plugins"] = [str(BIN.parent / "tests" / "bin" / "faulty_model.so")]
+    job.config["model"] = {"name": "faulty_model", "fault": fault}
+    label = {"dtype": "int64", "values": "uniform", "high": 2}
+    fields = {"image": {"shape": [3]}, "label": label}
+    job.config["data"] = {"train": {"name": "synthetic", "samples": 64, "fields": fields}, "batch_size": 16}
+    job.write()
+
+
+@pytest.mark.parametrize("fault, text", FAULTS.items(), ids=FAULTS.keys())
+def test_a_fault_in_a_plugin_is_its_author_s(job, fault, text):
+    use_faulty_model(job, fault)
+    ended = job.run(ranks=2)
+    assert ended.code == 78, ended.err
+    for line in error_lines(ended, 2):
+        assert line.startswith("model 'faulty_model'") and text in line
+    assert "report it" not in ended.err and "frame #" not in ended.err
+
+
+def test_a_plugin_that_dies_of_a_signal_shows_where(job):
+    use_faulty_model(job, "segmentation fault")
+    ended = job.run()
+    assert ended.code == -signal.SIGSEGV
+    assert "lockstep-trainer: SIGSEGV in (innermost function first):" in ended.err
+    assert "faulty_model.so(" in ended.err.splitlines()[1]
+
+
+def test_help_and_schema_have_the_keys_of_a_run_file_s_plugins(job):
+    use_faulty_model(job, "none")
+    for option, text in {"--help": "name: faulty_model  for tests", "--schema": '"fault"'}.items():
+        ended = processes.run([TRAINER, option, job.file], job.directory)
+        assert ended.code == 0, ended.err
+        assert text in ended.out
+    job.config["model"] = {"name": "faulty"}
+    job.write()
+    refuse(job, [], ["unknown model 'faulty'", "faulty_model", "(loaded plugins: faulty_model.so)"], None)
+
+
+def use_data_with_nan(job):
+    """Sample 40 of 64 is nan: step 3 of 4, the second half of its batch: rank 0 or 1 of two."""
+    inputs = numpy.random.default_rng(0).normal(size=(64, 3)).astype("float32")
+    inputs[40] = float("nan")
+    numpy.savez(job.directory / "data.npz", image=inputs, label=numpy.arange(64) % 2)
+    job.config["model"] = {"name": "mlp", "inputs": 3, "hidden": [], "classes": 2}
+    train = {"name": "npy", "path": str(job.directory / "data.npz")}
+    job.config["data"] = {"train": train, "batch_size": 16, "shuffle": False}
+    job.config["checkpoint"] = {"every": "1 step", "keep_last": 99}
+    job.write()
+
+
+@ALONE_AND_LAUNCHED
+def test_a_loss_of_nan_stops_the_run(job, ranks):
+    use_data_with_nan(job)
+    ended = job.run(ranks=ranks)
+    assert ended.code == 78
+    for line in error_lines(ended, ranks):
+        assert line.startswith("step 3, rank 0: the loss is nan (train.non_finite: stop)")
+    assert "-nan" not in ended.out
+    (run,) = job.list()
+    assert run["state"] == "failed"
+    assert "the loss is nan" in json.loads(job.query("show", run["id"], "--json"))["reason"]
+    steps = [int(path.name) for path in (job.only_run() / "checkpoints").iterdir() if path.name.isdigit()]
+    assert max(steps) == 2, "a checkpoint holds what cannot be used"
+
+
+@ALONE_AND_LAUNCHED
+def test_a_loss_of_nan_can_be_skipped_on_all_ranks(job, ranks):
+    use_data_with_nan(job)
+    run = job.train("train.non_finite=skip", "train.log_every=1 step", ranks=ranks)
+    assert job.series(run.name, "train/skipped_steps") == [(1, 0), (2, 0), (3, 1), (4, 0)]
+    weights = load_file(last_weights(run))
+    assert all(numpy.isfinite(weight).all() for weight in weights.values())
+
+
+def test_a_loss_of_nan_can_be_ignored(job):
+    use_data_with_nan(job)
+    ended = job.run("train.non_finite=ignore", "optimizer.lr=0.1")
+    assert ended.code == 0, ended.err
+    assert "loss nan" in ended.out and "-nan" not in ended.out
 
 
 def test_occupied_port(job):

@@ -1,8 +1,12 @@
 """A full or read-only disk: code 75, one clear line, nothing half-written; the run can go on."""
 
+import contextlib
+import re
+
 import pytest
 
 from disk import Disk
+from processes import PATIENCE_S, finish, wait_until
 from refusals import ALONE_AND_LAUNCHED, error_lines
 from safetensors_file import checkpoints
 
@@ -49,6 +53,67 @@ def test_disk_that_fills_up_during_training(job, disk, ranks):
     assert "cannot be used" not in resumed.out
     assert checkpoints(run_dir)[: len(saved)] == saved
     assert [entry["state"] for entry in job.list()] == ["finished"]
+
+
+def test_the_rank_that_the_full_disk_failed_is_named(job, disk):
+    """No room even for the file in which a rank says why it failed: the others only lost it."""
+    disk.mount("size=12m")
+    overrides = [f"run.dir={disk.path}/runs", "checkpoint.every=20 steps", "train.epochs=1000", "checkpoint.async=false"]
+    started = job.start(*overrides, ranks=2, options=["--max-restarts", 5, "--restart-delay", 0])
+    wait_until(lambda: list(disk.path.glob("runs/*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
+
+    def has_ended_on_a_full_disk():
+        disk.fill()
+        return started.poll() is not None
+
+    wait_until(has_ended_on_a_full_disk, PATIENCE_S, "no restart is left")
+    ended = finish(started)
+    assert ended.code == 75, ended.err
+    named = re.findall(r"rank (\d) \(of 2\) failed first: .*\n  (.*)", ended.err)
+    assert [rank for rank, _ in named] == ["0"] * 6, ended.err
+    assert all("No space left on device" in said for _, said in named)
+
+
+@contextlib.contextmanager
+def logging_on_a_full_disk(job, disk):
+    """A run that has logged steps when its disk becomes full: its process, and the file of what it prints."""
+    disk.mount("size=3m")
+    job.runs = disk.path / "runs"
+    job.config["run"]["dir"] = str(job.runs)
+    job.config["train"].update(epochs=100_000, log_every="1 step", eval_every="1000000 epochs")
+    job.config["checkpoint"] = {"every": "1000000 epochs"}
+    job.write()
+    printed = job.directory / "out"
+    with printed.open("w") as out:
+        started = job.start(stdout=out)
+        wait_until(lambda: "step" in printed.read_text(), PATIENCE_S, "a step")
+        disk.fill()
+        wait_until(lambda: "records are kept in memory" in printed.read_text(), PATIENCE_S, "the line that logging has begun to wait")
+        yield started, printed
+
+
+def test_a_disk_that_is_full_for_a_while_costs_no_record(job, disk):
+    with logging_on_a_full_disk(job, disk) as (started, printed):
+        assert "cannot reserve" in printed.read_text() and "No space left on device" in printed.read_text()
+        disk.make_room()
+        wait_until(lambda: "there is room again" in printed.read_text(), PATIENCE_S, "the second word")
+        job.query("stop", job.only_run().name)
+        assert finish(started).code == 0
+    text = printed.read_text()
+    assert "nothing was lost" in text and "not kept" not in text
+    (entry,) = job.list()
+    assert entry["state"] == "finished"
+    steps = [step for step, _ in job.series(entry["id"], "train/loss")]
+    assert steps == list(range(1, steps[-1] + 1)) and steps[-1] == entry["step"]
+
+
+def test_a_run_that_ends_on_a_full_disk_is_recorded_as_it_ended(job, disk):
+    with logging_on_a_full_disk(job, disk) as (started, printed):
+        started.terminate()
+        ended = finish(started)
+    assert ended.code == 75 and "No space left on device" in ended.err  # its checkpoint has no room
+    (entry,) = job.list()
+    assert (entry["state"], entry["exit"]) == ("failed", 75)
 
 
 @ALONE_AND_LAUNCHED

@@ -12,6 +12,7 @@ from conftest import Job
 from processes import PATIENCE_S, wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 
+NUM_HOSTS = 3
 STEPS = 2000
 GRACE_S = 30  # --stop-grace
 # Some seconds of training, with a checkpoint every few steps.
@@ -69,8 +70,7 @@ def test_restarts_have_an_end(job):
                   "--max-restarts", 2, ranks=1)
     assert ended.code == 5
     assert ended.out.split("\n")[:-1] == ["[rank 0] 0 2", "[rank 0] 1 2", "[rank 0] 2 2"]
-    assert "restart 2 of 2" in ended.err
-    assert "rank 0 (of 1) failed first: exited with code 5" in ended.err
+    assert "restart 2 of 2 in 1 s: rank 0 (of 1) failed first: exited with code 5" in ended.err
     assert "after 2 restarts" in ended.err
 
 
@@ -134,6 +134,36 @@ def test_a_killed_launcher_is_replaced(cluster, undisturbed):
     assert_whole(cluster.run_dir(), undisturbed)
 
 
+def test_a_batch_that_some_number_of_nodes_does_not_divide(job, cluster):
+    """Said before anything starts, and not when a node is lost."""
+    alpha, _ = cluster.hosts
+    cluster.start(alpha, "data.batch_size=100", nodes="2:4", options=["--max-restarts", 10])
+    ended = cluster.finish(alpha, GONE_S)
+    assert ended.code == 78
+    assert ended.err.count("\n") == 1 and "100 samples do not divide over 3 ranks, which --nnodes 2:4 allows" in ended.err
+    assert "96 or 108" in ended.err and "data.batch_remainder: uneven" in ended.err
+    assert not job.runs.exists()
+
+
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+def test_uneven_batches_on_the_nodes_that_are_left(job, cluster, tmp_path):
+    """Of three nodes one is lost: three ranks do not divide the batch, two do not have to divide the last one of an epoch."""
+    rule = ["data.batch_size=50", "data.batch_remainder=uneven"]
+    settings = [*LONG, NETWORK, *rule, "train.max_steps=600"]
+    cluster.start_all(*settings, nodes="2:3", options=["--max-restarts", 1])
+    cluster.wait_for_checkpoint()
+    cluster.kill_launcher(cluster.hosts[2])
+    ended = [cluster.finish(host) for host in cluster.hosts[:2]]
+    assert [end.code for end in ended] == [0, 0], ended
+    assert job.list()[0]["world_size"] == 2
+    (tmp_path / "whole").mkdir()
+    whole = Job(tmp_path / "whole")
+    theirs = whole.series(whole.train(*LONG, *rule, "train.max_steps=600", ranks=1).name, "train/loss")
+    ours = job.series(cluster.run_dir().name, "train/loss")
+    assert [step for step, _ in ours] == [step for step, _ in theirs]
+    assert [loss for _, loss in ours] == pytest.approx([loss for _, loss in theirs], rel=1e-2)
+
+
 def test_whoever_is_left_goes_on(job, cluster, tmp_path):
     """1:2 nodes; the power of one goes: nothing closes its connections."""
     alpha, beta = cluster.hosts
@@ -162,7 +192,8 @@ def test_whoever_is_left_goes_on(job, cluster, tmp_path):
 def test_sigterm_to_a_job_of_two_hosts(job, cluster, undisturbed):
     """A checkpoint of the very step, all ranks gone, and what follows is as if nothing had been."""
     alpha, beta = cluster.hosts
-    cluster.start_all(*LONG)
+    named = ["--run-id", "mine"]
+    cluster.start_all(*LONG, options=named)
     cluster.wait_for_checkpoint()
     cluster.kill_launcher(alpha, signal.SIGTERM)
     first, second = (cluster.finish(host, GRACE_S) for host in cluster.hosts)
@@ -172,7 +203,8 @@ def test_sigterm_to_a_job_of_two_hosts(job, cluster, undisturbed):
     step = checkpoints(run_dir)[-1]
     assert f"preempted by SIGTERM after step {step} of {STEPS}" in first.out
     assert [entry["state"] for entry in job.list()] == ["preempted"]
-    cluster.start_all(*LONG, options=["--resume", run_dir.name])
+    assert "go on: the same command with --resume mine" in first.out
+    cluster.start_all(*LONG, options=[*named, "--resume", "mine"])
     ended = [cluster.finish(host) for host in cluster.hosts]
     assert [end.code for end in ended] == [0, 0], ended
     assert_whole(run_dir, undisturbed)

@@ -78,6 +78,8 @@ def test_signals_at_once_are_one(job):
 def test_stopped_on_request(job, ranks):
     started = start_stepping(job, ranks=ranks)
     run_id = only(job.list())["id"]
+    for pid in [started.pid, *ranks_of(job.directory).values()]:
+        os.kill(pid, signal.SIGPIPE)  # as when a connection broke: no reason to die
     asked = processes.run([LOCKSTEP, "runs", "stop", run_id, "--dir", job.runs, "--reason", "enough"],
                           job.directory)
     assert asked.code == 0, asked.err

@@ -1,6 +1,13 @@
 """Evaluation counts every sample exactly once, so its result does not depend on the ranks."""
 
+import json
+
 import pytest
+import torch
+from safetensors.numpy import load_file
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+from conftest import MNIST
 
 # 301 samples in batches of 50: seven batches, which neither 2 nor 3 ranks divide.
 EVALUATION = ["data.eval.limit=301", "data.eval_batch_size=50"]
@@ -74,3 +81,67 @@ def test_without_an_evaluation_set(job):
     job.write()
     run_dir = job.train("train.max_steps=2", ranks=2)
     assert evaluations(job, run_dir) == {}
+
+
+def media_of(job, world_size):
+    """{name: [record, ...]} of what one evaluation shows, without its times, and {name: value}; with the run."""
+    media = "tracking.media={confusion: true, histograms: true, worst_samples: 4}"
+    run_dir = job.train(*SAME_WEIGHTS, *EVALUATION, media, "tracking.sinks=[jsonl]", ranks=world_size)
+    shown, values = {}, {}
+    (records,) = run_dir.glob("sinks/jsonl/*/records.jsonl")
+    for line in records.read_text().splitlines():
+        record = json.loads(line)
+        if record["type"] in ("table", "image", "histogram"):
+            record.pop("time")
+            shown.setdefault((record["type"], record["name"]), []).append(record)
+        elif record["type"] == "scalars":
+            values.update({name: value for name, value in record["values"].items() if name.startswith("eval/")})
+    return shown, values, run_dir
+
+
+def predictions_of(job, run_dir):
+    """Logits and labels of the samples that it was evaluated on."""
+    file = job.directory / "predictions.safetensors"
+    ended = job.run(*EVALUATION, options=["--predict", file, "--resume", run_dir.name])
+    assert ended.code == 0, ended.err
+    labels = (MNIST / "t10k-labels-idx1-ubyte").read_bytes()[8 : 8 + 301]
+    logits = torch.from_numpy(load_file(file)["predictions"])
+    return logits, torch.tensor(list(labels))
+
+
+def test_confusion_and_worst_samples_are_those_of_scikit_learn(job):
+    shown, values, run_dir = media_of(job, 1)
+    logits, label = predictions_of(job, run_dir)
+    predicted = logits.argmax(1)
+
+    (confusion,) = shown["table", "eval/confusion"]
+    expected = confusion_matrix(label, predicted, labels=range(10))
+    pairs = {(str(a), str(p)): expected[a][p] for a in range(10) for p in range(10) if expected[a][p]}
+    assert {(a, p): n for a, p, n in confusion["rows"]} == pairs
+    (classes,) = shown["table", "eval/classes"]
+    *scores, support = precision_recall_fscore_support(label, predicted, zero_division=0)
+    assert [row[1] for row in classes["rows"]] == list(support)
+    for column, (name, score) in enumerate(zip(["precision", "recall", "f1"], scores), 2):
+        assert [row[column] for row in classes["rows"]] == pytest.approx(score)
+        assert values[f"eval/{name}"] == pytest.approx(score.mean())
+
+    (worst,) = shown["table", "eval/worst"]
+    losses = torch.nn.functional.cross_entropy(logits, label, reduction="none")
+    assert [row[0] for row in worst["rows"]] == losses.topk(4).indices.tolist()
+    assert [row[3] for row in worst["rows"]] == pytest.approx(losses.topk(4).values.tolist())
+    assert [(image["width"], image["height"]) for image in shown["image", "eval/worst"]] == [(28, 28)] * 4
+    assert worst["rows"][0][1] in shown["image", "eval/worst"][0]["caption"]
+
+    (weights,) = shown["histogram", "weights/layers.0.weight"]
+    assert sum(weights["counts"]) == 784 * 32
+    assert sum(shown["histogram", "gradients/layers.0.weight"][0]["counts"]) == 784 * 32
+
+
+def test_what_an_evaluation_shows_is_the_same_on_3_ranks(job):
+    alone, alone_values, _ = media_of(job, 1)
+    shown, values, _ = media_of(job, 3)
+    assert set(shown) == set(alone)
+    for name in alone:
+        if name[0] != "histogram":  # the gradients of other batches are others
+            assert shown[name] == alone[name]
+    assert values == alone_values

@@ -1,35 +1,38 @@
-"""Random faults, one after another: no run is spoiled, and nothing stays behind.
+"""Random faults on three hosts, one after another: no run is spoiled, and nothing stays behind.
 
-LOCKSTEP_SOAK_FAULTS (8, one of each kind) and LOCKSTEP_SOAK_SEED (1) say how many and which; the seed is
-printed with a failure. What ends a launcher is followed by a new one with the same command, as a
-scheduler does.
+LOCKSTEP_SOAK_FAULTS (10, one of each kind) and LOCKSTEP_SOAK_SEED (1) say how many and which. What is done to whom depends on
+the seed and the number of the fault alone; all are printed, and LOCKSTEP_SOAK_FIRST=N begins with the N-th again. What ends
+a launcher is followed by a new one with the same command, as a scheduler does.
 """
 
 import contextlib
-import itertools
 import os
 import random
 import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import processes
-from cluster import GONE_S, Cluster
+from cluster import GONE_S, PORT, Cluster
 from conftest import Job
 from disk import Disk
 from network import Network
 from processes import wait_until
 from safetensors_file import assert_same_bits, assert_usable, checkpoints, last_weights
 
-FAULTS = int(os.environ.get("LOCKSTEP_SOAK_FAULTS", "8"))
+FAULTS = int(os.environ.get("LOCKSTEP_SOAK_FAULTS", "10"))
 SEED = int(os.environ.get("LOCKSTEP_SOAK_SEED", "1"))
+FIRST = int(os.environ.get("LOCKSTEP_SOAK_FIRST", "0"))
+HOSTS = 3
 STEPS = 1500
-FAULTS_OF_A_RUN = 4
+FAULTS_OF_A_RUN = 5
 RUN_S = 120  # in which each part of a run must be over: progress to the next fault, and the end
 FULL = "No space left on device"
 OVERRIDES = [f"train.max_steps={STEPS}", "train.epochs=1000", "checkpoint.every=10 steps"]
 OVERRIDES += ["train.eval_every=1000 epochs", "distributed.timeout=10 s",
-              "distributed.step_timeout=10 s"]
+              "distributed.step_timeout=10 s", "train.log_every=1 step", "tracking.ranks=all"]
 OPTIONS = ["--max-restarts", 1000, "--stop-grace", "3s", "--run-id", "soak", "--tee", 0]
 
 
@@ -106,23 +109,64 @@ def link_cut(cluster, host, rng):
     cluster.network.restore(host)
 
 
+def bit_flipped(cluster, host, rng):
+    """In a file of the last checkpoint, which is read next: the one before it is taken."""
+    number, place = rng.random(), rng.random()
+    found = cluster.job.runs / "soak" / "checkpoints"
+    cluster.supervised.wait_for(lambda: len(checkpoints(found.parent)) >= 2, "two checkpoints")
+    pids = list(processes.ranks_of(cluster.job.directory).values())
+    for pid in pids:  # nothing is written meanwhile
+        kill_unless_gone(pid, signal.SIGSTOP)
+    steps = checkpoints(found.parent)
+    if len(steps) >= 2:
+        files = sorted(path for path in (found / str(steps[-1])).iterdir() if path.stat().st_size > 0)
+        file = files[int(number * len(files))]
+        content = bytearray(file.read_bytes())
+        content[int(place * len(content))] ^= 1
+        file.write_bytes(content)
+    for pid in pids:
+        kill_unless_gone(pid, signal.SIGKILL)
+
+
+GARBAGE = """
+import random, socket, sys
+rng, address = random.Random(sys.argv[1]), (sys.argv[2], int(sys.argv[3]))
+sockets = []
+for _ in range(20):
+    try:
+        sockets.append(socket.create_connection(address, timeout=1))
+        sockets[-1].sendall(rng.randbytes(rng.choice([1, 4, 100, 5000])))
+        if rng.random() < 0.5:
+            sockets.pop().close()
+    except OSError:  # nobody serves just now, or the server has had enough
+        pass
+"""
+
+
+def garbage_sent(cluster, host, rng):
+    """To the port where the nodes meet, by a stranger."""
+    command = [sys.executable, "-c", GARBAGE, str(rng.random()), cluster.hosts[0].address, PORT]
+    ended = processes.finish(host.start(command, cluster.job.directory))
+    assert ended.code == 0, ended.err
+
+
 KINDS = [worker_killed, worker_stopped, launcher_killed, launcher_stopped, host_crashed, host_stopped]
-KINDS += [link_cut, disk_filled]
+KINDS += [link_cut, disk_filled, bit_flipped, garbage_sent]
 
 
-def random_kinds(rng):
-    """Without end; each kind as often as the others, in an order of its own each time."""
-    while True:
-        yield from rng.sample(KINDS, len(KINDS))
+def fault(number):
+    """Its kind (each as often as the others, in an order of its own each time), and where what it does comes from."""
+    order = random.Random(f"{SEED} {number // len(KINDS)}").sample(KINDS, len(KINDS))
+    return order[number % len(KINDS)], random.Random(f"{SEED} fault {number}")
 
 
 class Supervised:
     """A job whose launchers are started again when they end before it does."""
 
-    def __init__(self, cluster):
+    def __init__(self, cluster, story):
         self.cluster = cluster
         self.done = set()
-        self.story = []
+        self.story = story
         self.errors = {}  # what each launcher says, in a file: it can be read while they run
 
     def start(self, host):
@@ -145,6 +189,7 @@ class Supervised:
             code, err = processes.finish(process, GONE_S).code, self.errors.pop(host.name).read_text()
             self.story.append(f"{host.name}: {code}: {err}")
             if code == 0:
+                assert last_checkpoint(self.cluster.job) == STEPS, f"{host.name} ended before the run; {self.story}"
                 self.done.add(host.name)
                 continue
             assert code in (75, -signal.SIGKILL), self.story
@@ -171,67 +216,85 @@ def listening(host):
     return [line.split()[1] for line in shown.splitlines() if line.split()[3] == "0A"]
 
 
-def run_with_faults(job, network, rng, kinds):
-    """Returns what happened, and how many of `kinds` did before the run was over."""
-    cluster = Cluster(job, network)
+def shared_memory():
+    return set(Path("/dev/shm").iterdir())
+
+
+def run_with_faults(job, network, first, last, story):
+    """Adds to `story` what happens; returns the number of the fault that is next."""
+    segments = shared_memory()
+    cluster = Cluster(job, network, HOSTS)
     cluster.disk = Disk(job.directory / "disk")
     cluster.disk.mount("size=64m")
     job.runs = cluster.disk.path / "runs"
     job.config["run"]["dir"] = str(job.runs)
+    # Hosts of tests have one memory: through it ranks go on without the network, with the same bits.
+    job.config["distributed"]["backend"] = backend = ("gloo", "shm")[first // FAULTS_OF_A_RUN % 2]
+    story.append(f"backend {backend}")
     job.write()
-    supervised = cluster.supervised = Supervised(cluster)
-    num_faults = 0
+    supervised = cluster.supervised = Supervised(cluster, story)
+    number = first
     try:
         for host in cluster.hosts:
             supervised.start(host)
-        for kind in kinds:
+        while number < last:
             reached = last_checkpoint(job)
             supervised.wait_for(lambda: last_checkpoint(job) > reached, f"progress beyond {reached}")
             if supervised.done:
                 break
-            wait(rng.uniform(0, 0.2))
+            kind, rng = fault(number)
             host = rng.choice(cluster.hosts)
-            supervised.story.append(f"{kind.__name__} on {host.name} at step {last_checkpoint(job)}")
+            wait(rng.uniform(0, 0.2))
+            story.append(f"fault {number}: {kind.__name__} on {host.name} at step {last_checkpoint(job)}")
             kind(cluster, host, rng)
-            num_faults += 1
+            number += 1
         supervised.wait_for(lambda: False, "the end")
         wait_until(lambda: not any(host.pids() for host in cluster.hosts), GONE_S, "no process is left")
         assert not any(listening(host) for host in cluster.hosts)
-        verify(job, supervised.story)
+        assert shared_memory() <= segments
+        verify(job)
     finally:
         cluster.stop()
         cluster.disk.unmount()
-    return supervised.story, num_faults
+    return number
 
 
-def verify(job, story):
+def verify(job):
     """The run is whole, as if nothing had happened, and can be gone on with."""
     run_dir = job.runs / "soak"
-    assert last_checkpoint(job) == STEPS, story
+    assert last_checkpoint(job) == STEPS
     assert_same_bits(last_weights(run_dir), job.undisturbed)
     assert_usable(run_dir)
     assert [path.name for path in (run_dir / "checkpoints").iterdir() if not path.name.isdigit()] == []
-    assert [entry["state"] for entry in job.list()] == ["finished"], story
+    entries = job.list()
+    assert [entry["state"] for entry in entries] == ["finished"] * HOSTS
+    for entry in entries:
+        steps = [step for step, _ in job.series(entry["id"], "rank/loss")]
+        assert steps == list(range(1, STEPS + 1)), f"{entry['id']}: {differences(steps)}"
+
+
+def differences(steps):
+    missing = sorted(set(range(1, STEPS + 1)) - set(steps))
+    again = sorted(step for step in set(steps) if steps.count(step) > 1)
+    return f"{len(missing)} steps are missing ({missing[:5]} ...), {len(again)} are there again ({again[:5]} ...)"
 
 
 def test_random_faults(tmp_path):
-    rng = random.Random(SEED)
     (tmp_path / "undisturbed").mkdir()
-    expected = last_weights(Job(tmp_path / "undisturbed").train(*OVERRIDES, ranks=2))
-    network = Network(2)
-    kinds = random_kinds(rng)
+    expected = last_weights(Job(tmp_path / "undisturbed").train(*OVERRIDES, ranks=HOSTS, timeout=3 * RUN_S))
+    network = Network(HOSTS)
+    number, last = FIRST, FIRST + FAULTS
     try:
-        left = FAULTS
-        while left > 0:
-            wanted = list(itertools.islice(kinds, min(left, FAULTS_OF_A_RUN)))
-            directory = tmp_path / f"run{left}"
+        while number < last:
+            directory = tmp_path / f"run{number}"
             directory.mkdir()
             job = Job(directory)
             job.undisturbed = expected
-            begin = time.monotonic()
-            story, num_faults = run_with_faults(job, network, rng, wanted)
-            left -= num_faults
-            seconds = time.monotonic() - begin
-            print(f"seed {SEED}, {left} faults left, {seconds:.0f} s:", *story, sep="\n  ", flush=True)
+            begin, story = time.monotonic(), []
+            try:
+                number = run_with_faults(job, network, number, min(last, number + FAULTS_OF_A_RUN), story)
+            finally:
+                seconds = time.monotonic() - begin
+                print(f"seed {SEED}, up to fault {number} of {last}, {seconds:.0f} s:", *story, sep="\n  ", flush=True)
     finally:
         network.close()

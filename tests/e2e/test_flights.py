@@ -1,15 +1,18 @@
-"""Training on a table in Parquet: the recipe against scikit-learn on the same split."""
+"""Training on tables: the recipes against scikit-learn on the same split, regression against PyTorch."""
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
 import yaml
-from sklearn.linear_model import LogisticRegression
+from safetensors.torch import load_file
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch.utils.data import random_split
 
 from processes import SOURCE, TRAINER, run
+from safetensors_file import last_weights
 
 FLIGHTS = SOURCE / ".data" / "flights" / "flights.parquet"
 NUMBERS, WORDS = ["month", "hour", "dep_delay", "distance"], ["carrier", "origin"]
@@ -69,3 +72,55 @@ def test_inspect_data_of_tables(job, baseline):
             (job.directory / "shards" / f"{number}.csv").write_text("\n".join(["x,y", *rows]) + "\n")
         job.write()
         assert text in inspected(job)
+
+
+def use_diabetes(job):
+    """The recipe of diabetes.yaml on scikit-learn's table, and that table."""
+    table = load_diabetes()
+    columns = ",".join([*table.feature_names, "target"])
+    rows = np.column_stack([table.data, table.target])
+    np.savetxt(job.directory / "diabetes.csv", rows, "%.9g", ",", header=columns, comments="")
+    job.config = yaml.safe_load((SOURCE / "configs" / "diabetes.yaml").read_text())
+    job.config["run"]["dir"] = str(job.runs)
+    job.config["data"]["train"]["path"] = str(job.directory / "diabetes.csv")
+    job.write()
+    return table.data.astype("float32"), table.target.astype("float32")
+
+
+def test_the_recipe_for_regression_is_as_good_as_scikit_learn(job, capsys):
+    inputs, target = use_diabetes(job)
+    run = job.train(ranks=2)
+    loss = job.series(run.name, "eval/loss")[-1][1]
+    train, held_out = random_split(range(len(target)), [0.8, 0.2], torch.Generator().manual_seed(0))
+    model = LinearRegression().fit(inputs[train.indices], target[train.indices])
+    linear = np.square(model.predict(inputs[held_out.indices]) - target[held_out.indices]).mean()
+    with capsys.disabled():
+        print(f"\nmean squared error {loss:.0f}, linear regression {linear:.0f}")
+    assert loss <= 1.1 * linear
+
+
+@pytest.mark.parametrize("ranks", [None, 2], ids=["one rank", "two ranks"])
+def test_regression_is_that_of_pytorch(job, ranks):
+    inputs, target = (torch.from_numpy(array) for array in use_diabetes(job))
+    data = {**job.config["data"]["train"], "standardize": False}
+    job.config["data"] = {"train": data, "eval": data, "batch_size": 34, "shuffle": False}  # of 442
+    job.write()
+    run = job.train("train.epochs=3", "schedule.name=constant", ranks=ranks)
+
+    torch.manual_seed(0)
+    nn = torch.nn
+    layers = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))
+    optimizer = torch.optim.Adam(layers.parameters(), lr=0.003)
+    for step in range(3 * 13):
+        batch = slice(step % 13 * 34, step % 13 * 34 + 34)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(layers(inputs[batch]), target[batch, None]).backward()
+        optimizer.step()
+
+    weights = load_file(last_weights(run))
+    for name, tensor in layers.state_dict().items():
+        torch.testing.assert_close(weights[f"layers.{name}"], tensor, rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        error = layers(inputs)[:, 0] - target
+    assert job.series(run.name, "eval/loss")[-1][1] == pytest.approx(error.square().mean().item(), rel=1e-5)
+    assert job.series(run.name, "eval/mae")[-1][1] == pytest.approx(error.abs().mean().item(), rel=1e-5)

@@ -38,6 +38,7 @@ def test_steps_whose_gradients_overflow_are_left_out(job, peers, accumulate, cli
 @pytest.mark.parametrize("optimizer", [ADAMW, SGD], ids=["adamw", "sgd"])
 def test_the_scale_goes_on_after_a_resume(job, optimizer, stop):
     arguments = [value for part in (MLP, FEW, optimizer, FP16, LARGE, EVERY_STEP) for value in part[0]]
+    arguments.append("train.non_finite=ignore")  # SGD diverges here: the scale goes on falling
     whole = job.train(*arguments, "train.max_steps=20", ranks=2)
     stopped = job.train(*arguments, f"train.max_steps={stop}", ranks=2)
     assert 0 < skipped(job, stopped)

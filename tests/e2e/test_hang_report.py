@@ -1,10 +1,13 @@
 """A rank that hangs is named within seconds, with its place; the job ends when its time is up."""
 
+import json
 import os
 import re
 import selectors
 import signal
 import time
+
+import pytest
 
 import processes
 from odd_rank import use_odd_rank
@@ -66,8 +69,11 @@ def test_a_rank_asleep_in_its_data_loader(tmp_path):
     ended = processes.finish(started)
     assert ended.code == 75
     text += ended.err
-    assert "error: rank 1 (" in text and "give up after 8 s" in text
-    assert "note: rank 1 (" in text, "the final report names the culprit too"
+    warned = float(re.search(r"warning: rank 1 .*keeps the others waiting for ([0-9.]+) s", text)[1])
+    gives_up = re.search(r"error: rank 1 .*keeps the others waiting for ([0-9.]+) s.*give up after 8 s", text)
+    assert float(gives_up[1]) > warned, "the seconds are those of now"
+    report = "rank 1 (of 2) kept the others waiting until they gave up after 8 s\n  it was at step 3 of 5, waiting for data"
+    assert report in text, "the final report names the culprit too"
     dump = max(tmp_path.glob("logs*/attempt_0/hang.txt")).read_text()
     assert "rank 0 (" in dump and "rank 1 (" in dump and "sleep_in_loader" not in dump.split("rank 1")[0]
 
@@ -145,10 +151,17 @@ def test_a_stopped_trainer(job):
     assert checkpoints(next(job.runs.iterdir()))
 
 
-def test_a_step_that_takes_too_long_ends_the_job(job):
-    started = start_and_step_on(job, "distributed.step_timeout=6 s", "distributed.hang_warning=1 s")
-    os.kill(ranks_of(job.directory)[0], signal.SIGSTOP)
+@pytest.mark.parametrize("backend", ["auto", "gloo"])
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_step_that_takes_too_long_ends_the_job(job, victim, backend):
+    overrides = ["distributed.step_timeout=6 s", "distributed.hang_warning=1 s", f"distributed.backend={backend}"]
+    started = start_and_step_on(job, *overrides)
+    os.kill(ranks_of(job.directory)[victim], signal.SIGSTOP)
     ended = processes.finish(started)
     assert ended.code == 75, ended.err
-    assert "rank 0 (" in ended.err and "is stopped" in ended.err
+    assert f"rank {victim} (of 2) kept the others waiting until they gave up after 6 s: it is stopped" in ended.err
     assert "waited" in ended.err
+    [run] = job.list()
+    assert run["state"] == "failed"
+    end = json.loads((job.runs / run["id"] / "end.json").read_text())
+    assert (end["rank"], end["exit"]) == (victim, 75)

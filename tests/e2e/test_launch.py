@@ -79,6 +79,8 @@ def test_a_signal_to_the_launcher_stops_all(job, number):
     ended = processes.finish(launcher, GRACE_S)
     assert ended.code == 128 + number
     assert f"stopped by {number.name}" in ended.err
+    recorded = "SIGINT" if number == signal.SIGINT else "SIGTERM"  # ranks take the others for SIGTERM
+    assert f"preempted by {recorded} after step" in ended.out
     assert_nothing_is_left(job)
     assert [entry["state"] for entry in job.list()] == ["preempted"]
     assert_resumable(job)

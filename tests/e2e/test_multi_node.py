@@ -356,7 +356,7 @@ def test_something_else_listens_at_the_endpoint(cluster):
         other.kill()
         other.communicate(timeout=PATIENCE_S)
     assert ended.code == 78
-    assert "is no rendezvous of Lockstep's" in ended.err
+    assert "is not a Lockstep rendezvous" in ended.err
 
 
 def test_the_secret_is_nowhere(job, cluster):

@@ -66,6 +66,26 @@ def test_all_of_lockstep_is_configured_with_it(tmp_path, libtorch):
     assert os.fspath(LIBTORCH) not in commands
 
 
+CUDA_HEADERS = ["nccl/include/nccl.h", *(f"cu13/include/{name}" for name in ("cuda_runtime.h", "cublas_v2.h", "crt/host_defines.h", "nv/target"))]
+
+
+@pytest.mark.parametrize("missing", [None, "cu13/include/crt/host_defines.h"])
+def test_the_cuda_half_needs_all_headers_and_its_lack_is_told(tmp_path, libtorch, missing):
+    """The ordinary wheel of PyPI brings cuda_runtime.h, and not what that includes."""
+    for header in CUDA_HEADERS:
+        file = libtorch.parent / "nvidia" / header
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if header != missing:
+            file.touch()
+    (tmp_path / "CMakeLists.txt").write_text(PROJECT + 'if(TARGET lockstep::torch_cuda)\n  message(STATUS "with CUDA")\nendif()\n')
+    (tmp_path / "own.cpp").write_text(PROGRAM)
+    ended = configure(tmp_path, tmp_path / "build", libtorch / "share" / "cmake" / "Torch")
+    assert ended.code == 0, ended.err
+    assert ("with CUDA" in ended.out) == (missing is None)
+    told = f"building the CPU half only: {libtorch.parent}/nvidia lacks {missing} (for the CUDA half: pip install 'cuda-toolkit[cccl,crt]'"
+    assert (told in ended.out) == (missing is not None), ended.out
+
+
 @pytest.mark.parametrize("missing", ["the folder", "libtorch_cpu.so"])
 def test_what_is_no_libtorch_is_refused(tmp_path, libtorch, missing):
     torch_dir = libtorch / "share" / "cmake" / "Torch"

@@ -64,6 +64,15 @@ def test_what_ranks_send(job):
     assert "gradients" not in plan(job, job.file)
 
 
+@pytest.mark.parametrize("rule, repeated", [("uneven", 0), ("pad", 20)])
+def test_batches_that_the_ranks_do_not_divide(job, rule, repeated):
+    """Of 1003 samples 20 batches of 50, which are 51 when padded, and one of 3."""
+    planned = plan(job, "--nnodes", "2:3", job.file, "data.batch_size=50", f"data.batch_remainder={rule}")
+    assert planned["steps"]["per_epoch"] == 21 and planned["data"]["batch_size"] == 50
+    assert planned["data"]["batch_size_per_rank"] == 17
+    assert (planned["data"]["samples_per_rank"], planned["data"]["repeated"]) == (20 * 17 + 1, repeated)
+
+
 def test_nothing_is_made(job):
     before = sorted(job.directory.rglob("*"))
     text = processes.run([LOCKSTEP, "plan", "-n", 4, job.file, "train.freeze=[layers.0]"], job.directory)
@@ -74,6 +83,10 @@ def test_nothing_is_made(job):
 
 @pytest.mark.parametrize("words, texts", [
     (["-n", "5", "CONFIG"], ["data.batch_size: 48 samples do not divide over 5 ranks"]),
+    (["--nnodes", "2:4", "CONFIG", "data.batch_size=100"], [
+        "data.batch_size: 100 samples do not divide over 3 ranks, which --nnodes 2:4 allows (they do over 2, 4); ",
+        "96 or 108", "data.batch_remainder"]),
+    (["--nnodes", "4:2", "CONFIG"], ["--nnodes 4:2", "the smaller first"]),
     (["-n", "zero", "CONFIG"], ["-n must be a whole number from 1", "'zero'"]),
     (["-n"], ["-n needs a number"]),
     ([], ["no run file given"]),

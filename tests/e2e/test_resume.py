@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import processes
-from safetensors_file import assert_same_bits, checkpoints, last_weights
+from safetensors_file import assert_same_bits, checkpoints, floats, last_weights
 
 OPTIMIZERS = {
     "sgd": "optimizer={name: sgd, lr: 0.1, momentum: 0.9}",
@@ -276,3 +276,48 @@ def test_the_command_that_show_names_finds_the_run(job):
 
 def run_id_of(shown):
     return (shown[0] if isinstance(shown, list) else shown)["id"]
+
+
+# 1001 samples: 20 batches of 50 and one of 1, which two of three ranks have no sample of.
+UNEVEN = ["data.train.limit=1001", "data.batch_size=50", "data.batch_remainder=uneven", "train.epochs=3"]
+UNEVEN += ["train.log_every=1 step"]
+
+
+def assert_same_training(job, run_dir, whole, never_stopped):
+    """Up to the rounding of sums in float32: three epochs let it grow."""
+    ours, theirs = (of.series(path.name, "train/loss") for of, path in ((job, run_dir), (whole, never_stopped)))
+    assert [step for step, _ in ours] == [step for step, _ in theirs] == list(range(1, 64))
+    assert [loss for _, loss in ours] == pytest.approx([loss for _, loss in theirs], rel=1e-4)
+    ours, theirs = (floats(last_weights(path)) for path in (run_dir, never_stopped))
+    for name, numbers in ours.items():
+        assert numbers == pytest.approx(theirs[name], abs=1e-5), name
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_uneven_batches_train_as_one_rank_does(job, whole, accumulate):
+    settings = [*UNEVEN, f"train.accumulate={accumulate}"]
+    if accumulate == 2:
+        settings.append("train.epochs=6")  # 11 steps in each, the last of one sample
+        settings.append("train.max_steps=63")
+    alone = whole.train(*settings, ranks=1)
+    assert_same_training(job, job.train(*settings, ranks=3), whole, alone)
+
+
+def test_uneven_batches_on_3_then_2_then_4_ranks(job, whole):
+    """The order of samples goes on, whatever the number of ranks."""
+    never_stopped = whole.train(*UNEVEN, ranks=1)
+    run_dir = job.train(*UNEVEN, "train.max_steps=17", ranks=3)
+    resume(job, run_dir, *UNEVEN, "train.max_steps=40", ranks=2)
+    resume(job, run_dir, *UNEVEN, ranks=4)
+    assert_same_training(job, run_dir, whole, never_stopped)
+
+
+def test_padded_batches_on_3_ranks_weigh_the_first_sample_twice(job, whole):
+    """50 samples are padded to 51, so the mean loss of a step is that of the batch with its first one repeated."""
+    settings = ["data.train.limit=50", "data.batch_size=50", "data.shuffle=false", "train.log_every=1 step"]
+    padded = job.train(*settings, "data.batch_remainder=pad", "train.epochs=2", ranks=3)
+    alone = whole.train(*settings, "train.epochs=1", "optimizer={name: sgd, lr: 1e-30}", ranks=1)
+    first = whole.train(*settings, "data.train.limit=1", "train.epochs=1", "optimizer={name: sgd, lr: 1e-30}", ranks=1)
+    loss = {path: of.series(path.name, "train/loss")[0][1] for of, path in ((job, padded), (whole, alone), (whole, first))}
+    assert loss[padded] == pytest.approx((50 * loss[alone] + loss[first]) / 51, rel=1e-5)
+    assert len(job.series(padded.name, "train/loss")) == 2

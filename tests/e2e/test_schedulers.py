@@ -136,14 +136,16 @@ def test_scancel_ends_all_of_it(slurm, job, launched):
     assert entry["state"] == "preempted"
 
 
-def test_a_requeued_job_goes_on_with_its_run(slurm, job):
+@pytest.mark.parametrize("why", [["scontrol", "requeue"], ["scancel", "--signal=TERM"]], ids=["requeued", "preempted"])
+def test_a_requeued_job_goes_on_with_its_run(slurm, job, why):
+    """SIGTERM to the steps is what preemption with a grace period sends, and --signal before the time limit."""
     limits = ["train.epochs=1000", "train.max_steps=400", "checkpoint.every=20 steps"]
     command = ["sbatch", "--output=job.out", "--parsable"]
     command += [EXAMPLES / "slurm" / "train.sbatch", job.file, *limits]
     path = f"{BIN}:{slurm.environment()['PATH']}"
     number = slurm.run(command, job.directory, PATH=path).out.strip()
     wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
-    assert slurm.run(["scontrol", "requeue", number], job.directory).code == 0
+    assert slurm.run([*why, number], job.directory).code == 0
 
     def is_running():
         # Slurm lets a requeued job wait for two minutes, unless it is told otherwise.

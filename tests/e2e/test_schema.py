@@ -13,6 +13,7 @@ from safetensors_file import assert_same_bits, last_weights
 RECIPES = sorted((SOURCE / "configs").glob("*.yaml"))
 # Recipes for data of one's own: the tests that make such data and train on it.
 TESTED_ELSEWHERE = {
+    "diabetes.yaml": "test_flights.py",
     "digits.yaml": "test_images.py",
     "gpt2_124m.yaml": "test_gpt.py",
     "gpt_bible.yaml": "test_gpt.py",

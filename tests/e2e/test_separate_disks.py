@@ -1,8 +1,12 @@
-"""Several hosts that share no file system: one run directory still has everything."""
+"""Several hosts that share no file system: one run directory still has everything, and what it has is missed when it is gone."""
+
+import shutil
 
 import pytest
 
+from cluster import GONE_S
 from processes import PATIENCE_S, find, wait_until
+from safetensors_file import checkpoints
 
 RANKS_PER_HOST = 2
 
@@ -50,3 +54,47 @@ def test_system_metrics_of_all_nodes_come_with_the_one_entry(disk_of_beta, clust
     (file,) = (run / "sinks" / "jsonl").rglob("*.jsonl")
     text = file.read_text()
     assert "system/memory.percent" in text and "system/node-1/memory.percent" in text
+
+
+@pytest.mark.parametrize("background", ["true", "false"])
+def test_a_replaced_first_node_does_not_begin_anew(job, disk_of_beta, cluster, background):
+    """Its checkpoints were on its own disk: the job says so, and goes on when they are there again."""
+    alpha, beta = cluster.hosts
+    options = ["--run-id", "kept"]
+    endless = ["train.epochs=1000000", "checkpoint.every=10 steps", f"checkpoint.async={background}"]
+    endless.append("tracking.agent=false")  # beta's would look for the old alpha for a while
+    cluster.start_all(*endless, options=options)
+    note = disk_of_beta / "kept" / "checkpoints-elsewhere.json"
+    wait_until(note.exists, PATIENCE_S, "beta knows of a checkpoint")
+    alpha.crash()
+    assert cluster.finish(beta, GONE_S).code == 75
+    cluster.finish(alpha, GONE_S)
+    reached = checkpoints(job.runs / "kept")[-1]
+
+    old = job.runs.rename(job.directory / "disk of the old alpha")
+    job.runs.mkdir()  # of the new one
+    cluster.start_all(*endless, options=options)
+    ended = [cluster.finish(host, GONE_S) for host in cluster.hosts]
+    assert [end.code for end in ended] == [78, 78], ended
+    line = "run kept would begin at step 0: rank 0 on alpha has no checkpoint of it, but beta knows of some, of step 10 and later"
+    assert line in ended[0].err and "checkpoint.resume=never" in ended[0].err, ended[0].err
+    assert f"in {job.runs}/kept/checkpoints on alpha" in ended[0].err
+    assert not list(job.runs.glob("kept/checkpoints/[0-9]*"))
+
+    shutil.copytree(old / "kept" / "checkpoints", job.runs / "kept" / "checkpoints", dirs_exist_ok=True)
+    cluster.start_all(*endless, f"train.max_steps={reached + 20}", options=options)
+    ended = [cluster.finish(host) for host in cluster.hosts]
+    assert [end.code for end in ended] == [0, 0], ended
+    assert f"step {reached + 20}/{reached + 20}" in ended[0].out
+    assert min(step for step, _ in job.series("kept", "train/loss")) > reached
+
+
+def test_a_job_may_begin_anew_on_request(job, disk_of_beta, cluster):
+    short = ["train.epochs=1", "checkpoint.every=10 steps"]
+    train(cluster, *short)
+    (run,) = job.runs.iterdir()
+    assert (disk_of_beta / run.name / "checkpoints-elsewhere.json").exists()
+    shutil.rmtree(run)
+    cluster.start_all(*short, "checkpoint.resume=never", options=["--run-id", run.name])
+    ended = [cluster.finish(host) for host in cluster.hosts]
+    assert [end.code for end in ended] == [0, 0], ended

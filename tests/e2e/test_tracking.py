@@ -5,14 +5,19 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
+import sys
 import urllib.request
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import processes
-from processes import LOCKSTEP, PATIENCE_S, wait_until
+from processes import LOCKSTEP, PATIENCE_S, SOURCE, wait_until
+
+sys.path.insert(0, str(SOURCE / "tests" / "tracking" / "mlflow"))
+from receiver import Receiver  # noqa: E402
 
 
 def sync(job, *arguments, code=0):
@@ -199,9 +204,70 @@ def test_sync_sends_to_a_sink_that_the_run_did_not_have_and_never_twice(job):
         assert of_jsonl(run_dir, run_dir.name) == logged(job, run_dir.name)
     records = jsonl_records(run_dir, run_dir.name)
     assert [record["type"] for record in records].count("end") == 1
-    target = job.directory / "out.csv"
+
+
+def rows_of(path):
+    """The rows of a CSV file, sorted: a live agent writes the logs of ranks and nodes as they grow, `sync` one after another."""
+    return sorted(path.read_bytes().splitlines())
+
+
+def test_sync_knows_what_each_place_has(job):
+    use_file_sinks(job)
+    run_dir = job.train()
+    own = run_dir / "sinks" / "csv" / run_dir.name / "metrics.csv"
+    content = own.read_bytes()
+    rows = rows_of(own)
+    board = job.directory / "board"
+    for _ in range(2):  # the second time nothing is left to do
+        for number in range(2):
+            target = job.directory / f"out-{number}.csv"
+            assert "csv: complete" in sync(job, run_dir, "--sink", f"{{name: csv, path: {target}}}").out
+            assert rows_of(target) == rows
+        sync(job, run_dir, "--sink", f"{{name: tensorboard, dir: {board}}}")
+        assert len(list(board.rglob("events.out.*"))) == 1
+        assert own.read_bytes() == content
+    for path in (own, target):
+        path.unlink()
+    sync(job, run_dir)
     sync(job, run_dir, "--sink", f"{{name: csv, path: {target}}}")
-    assert target.exists()
+    assert rows_of(own) == rows and rows_of(target) == rows
+
+
+def test_a_run_of_ones_own_needs_no_config_file_to_be_sent(job):
+    run_dir = job.train(ranks=2)
+    (run_dir / "config.yaml").unlink()
+    (run_dir / "run.json").unlink()
+    assert "jsonl: complete" in sync(job, run_dir, "--sink", "jsonl").out
+    assert of_jsonl(run_dir, run_dir.name) == logged(job, run_dir.name)
+    assert "the run has no sinks; name one with --sink" in sync(job, run_dir, code=78).err
+
+
+def test_a_job_of_several_entries_tells_its_end_once(job):
+    receiver = Receiver()
+    use_file_sinks(job, "all", sinks=["console", {"name": "webhook", "events": ["end"]}])
+    with receiver:
+        job.train(ranks=2, env=processes.environment(LOCKSTEP_WEBHOOK_URL=receiver.url))
+    assert [(body["event"], body["run"]["rank"], body["text"]) for *_, body in receiver.got] == [("end", 0, "e2e: finished")]
+
+
+def test_a_run_directory_that_is_deleted_is_told_at_once(job):
+    job.config["train"].update(epochs=100_000, eval_every="1000000 epochs")
+    job.config["checkpoint"] = {"every": "1000000 epochs"}  # one that is being written would fail
+    job.write()
+    with open(job.directory / "out", "w+") as out:
+        started = job.start(ranks=2, stdout=out)
+        run_dir = wait_until(lambda: next(job.runs.glob("*/run.json"), None), PATIENCE_S, "the run").parent
+        wait_until(lambda: "step" in (job.directory / "out").read_text(), PATIENCE_S, "a step")
+        shutil.rmtree(run_dir, ignore_errors=True)
+        told = f"the event log of this run ({run_dir}/events/rank-00000.lsev) was deleted during the run"
+        wait_until(lambda: f"{told}; training goes on" in (job.directory / "out").read_text(), PATIENCE_S, "a word")
+        run_dir.mkdir(exist_ok=True)
+        (run_dir / "stop_request.json").write_text('{"time": 1, "reason": "test"}')
+        ended = processes.finish(started)
+        printed = (job.directory / "out").read_text()
+    assert ended.code == 75
+    assert f"{told}; the last checkpoint is {run_dir}/checkpoints/" in ended.err
+    assert "runs show" not in printed and "runs show" not in ended.err
 
 
 def test_run_without_an_agent_is_completed_by_sync(job):

@@ -51,7 +51,7 @@ class Epochs {
       : dataset_(dataset),
         batch_(*config.batch_size),
         lanes_(config.shuffle_lanes.value_or(kFirstWorld)),
-        options_(sampler_options(config, dataset, kSeed, batch_)) {}
+        options_(sampler_options(config, dataset, kSeed, {.batch_size = batch_})) {}
 
   // At most `steps` steps of an epoch.
   void run(Ranks ranks, int64_t steps, Progress& progress, Seen& seen) const {

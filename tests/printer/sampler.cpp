@@ -13,8 +13,8 @@ int print_sampler(const Arguments&) {
   bool weighted = false;
   Shard shard;
   SamplerOptions options;
-  while (std::cin >> n >> shard.world >> shard.rank >> options.seed >> epoch >> options.drop_last >>
-         options.shuffle >> weighted) {
+  while (std::cin >> n >> shard.world >> shard.rank >> options.seed >> epoch >>
+         options.batches.drop_last >> options.shuffle >> weighted) {
     options.weights.clear();
     for (int64_t i = 0; weighted && i < n; ++i)
       options.weights.push_back(static_cast<double>(i % 7));

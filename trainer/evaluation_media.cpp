@@ -83,11 +83,12 @@ void EvaluationMedia::look(const Batch& batch, const Outputs& outputs) {
     return;
   }
   const auto predictions_BK = predictions.to(at::kFloat);
-  if (label->scalar_type() == at::kLong && label->dim() == 1) {
+  if (at::isIntegralType(label->scalar_type(), /*includeBool=*/true) && label->dim() == 1) {
     has_classes_ = true;
-    if (config_.confusion) count(predictions_BK, *label);
-    keep_worst(at::cross_entropy_loss(predictions_BK, *label, {}, at::Reduction::None),
-               predictions_BK.argmax(1), *label, batch.indices);
+    const auto label_B = label->to(at::kLong);
+    if (config_.confusion) count(predictions_BK, label_B);
+    keep_worst(at::cross_entropy_loss(predictions_BK, label_B, {}, at::Reduction::None),
+               predictions_BK.argmax(1), label_B, batch.indices);
   } else if (label->is_floating_point() && label->numel() == predictions_BK.numel()) {
     if (config_.confusion) problem_ = "tracking.media.confusion: the labels are not classes";
     const auto label_BK = label->view_as(predictions_BK);

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy
 import pytest
 import torch
 from safetensors.numpy import load_file
@@ -135,6 +136,21 @@ def test_confusion_and_worst_samples_are_those_of_scikit_learn(job):
     (weights,) = shown["histogram", "weights/layers.0.weight"]
     assert sum(weights["counts"]) == 784 * 32
     assert sum(shown["histogram", "gradients/layers.0.weight"][0]["counts"]) == 784 * 32
+
+
+@pytest.mark.parametrize("kind", ["int32", "bool"])
+def test_the_classes_of_short_integers_are_counted_as_well(job, kind):
+    """The loss takes such labels, so the confusion matrix does."""
+    labels = numpy.arange(301) % 2
+    inputs = numpy.random.default_rng(0).standard_normal((301, 4), numpy.float32)
+    numpy.savez(job.directory / "data.npz", image=inputs, label=labels.astype(kind))
+    job.config["data"]["train"] = job.config["data"]["eval"] = {"name": "npy", "path": str(job.directory / "data.npz")}
+    job.config["model"] = {"name": "mlp", "hidden": [4], "classes": 2}
+    job.write()
+    shown, _, _ = media_of(job, 1)
+    (confusion,) = shown["table", "eval/confusion"]
+    assert sum(n for _, _, n in confusion["rows"]) == 301
+    assert len(shown["table", "eval/worst"][0]["rows"]) == 4
 
 
 def test_what_an_evaluation_shows_is_the_same_on_3_ranks(job):

@@ -145,7 +145,7 @@ def test_the_classes_of_short_integers_are_counted_as_well(job, kind):
     inputs = numpy.random.default_rng(0).standard_normal((301, 4), numpy.float32)
     numpy.savez(job.directory / "data.npz", image=inputs, label=labels.astype(kind))
     job.config["data"]["train"] = job.config["data"]["eval"] = {"name": "npy", "path": str(job.directory / "data.npz")}
-    job.config["model"] = {"name": "mlp", "hidden": [4], "classes": 2}
+    job.config["model"] = {"name": "mlp", "inputs": 4, "hidden": [4], "classes": 2}
     job.write()
     shown, _, _ = media_of(job, 1)
     (confusion,) = shown["table", "eval/confusion"]

@@ -34,9 +34,9 @@ export class Rows {
   sections: Section[] = [];
   private pages = new Map<string, { runs: RunRow[]; version: number }>();
   private asked = new Set<string>();
-  /** Grows when runs changed: pages of an earlier one are shown until they have been fetched again. */
+  /** Grows when runs or columns changed: pages of an earlier one are shown until they have been fetched again. */
   private version = 0;
-  /** Grows when the columns or the order changed: answers to an earlier one are of no use. */
+  /** Grows when the order changed: answers to an earlier one are of no use. */
   private generation = 0;
   sort = "-created";
   columns: string[] = [];
@@ -51,7 +51,7 @@ export class Rows {
   reset(sections: Section[], sort: string, columns: string[]) {
     this.sections = sections;
     this.version++;
-    if (this.sort !== sort || this.columns.join("\n") !== columns.join("\n")) {
+    if (this.sort !== sort) {
       this.generation++;
       this.pages.clear();
       this.asked.clear();

@@ -1,49 +1,29 @@
 """Compiled code beside the model that it was made of."""
 
 import copy
-import ctypes
 import math
-import os
-import tempfile
 from typing import Callable
 
 import torch
 
 from lockstep.batch_sizes import resized
-from lockstep.errors import CompilerFault, one_line
+from lockstep.errors import CompilerFault
 from lockstep.graphs import Graph, Step
 from lockstep.losses import Batch, shape_of
 from lockstep.passes import Pass
+from lockstep.running import Run
 from lockstep.segments import Part, segment_names
 
-Library = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 TOLERANCE = {"fp32": 1e-3, "bf16": 5e-2}  # of a value's greatest element, compiled against eager
 # Of a gradient's norm: where a number lies at the kink of a ReLU, rounding decides whether it has a gradient.
 KINKS = 5e-2
 
 
 class Comparison:
-    """The code of a pass, loaded as lockstep-trainer loads it, and the module that it was made of."""
+    """The code of a pass, which `run` runs as lockstep-trainer does, and the module that it was made of."""
 
-    def __init__(self, compiled: Pass, tolerance: float):
-        # The libraries rely on a process that has LibTorch's symbols in sight, as lockstep-trainer has.
-        ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"), ctypes.RTLD_GLOBAL)
-        self.compiled, self.tolerance = compiled, tolerance
-        self.libraries = {name: self.load(name, code.library) for name, code in compiled.code.items()}
-
-    @staticmethod
-    def load(name: str, library: bytes) -> Library:
-        with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
-            file.write(library)
-            file.flush()
-            try:
-                return torch._inductor.aoti_load_package(file.name, run_single_threaded=True)
-            except RuntimeError as error:
-                raise CompilerFault(f"the compiled code {name}.pt2 cannot be loaded: {one_line(error)}") from error
-
-    def run(self, name: str, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        with torch.no_grad():
-            return list(self.libraries[name](inputs))
+    def __init__(self, compiled: Pass, run: Run, tolerance: float):
+        self.compiled, self.run, self.tolerance = compiled, run, tolerance
 
     def outputs(self, batch: Batch) -> list[torch.Tensor]:
         graph, state = self.compiled.graph, self.compiled.state
@@ -53,8 +33,7 @@ class Comparison:
         return run_parts(graph, self.compiled.parts, [*inputs, graph.inputs[-1]], self.run)
 
 
-def run_parts(graph: Graph, parts: list[Part], inputs: list[torch.Tensor],
-              run: Callable[[str, list[torch.Tensor]], list[torch.Tensor]]) -> list[torch.Tensor]:
+def run_parts(graph: Graph, parts: list[Part], inputs: list[torch.Tensor], run: Run) -> list[torch.Tensor]:
     """The outputs of the graph as it was before it was split."""
     values, gradients = inputs, []
     for i, (name, part) in enumerate(zip(segment_names(len(parts)), parts)):

@@ -18,6 +18,7 @@ from lockstep.graphs import Graph, State, Step
 from lockstep.losses import LOSSES, Batch, Loss, LossFunction, find_loss
 from lockstep.packing import cpu_flags, describe, pack_weights, write_package
 from lockstep.passes import Pass
+from lockstep.running import running
 from lockstep.segments import Part
 from lockstep.trial import try_out, unused_fields, verify_layers
 
@@ -92,9 +93,11 @@ def compile_step(
     for each in passes:
         each.compile(device, threads, use_cache, stage)
     stage("checking the compiled code against Python")
-    largest = [compare(Comparison(each, TOLERANCE[precision]), report) for each in passes]
+    libraries = {name: code.library for each in passes for name, code in each.code.items()}
+    with running(libraries) as run:
+        largest = [compare(Comparison(each, run, TOLERANCE[precision]), report) for each in passes]
     train, evaluation = (each.graph for each in passes)
-    members = {f"{name}.pt2": code.library for each in passes for name, code in each.code.items()}
+    members = {f"{name}.pt2": library for name, library in libraries.items()}
     members["weights.safetensors"] = pack_weights({**state.parameters, **state.buffers})
     manifest = describe_package(state, batch, train, evaluation, passes[0].parts)
     manifest |= describe_loss(chosen, train) | describe_classes(chosen, step, batch, evaluation)

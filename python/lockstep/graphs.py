@@ -232,7 +232,8 @@ def line_of_user(flat: torch.fx.GraphModule, error: BaseException) -> str:
     return f" ({places[-1][0]}:{places[-1][1]}: {places[-1][2].strip()})" if places else ""
 
 
-# The namespaces of operators that LibTorch itself has, which is all that lockstep-trainer loads.
+# The namespaces of operators that LibTorch itself has, which is all that lockstep-trainer loads. What is in them and not in
+# LibTorch is found when the code runs without Python's operators (running.py).
 OWN_OPERATORS = ("aten", "prims", "prim", "mkldnn", "onednn", "quantized", "inductor", "_quantized")
 
 
@@ -243,10 +244,13 @@ def verify_operators(graph: torch.fx.Graph) -> None:
         if not name or name.partition("::")[0] in OWN_OPERATORS or _is_composite(node.target):
             continue
         places = re.findall(r'File "([^"]+)", line (\d+)', node.stack_trace or "")
-        place = f" ({places[-1][0]}:{places[-1][1]})" if places else ""
-        hint = ", with experts_implementation='batched_mm' in the config" if name.startswith("transformers::grouped_mm") else ""
-        raise CompileError(f"the model calls the operator {name}, which is not a part of LibTorch: lockstep-trainer does not "
-                           f"have it; compute the same with PyTorch's own operators{hint}{place}")
+        raise foreign_operator(name, f" ({places[-1][0]}:{places[-1][1]})" if places else "")
+
+
+def foreign_operator(name: str, place: str = "") -> CompileError:
+    hint = ", with experts_implementation='batched_mm' in the config" if name.startswith("transformers::grouped_mm") else ""
+    return CompileError(f"the model calls the operator {name}, which is not a part of LibTorch: lockstep-trainer does not "
+                        f"have it; compute the same with PyTorch's own operators{hint}{place}")
 
 
 def _is_composite(operator: torch._ops.OpOverload) -> bool:

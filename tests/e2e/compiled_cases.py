@@ -481,6 +481,26 @@ class CustomOperator(Net):
         return double(x)
 
 
+@torch.library.custom_op("quantized::lockstep_cases_double", mutates_args=())
+def double_of_libtorch(x: torch.Tensor) -> torch.Tensor:
+    """By its name; it exists in this process only, but every trace of it looks as those of LibTorch do."""
+    return x * 2
+
+
+double_of_libtorch.register_fake(torch.empty_like)
+double_of_libtorch.register_autograd(lambda context, gradient: gradient * 2)
+
+
+class OperatorOfThisProcess(Net):
+    def change(self, x):
+        return double_of_libtorch(x)
+
+
+class OperatorOfTorchInPython(Net):
+    def change(self, x):
+        return x + torch.ops.prims.fft_r2c(x.detach(), dim=[1], onesided=False).abs()
+
+
 class Pairs(Net):
     def prepare(self):
         self.layer = nn.Linear(16, 8)
@@ -620,6 +640,8 @@ REFUSED = {
     "synchronised batch norm": Case(lambda: BatchNormNet(nn.SyncBatchNorm), images, refused=("'norm' is a SyncBatchNorm",)),
     "sparse gradients": Case(lambda: Embedded(sparse=True), bags, refused=("'embedding' is an Embedding with sparse=True",)),
     "a custom operator": Case(CustomOperator, vectors, refused=("the operator lockstep_cases::double", "compiled_cases.py:")),
+    "an operator of this process": Case(OperatorOfThisProcess, vectors, refused=("the operator quantized::lockstep_cases_double, which is not",)),
+    "an operator that torch has in Python": Case(OperatorOfTorchInPython, vectors, refused=("the operator prims::fft_r2c, which is not",)),
     "a branch on a tensor": Case(Branch, vectors, refused=("a branch on a tensor", "compiled_cases.py", "if x.mean() > 0")),
     "a batch of one size": Case(FixedRows, vectors, refused=("for batches of any size in evaluation", "compiled_cases.py", "x.reshape(16, 16)")),
 }

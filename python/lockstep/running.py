@@ -25,7 +25,7 @@ ENDING_S = 10
 
 @contextlib.contextmanager
 def running(libraries: Mapping[str, bytes]) -> Iterator[Run]:
-    """A function that runs the graph of a name. It raises CompileError for an operator that LibTorch has not, and CompilerFault."""
+    """A function that runs the graph of a name. It raises CompilerFault, or CompileError for an operator not of LibTorch."""
     with tempfile.TemporaryDirectory() as directory:
         for name, library in libraries.items():
             with zipfile.ZipFile(io.BytesIO(library)) as archive:
@@ -46,8 +46,8 @@ class Runner:
         command = [sys.executable, RUNNER, str(theirs.fileno()), directory]
         environment = {**os.environ, "PYTHONSAFEPATH": "1", "TMPDIR": directory}
         with theirs, open(self.output, "w") as output:
-            self.process = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
-                                            stdout=output, stderr=output)
+            self.process = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()],
+                                            stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
     def run(self, name: str, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         content = io.BytesIO()
@@ -78,5 +78,5 @@ class Runner:
     def reason(self) -> str:
         code = self.process.returncode
         lines = [line.strip() for line in self.output.read_text(errors="replace").splitlines() if line.strip()]
-        line = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "")  # of a sanitizer, or of Python
+        line = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "")  # of a sanitizer
         return f" with {f'signal {-code}' if code < 0 else f'exit code {code}'}{': ' if line else ''}{line[:300]}"

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -16,9 +17,10 @@ import pytest
 import torch
 import yaml
 from lockstep import models
-from safetensors.torch import load, load_file
+from safetensors.torch import load, load_file, load_model, save_file, save_model
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from transformers import GPT2LMHeadModel
 
 import compiled_models
 import compiled_peer
@@ -325,6 +327,44 @@ def test_it_is_tuned_from_other_weights(job, packages, tmp_path, ranks):
                       ranks=ranks)
     got, want = (dict(job.series(run.name, "eval/loss")).popitem()[1] for run in (tuned, eager))
     assert got == pytest.approx(want, rel=1e-5)
+
+
+def test_tied_weights_go_to_transformers_and_come_back(job, packages, texts, tmp_path):
+    """A checkpoint holds them once, under the first of their names; so must what a run begins with."""
+    use(job, packages["gpt2"], "gpt2", texts)
+    run_dir = job.train("train.max_steps=3")
+    shutil.copy(last_weights(run_dir), tmp_path / "model.safetensors")
+    build_eager("gpt2").config.save_pretrained(tmp_path)
+    theirs, told = GPT2LMHeadModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(told.values()), told
+    module = build_eager("gpt2")
+    load_model(module, last_weights(run_dir))
+    weights = load_weights(run_dir)
+    both_names = {**weights, "lm_head.weight": weights["transformer.wte.weight"]}
+    for loaded in (theirs, module):
+        assert loaded.lm_head.weight is loaded.transformer.wte.weight
+        assert_same_tensors(loaded.state_dict(), both_names)
+
+    theirs.save_pretrained(tmp_path / "back")
+    save_file({name: tensor.clone() for name, tensor in both_names.items()}, tmp_path / "both.safetensors")
+    for source in (["back/model.safetensors"], ["both.safetensors", "train.init_except=[lm_head.weight]"]):
+        again = job.train("train.max_steps=1", "optimizer.lr=1e-30", f"train.init_from={tmp_path}/{source[0]}", *source[1:])
+        assert_same_tensors(load_weights(again), weights)
+
+
+def test_other_names_of_tied_weights_are_refused(job, packages, texts, tmp_path):
+    use(job, packages["gpt2"], "gpt2", texts)
+    module = build_eager("gpt2")
+    save_file({name: tensor.clone() for name, tensor in module.state_dict().items()}, tmp_path / "both.safetensors")
+    save_model(module, tmp_path / "other.safetensors")  # keeps the first by the alphabet
+    for file, text in (("both", "has 'lm_head.weight', which the model does not have; train.init_except leaves it out"),
+                       ("other", "has no 'transformer.wte.weight', which the model has")):
+        refuse(job, [f"train.init_from={tmp_path}/{file}.safetensors"], [f"{file}.safetensors: {text}"], None)
+
+
+def assert_same_tensors(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    assert [name for name, tensor in ours.items() if not torch.equal(tensor, theirs[name])] == []
 
 
 def replayed_average(run_dir, decay):
@@ -748,6 +788,33 @@ def test_code_that_computes_something_else(capsys, tmp_path, compiled_before):
     line = capsys.readouterr().err.splitlines()[-1]
     assert "of the compiled training for a batch of 24 differs from the model's own" in line and "a fault of the compiler" in line
     assert not list(tmp_path.iterdir())
+
+
+RUNNERS = {
+    "crashes": ("os.abort()", "ended its process with signal 6"),
+    "cannot start": ("sys.exit('ImportError: no torch')", "ended its process with exit code 1: ImportError: no torch"),
+    "hangs": ("caller.recv()\nwhile True: select.select([], [], [])", "did not end within 1 s"),
+    "fails": ("caller.recv()\ncaller.send((b'', 'out of memory'))", "cannot be run: out of memory"),
+}
+
+
+@pytest.mark.parametrize("how", RUNNERS)
+def test_code_that_crashes_or_hangs(tmp_path, monkeypatch, how):
+    from lockstep import running
+    from lockstep.errors import CompilerFault
+
+    code, text = RUNNERS[how]
+    script = tmp_path / "runner.py"
+    script.write_text("import os, select, sys\nfrom multiprocessing.connection import Connection\n"
+                      f"caller = Connection(int(sys.argv[1]))\n{code}\n")
+    monkeypatch.setattr(running, "RUNNER", str(script))
+    monkeypatch.setattr(running, "PATIENCE_S", 1 if how == "hangs" else PATIENCE_S)
+    monkeypatch.setattr(running, "ENDING_S", 1 if how == "hangs" else PATIENCE_S)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(CompilerFault) as raised, running.running({}) as run:
+        run("train", [torch.zeros(1)])
+    assert str(raised.value) == f"the compiled code train.pt2 {text}"
+    assert list(tmp_path.iterdir()) == [script]
 
 
 def compile_digits(directory, *options):

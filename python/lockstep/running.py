@@ -25,7 +25,7 @@ ENDING_S = 10
 
 @contextlib.contextmanager
 def running(libraries: Mapping[str, bytes]) -> Iterator[Run]:
-    """A function that runs the graph of a name. It raises CompilerFault, or CompileError for an operator not of LibTorch."""
+    """A function that runs the graph of a name. It raises CompileError, for a foreign operator, and CompilerFault."""
     with tempfile.TemporaryDirectory() as directory:
         for name, library in libraries.items():
             with zipfile.ZipFile(io.BytesIO(library)) as archive:

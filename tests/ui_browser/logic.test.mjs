@@ -14,7 +14,7 @@ async function compiled(...modules) {
   return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].text).toString("base64")}`);
 }
 
-const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "metrics.ts", "progress.ts", "data/report_band.ts");
+const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts");
 
 const look = ({ colour, dash }) => `${colour} ${dash.join()}`;
 
@@ -121,6 +121,21 @@ test("numbers of a configuration key have at most four digits, and equal decimal
   assert.equal(page.settingFormat([0.022073885])(0.022073885), "0.02207");
   assert.deepEqual([32, 64, 1024].map(page.settingFormat([32, 64, 1024])), ["32", "64", "1024"]);
   assert.deepEqual([1e-5, 0.1].map(page.settingFormat([1e-5, 0.1])), ["1e−5", "0.1"]);
+  assert.deepEqual([0.1, 0.02207, 1e30].map(page.settingFormat([0.1, 0.02207, 1e30])), ["0.10000", "0.02207", "1e30"], "one that is written by itself does not make the others unequal");
+});
+
+test("sizes of files have equal decimals, and the parts of a step are times", () => {
+  assert.deepEqual([0, 1004, 10240, 102100, 215500, 3 * 1024 ** 3].map(page.fileSize), ["0 B", "1004 B", "10.0 KiB", "99.7 KiB", "210.4 KiB", "3.0 GiB"]);
+  assert.equal(page.metricValue("time/forward/median", 0.0000865), "86.5 µs");
+  assert.equal(page.metricValue("time/step", 0.25), "250 ms");
+  assert.equal(page.metricValue("time/slowest_rank", 1), "1");
+  assert.deepEqual(page.valueTicks("time/step/max", 0, 0.004, 4).labels, ["0 ms", "1 ms", "2 ms", "3 ms", "4 ms"]);
+});
+
+test("a metric that one run of many has is no column by itself", () => {
+  const metric = (name, runs) => ({ field: `metric.${name}`, type: "number", runs });
+  const columns = page.usualColumns([metric("eval/once", 1), metric("eval/loss", 30), metric("eval/accuracy", 12), metric("train/loss", 40)]);
+  assert.deepEqual(columns.filter(page.isMetric), ["metric.eval/accuracy", "metric.eval/loss", "metric.train/loss"]);
 });
 
 test("the table shows the configuration in which the runs differ", () => {

@@ -45,6 +45,14 @@ export function bytes(value: number, digits = 3): string {
 }
 
 export const isBytes = (name: string) => /_bytes(_per_s)?$/.test(name);
+/** Also the parts of a step that the trainer measures. */
+export const isSeconds = (name: string) => (name.endsWith("_s") && !name.endsWith("per_s")) || /^time\/(step|data_wait|forward|backward|communication|optimizer)(\/(min|median|max))?$/.test(name);
+
+/** The size of a file, with equal decimals. */
+export function fileSize(size: number): string {
+  const power = size >= 1 ? Math.min(BYTES.length - 1, Math.floor(Math.log2(size) / 10)) : 0;
+  return `${(size / 1024 ** power).toFixed(power > 0 ? 1 : 0)} ${BYTES[power]}`;
+}
 
 /** A value of a metric in the unit that its name tells. */
 export function metricValue(name: string, value: number, digits = 4): string {
@@ -54,7 +62,7 @@ export function metricValue(name: string, value: number, digits = 4): string {
   if (name.endsWith("_celsius")) return `${number(value, digits)} °C`;
   if (name.endsWith("_watts")) return `${number(value, digits)} W`;
   if (name.endsWith("_mhz")) return `${number(value, digits)} MHz`;
-  if (name.endsWith("_s") && !name.endsWith("per_s")) return seconds(value, digits);
+  if (isSeconds(name)) return seconds(value, digits);
   return number(value, digits);
 }
 

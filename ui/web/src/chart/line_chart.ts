@@ -103,7 +103,9 @@ export class LineChart {
   private yTicks(low: number, high: number): Ticks {
     const { log, name, height } = this.options;
     const most = Math.max(2, Math.floor(height / (Math.min(52, 28 + height / 22) * rem())));
-    return (log ? logValueTicks : valueTicks)(name, low, high, most, flatValue(this.spanY()));
+    const span = this.spanY();
+    if (!span) return { at: [], labels: [] }; // where all is NaN no value has a place
+    return (log ? logValueTicks : valueTicks)(name, low, high, most, flatValue(span));
   }
 
   private shownX(): [number, number] {

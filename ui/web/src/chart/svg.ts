@@ -73,7 +73,7 @@ export function chartSvg(picture: Picture): string {
   const [x0, x1] = all[0] === all[1] ? [all[0] - 0.5, all[1] + 0.5] : all;
   const span = spanY(lines, x0, x1, log);
   const [y0, y1] = rangeY(span, log, limitsOf(name));
-  const yTicks: Ticks = (log ? logValueTicks : valueTicks)(name, y0, y1, Math.max(2, Math.floor(height / 34)), flatValue(span));
+  const yTicks: Ticks = span ? (log ? logValueTicks : valueTicks)(name, y0, y1, Math.max(2, Math.floor(height / 34)), flatValue(span)) : { at: [], labels: [] };
   const most = Math.max(2, Math.floor(width / 80));
   const xTicks = picture.xKind === "time" ? timeTicks(x0, x1, most) : placeTicks(x0, x1, most, picture.xKind === "step");
   const left = 24 + 6.5 * Math.max(3, ...yTicks.labels.map((label) => label.length));

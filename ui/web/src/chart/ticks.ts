@@ -1,4 +1,5 @@
 // Ticks of axes and how numbers beside each other are written: round, in one unit, with equal decimals.
+import { isSeconds } from "../format";
 
 export interface Ticks { at: number[]; labels: string[] }
 export interface Unit { size: number; suffix: string }
@@ -17,7 +18,7 @@ export function unitOf(name: string, value: number): Unit {
   if (name.endsWith("_celsius")) return { size: 1, suffix: " °C" };
   if (name.endsWith("_watts")) return { size: 1, suffix: " W" };
   if (name.endsWith("_mhz")) return { size: 1, suffix: " MHz" };
-  if (name.endsWith("_s") && !name.endsWith("per_s")) {
+  if (isSeconds(name)) {
     if (magnitude > 0 && magnitude < 1e-3) return { size: 1e-6, suffix: " µs" };
     return magnitude > 0 && magnitude < 1 ? { size: 1e-3, suffix: " ms" } : { size: 1, suffix: " s" };
   }
@@ -149,13 +150,13 @@ export function columnFormat(name: string, values: readonly number[], digits = 4
   };
 }
 
-/** How the numbers of one configuration key are written: as many decimals as the longest needs, of at most four digits each. */
+/** How the numbers of one configuration key are written: as many decimals as the longest needs, of at most four digits each.
+ * What needs a power of ten is written by itself. */
 export function settingFormat(values: readonly number[]): (value: number) => string {
   const needed = (value: number) => /\.(\d+)$/.exec(plainDigits(value))?.[1]?.length ?? 0;
-  const finite = values.filter(Number.isFinite);
-  const decimals = finite.reduce((most, value) => Math.max(most, needed(value)), 0);
-  const mixed = finite.some((value) => /e/.test(plainDigits(value))) || decimals > 4;
-  return (value) => (mixed || !Number.isFinite(value) ? significant(value, 4) : Number.isInteger(value) && decimals === 0 ? value.toString() : fixed(value, decimals).replaceAll(",", ""));
+  const alone = (value: number) => !Number.isFinite(value) || /e/.test(plainDigits(value)) || (value !== 0 && Math.abs(value) < 1e-4);
+  const decimals = values.filter((value) => !alone(value)).reduce((most, value) => Math.max(most, needed(value)), 0);
+  return (value) => (decimals > 5 || alone(value) ? significant(value, 4) : Number.isInteger(value) && decimals === 0 ? value.toString() : fixed(value, decimals).replaceAll(",", ""));
 }
 
 function plainDigits(value: number): string {

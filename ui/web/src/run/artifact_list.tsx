@@ -1,7 +1,7 @@
 // Artifacts: versions, aliases, who made and used them, and their files.
 import { useState } from "preact/hooks";
 import type { Artifact } from "../data/source";
-import { ago, bytes, moment, plain, plural } from "../format";
+import { ago, fileSize, moment, plain, plural } from "../format";
 import { Icon } from "../parts/icons";
 import { link } from "../router";
 import { useNow } from "../store";
@@ -28,7 +28,7 @@ function Version({ artifact, run }: { artifact: Artifact; run: string | undefine
   const [open, setOpen] = useState(false);
   const now = useNow(30000);
   const maker = artifact.made_by ? runOf(artifact.made_by) : null;
-  const role = run === undefined ? "" : maker === run ? "made here" : "used here";
+  const role = run === undefined ? "" : maker === run ? "made by this run" : "used by this run";
   return (
     <li class="version">
       <div class="row wrap">
@@ -38,18 +38,18 @@ function Version({ artifact, run }: { artifact: Artifact; run: string | undefine
         {role && <span class="dim small">{role}</span>}
         <span class="spread" />
         <span class="row lineage small">
-          {maker ? <a class="link ellipsis" href={link(["run", maker])} title={`Made by ${maker}`}>{maker}</a> : <span class="dim">put by hand</span>}
+          {maker ? <a class="link ellipsis" href={link(["run", maker])} title={`Made by ${maker}`}>{maker}</a> : <span class="dim">added by hand</span>}
           <Icon name="right" size={12} />
-          <span>{artifact.used_by.length === 0 ? <span class="dim">not used yet</span> : artifact.used_by.slice(0, 3).map((user) => <a class="link" key={user} href={link(["run", runOf(user)])}>{runOf(user)}</a>)}{artifact.used_by.length > 3 && ` and ${artifact.used_by.length - 3} more`}</span>
+          <span>{artifact.used_by.length === 0 ? <span class="dim">unused</span> : artifact.used_by.slice(0, 3).map((user) => <a class="link" key={user} href={link(["run", runOf(user)])}>{runOf(user)}</a>)}{artifact.used_by.length > 3 && ` and ${artifact.used_by.length - 3} more`}</span>
         </span>
-        <span class="dim small num" style={{ minWidth: "5rem" }}>{bytes(artifact.bytes)}</span>
-        <span class="dim small" title={moment(artifact.created)} style={{ minWidth: "6rem" }}>{ago(artifact.created, now)}</span>
+        <span class="version-size dim small num">{fileSize(artifact.bytes)}</span>
+        <span class="version-age dim small" title={moment(artifact.created)}>{ago(artifact.created, now)}</span>
       </div>
       {open && (
         <div class="version-more">
           <dl class="pairs"><div><dt>digest</dt><dd class="mono">{artifact.digest}</dd></div>{Object.entries(artifact.metadata).map(([key, value]) => <div key={key}><dt class="ellipsis">{key}</dt><dd class="mono">{plain(value)}</dd></div>)}</dl>
           <FileTable files={artifact.files} />
-          <p class="hint">In the terminal: <code>lockstep artifacts get {artifact.name}:v{artifact.version}</code></p>
+          <p class="hint">From a terminal: <code>lockstep artifacts get {artifact.name}:v{artifact.version}</code></p>
         </div>
       )}
     </li>
@@ -65,7 +65,7 @@ export function FileTable({ files }: { files: { path: string; bytes: number; url
         <tbody>{files.map((file) => (
           <tr key={file.path}>
             <td class="mono">{file.url ? <a class="link" href={file.url} download={file.path.split("/").pop()}>{file.path}</a> : file.path}</td>
-            <td class="num">{bytes(file.bytes)}</td>
+            <td class="num">{fileSize(file.bytes)}</td>
             {file.modified !== undefined && <td class="soft">{ago(file.modified, now)}</td>}
           </tr>
         ))}</tbody>

@@ -1,5 +1,6 @@
 // The results of a run, each with its latest value, its best, and a small curve.
 import { useMemo } from "preact/hooks";
+import { columnFormat } from "../chart/ticks";
 import { cssColour } from "../colours";
 import type { Curve, Metric, Run } from "../data/source";
 import { metricValue, plural, toNumber } from "../format";
@@ -25,15 +26,15 @@ export function Figures({ run }: { run: Run }) {
   if (shown.length === 0) return null;
   return (
     <ul class="figures" aria-label="Latest results">
-      {shown.map((m, i) => (
+      {shown.map((m, i) => ({ m, curve: curves.value?.[i]?.[0], ...textOf(m) })).map(({ m, curve, last, more }) => (
         <li key={m.name}>
           <button type="button" title={`Show the chart of ${m.name}`} onClick={() => setQuery({ m: m.name })}>
             <span class="figure-text">
               <span class="figure-name" title={m.name}>{m.name}</span>
-              <span class="figure-value" title={String(toNumber(m.last))}>{metricValue(m.name, toNumber(m.last))}</span>
-              <span class="figure-more">{moreOf(m)}</span>
+              <span class="figure-value" title={String(toNumber(m.last))}>{last}</span>
+              <span class="figure-more">{more}</span>
             </span>
-            <Spark curve={curves.value?.[i]?.[0]} />
+            <Spark curve={curve} />
           </button>
         </li>
       ))}
@@ -41,10 +42,14 @@ export function Figures({ run }: { run: Run }) {
   );
 }
 
-function moreOf(m: Metric): string {
-  if (m.count < 2) return plural(m.count, "value");
-  if (/per_s$/.test(m.name)) return `mean ${metricValue(m.name, toNumber(m.mean))}`;
-  return `best ${metricValue(m.name, toNumber(better(m.name) === "less" ? m.min : m.max))}`;
+/** The latest value, and beside it the best or the mean, with equal decimals. */
+function textOf(m: Metric): { last: string; more: string } {
+  const way = /per_s$/.test(m.name) ? null : better(m.name);
+  const [last, other] = [toNumber(m.last), toNumber(way === "less" ? m.min : way === "more" ? m.max : m.mean)];
+  const format = columnFormat(m.name, [last, other]);
+  const written = (value: number) => format(value) ?? metricValue(m.name, value);
+  const more = m.count < 2 ? plural(m.count, "value") : `${way ? "best" : "mean"} ${written(other)}`;
+  return { last: written(last), more };
 }
 
 function Spark({ curve }: { curve: Curve | undefined }) {

@@ -2,10 +2,11 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ChartBoard } from "../chart/chart_board";
 import { drawHeat, heatColour } from "../chart/heat";
+import { columnFormat } from "../chart/ticks";
 import { saveHeatPng, saveRows } from "../chart/save";
 import { rankColour } from "../colours";
 import type { Heatmap, Run, Source } from "../data/source";
-import { ago, metricValue, number, plural, toNumber } from "../format";
+import { ago, metricValue, plural, toNumber } from "../format";
 import { Icon } from "../parts/icons";
 import { Popover } from "../parts/overlay";
 import { StateMark } from "../parts/state_mark";
@@ -106,8 +107,8 @@ function Verdict({ heat, ranks, metric, parts }: { heat: Heatmap; ranks: Source[
     <p class="verdict" data-verdict>
       {bad.length > 0 && <span>{bad.map((r) => `Rank ${r.rank} ${r.state === "lost" ? "is lost" : `was ${r.state}`}`).slice(0, 4).join(", ")}{bad.length > 4 ? ` and ${bad.length - 4} more` : ""}. </span>}
       {Number.isFinite(factor) && (factor < 1.02
-        ? <span>All ranks need the same time per step, {metricValue(metric, middle)}.</span>
-        : <span><strong>{name(worst)[0]!.toUpperCase() + name(worst).slice(1)} is {own.length === 2 ? "slower" : "the slowest"}</strong>: {metricValue(metric, own[worst]!)} per step of its own work, {number(factor, 3)} × the {own.length === 2 ? `${metricValue(metric, middle)} of the other` : `median of ${metricValue(metric, middle)}`}{why && `, most of it ${why}`}.</span>)}
+        ? <span>All ranks take the same time per step, {metricValue(metric, middle)}.</span>
+        : <span><strong>{name(worst)[0]!.toUpperCase() + name(worst).slice(1)} is {own.length === 2 ? "slower" : "the slowest"}</strong>: {metricValue(metric, own[worst]!)} per step of its own work, {factor.toFixed(2)} × the {own.length === 2 ? `${metricValue(metric, middle)} of the other` : `median of ${metricValue(metric, middle)}`}{why && `, most of it ${why}`}.</span>)}
     </p>
   );
 }
@@ -180,7 +181,7 @@ function HeatmapView({ heat, metric, run }: { heat: Heatmap; metric: string; run
             const found = find(event);
             if (found) location.hash = link(["run", run.id, "charts"], { ranks: heat.sources[found.row]!.replace("rank-", ""), m: metric });
           }} />
-        <div class="row small dim"><span>step {heat.from.toLocaleString("en-US")}</span><span class="spread heat-told" aria-live="polite">{at ? <span class="soft">{heat.sources[at.row]!.replace("-", " ")}, steps {heat.edges[at.column]?.toLocaleString("en-US")} to {((heat.edges[at.column + 1] ?? heat.to + 1) - 1).toLocaleString("en-US")}: <strong>{shown === null || shown === undefined ? "no value" : metricValue(metric, toNumber(shown))}</strong></span> : "Click a rank to see its curve over the others'"}</span><span>{heat.to.toLocaleString("en-US")}</span></div>
+        <div class="row small dim"><span>step {heat.from.toLocaleString("en-US")}</span><span class="spread heat-told" aria-live="polite">{at ? <span class="soft">{heat.sources[at.row]!.replace("-", " ")}, steps {heat.edges[at.column]?.toLocaleString("en-US")} to {((heat.edges[at.column + 1] ?? heat.to + 1) - 1).toLocaleString("en-US")}: <strong>{shown === null || shown === undefined ? "no value" : metricValue(metric, toNumber(shown))}</strong></span> : "Click a rank to draw its curve over those of the others"}</span><span>{heat.to.toLocaleString("en-US")}</span></div>
       </div>
     </div>
   );
@@ -190,13 +191,14 @@ function RankTable({ run, ranks, heat, metric }: { run: Run; ranks: Source[]; he
   const now = useNow(5000);
   const own = heat ? means(heat) : [];
   const middle = median(own);
+  const written = columnFormat(metric, own);
   const ahead = Math.max(...ranks.map((r) => r.step ?? 0));
   return (
     <section class="card block">
       <h2>{plural(ranks.length, "logging rank")}</h2>
       <div class="scroll-x" tabIndex={0} role="region" aria-label="Ranks">
         <table class="plain">
-          <thead><tr><th>Rank</th><th>State</th><th class="num">Step</th><th class="num" title={metric}>{metric.split("/").pop()}</th><th class="num">Against the median</th><th>Host</th><th class="num">Node</th><th class="num">Local rank</th><th class="num">Process</th><th>Last record</th></tr></thead>
+          <thead><tr><th>Rank</th><th>State</th><th class="num">Step</th><th class="num" title={metric}>{metric.split("/").pop()}</th><th class="num">Relative to median</th><th>Host</th><th class="num">Node</th><th class="num">Local rank</th><th class="num">Process</th><th>Last record</th></tr></thead>
           <tbody>
             {ranks.map((r) => {
               const mean = own[heat?.sources.indexOf(r.source) ?? -1] ?? NaN;
@@ -204,10 +206,10 @@ function RankTable({ run, ranks, heat, metric }: { run: Run; ranks: Source[]; he
               const behind = ahead - (r.step ?? 0);
               return (
                 <tr key={r.source}>
-                  <td><a class="row" href={link(["run", run.id, "charts"], { ranks: String(r.rank) })} title="Its curves over the others'"><i class="dot" style={{ background: rankColour(r.rank ?? 0) }} />{r.rank}</a></td>
+                  <td><a class="row" href={link(["run", run.id, "charts"], { ranks: String(r.rank) })} title="Draw its curves over those of the others"><i class="dot" style={{ background: rankColour(r.rank ?? 0) }} />{r.rank}</a></td>
                   <td>{r.state && <StateMark state={r.state} />}</td>
                   <td class="num">{r.step?.toLocaleString("en-US") ?? "–"}{behind > 0 && run.state === "running" && <span class="dim"> −{behind.toLocaleString("en-US")}</span>}</td>
-                  <td class="num">{Number.isFinite(mean) ? metricValue(metric, mean) : "–"}</td>
+                  <td class="num">{Number.isFinite(mean) ? written(mean) ?? metricValue(metric, mean) : "–"}</td>
                   <td class="num"><Factor factor={factor} /></td>
                   <td>{r.host}</td><td class="num">{r.node}</td><td class="num">{r.local_rank}</td><td class="num">{r.pid}</td>
                   <td class="soft">{r.updated ? ago(r.updated, now) : "–"}</td>

@@ -49,7 +49,9 @@ export function column(field: string, fields: readonly Field[]): Column {
 export function usualColumns(fields: readonly Field[]): string[] {
   const common = fields.filter((f) => f.field.startsWith("metric.") && f.type === "number");
   const rate = (field: string) => (/metric\.eval\/accuracy$/.test(field) ? 0 : /metric\.eval\//.test(field) ? 1 : field === "metric.train/loss" ? 2 : 9);
-  const best = common.filter((f) => rate(f.field) < 9).sort((a, b) => rate(a.field) - rate(b.field) || b.runs - a.runs).slice(0, 3);
+  const judged = common.filter((f) => rate(f.field) < 9);
+  const most = Math.max(0, ...judged.map((f) => f.runs));
+  const best = judged.filter((f) => 4 * f.runs >= most).sort((a, b) => rate(a.field) - rate(b.field) || b.runs - a.runs).slice(0, 3);
   return ["state", "created", "duration", "step", ...best.map((f) => f.field), ...differingKeys(fields), "world_size", "tag"];
 }
 

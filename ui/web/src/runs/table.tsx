@@ -13,7 +13,7 @@ import { useNow } from "../store";
 import type { Style } from "../chart/palette";
 import { bestOf } from "../metrics";
 import { ProgressBar, useProgress } from "../parts/progress_bar";
-import { cellText, type Column, isAsked, isMetric, metricOf, type NumberFormat, numberFormats } from "./columns";
+import { cellText, type Column, isMetric, metricOf, type NumberFormat, numberFormats } from "./columns";
 import { MOST_SELECTED, type Row, type Rows, type Section } from "./rows";
 
 interface Props {
@@ -36,8 +36,10 @@ const rem = () => parseFloat(getComputedStyle(document.documentElement).fontSize
 
 export function RunsTable(props: Props) {
   const { rows } = props;
-  const isPlanned = rows.known().some((run) => run.planned && run.state === "running");
-  const columns = useMemo(() => props.columns.map((c) => (c.field === "step" && isPlanned ? { ...c, width: 11.5 } : c)), [props.columns, isPlanned]);
+  const planned = rows.known().filter((run) => run.planned);
+  const isProgressing = planned.some((run) => run.state === "running");
+  const stepWidth = planned.reduce((most, run) => Math.max(most, stepText(run).length * 0.5 + 1.9), isProgressing ? 11.5 : 0);
+  const columns = useMemo(() => props.columns.map((c) => (c.field === "step" ? { ...c, width: Math.max(c.width, stepWidth) } : c)), [props.columns, stepWidth]);
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 800, width: 1000, narrow: false });
   const [cursor, setCursor] = useState(-1);
@@ -60,7 +62,7 @@ export function RunsTable(props: Props) {
   // What is selected has the colour that it is going to have in the comparison.
   const colours = useMemo(() => runStyles([...props.selected]), [props.selected, shownTheme.value]);
   const hasGroups = rows.sections.some((section) => section.group);
-  const high = Math.round((view.narrow ? (hasGroups ? 5.4 : 4.4) : hasGroups ? 3.1 : 2.6) * rem());
+  const high = Math.round((view.narrow ? (hasGroups ? 5.4 : 4.4) : hasGroups || isProgressing ? 3.1 : 2.6) * rem());
   const count = rows.length;
   const from = Math.max(0, Math.floor(view.top / high) - 6);
   const to = Math.min(count, Math.ceil((view.top + view.height) / high) + 6);
@@ -96,9 +98,9 @@ export function RunsTable(props: Props) {
   };
   useKeys("Runs", [
     { keys: ["ArrowDown", "j"], does: "next row", run: () => moveTo(cursor + 1) },
-    { keys: ["ArrowUp", "k"], does: "row before", run: () => moveTo(cursor - 1) },
+    { keys: ["ArrowUp", "k"], does: "previous row", run: () => moveTo(cursor - 1) },
     { keys: ["Enter"], does: "open", run: (event) => event.target instanceof HTMLElement && event.target.matches("a, button") ? event.target.click() : openRow() },
-    { keys: ["x", " "], does: "select for comparing", run: (event) => event.target instanceof HTMLElement && event.target.matches("a, button, input") ? event.target.click() : pick(cursor, event.shiftKey) },
+    { keys: ["x", " "], does: "select for comparison", run: (event) => event.target instanceof HTMLElement && event.target.matches("a, button, input") ? event.target.click() : pick(cursor, event.shiftKey) },
   ]);
   useEffect(() => {
     if (cursor >= count) setCursor(count - 1);
@@ -131,7 +133,7 @@ function SelectAll({ rows, selected, matching, onSelectAll }: Props) {
   const known = rows.known();
   const some = known.some((run) => selected.has(run.id));
   const all = some && known.every((run) => selected.has(run.id)) && selected.size >= Math.min(matching, MOST_SELECTED);
-  return <input type="checkbox" class="check" checked={all} indeterminate={some && !all} disabled={matching === 0} aria-label="Select all runs" title="Select all runs that fit the filter" onChange={() => onSelectAll(!all)} />;
+  return <input type="checkbox" class="check" checked={all} indeterminate={some && !all} disabled={matching === 0} aria-label="Select all runs" title="Select all runs that match the filter" onChange={() => onSelectAll(!all)} />;
 }
 
 function Head({ title, field, numeric, sort, onSort }: { title: string; field: string; numeric?: boolean } & Pick<Props, "sort" | "onSort">) {
@@ -199,17 +201,18 @@ function Cell({ run, column, now, onTag, formats }: { run: RunRow; column: Colum
   return <span role="cell" class={`${column.numeric ? "num" : ""} ellipsis`} title={tip}>{text || <span class="nothing">–</span>}</span>;
 }
 
+const stepText = ({ step, planned }: RunRow) => [step ?? 0, ...(planned?.steps ? [planned.steps] : [])].map((n) => n.toLocaleString("en-US")).join(" / ");
+
 /** How far a run is of what it was to do; of one that goes on, with a bar and the time that is left. */
 function StepCell({ run, now }: { run: RunRow; now: number }) {
   const told = useProgress(run, now);
-  const { step } = run;
+  const [step, steps] = stepText(run).split(" / ");
   const epochs = run.epoch === null ? NaN : toNumber(run.epoch);
-  const of = run.planned?.steps ? ` of ${run.planned.steps.toLocaleString("en-US")}` : "";
   const epoch = Number.isFinite(epochs) ? `epoch ${epochs.toFixed(epochs < 100 ? 1 : 0)}${run.planned?.epochs ? ` of ${run.planned.epochs}` : ""}` : "";
-  const tip = [`step ${step?.toLocaleString("en-US") ?? 0}${of}`, epoch, told.left === null ? "" : `about ${roughly(told.left)} left`].filter(Boolean).join(", ");
+  const tip = [`step ${step}${steps ? ` of ${steps}` : ""}`, epoch, told.left === null ? "" : `about ${roughly(told.left)} left`].filter(Boolean).join(", ");
   return (
     <span role="cell" class="num stepcell" title={tip}>
-      <span class="ellipsis">{step?.toLocaleString("en-US") ?? "0"}{run.planned?.steps ? <span class="dim"> / {run.planned.steps.toLocaleString("en-US")}</span> : null}</span>
+      <span class="ellipsis">{step}{steps && <span class="dim"> / {steps}</span>}</span>
       {run.state === "running" && told.progress && <><ProgressBar progress={told.progress} label={run.name} /><span class="tiny dim ellipsis">{[told.left === null ? "" : `${roughly(told.left)} left`, epoch.replace("epoch", "ep").replace(" of ", "/")].filter(Boolean).join(" · ")}</span></>}
     </span>
   );
@@ -217,11 +220,11 @@ function StepCell({ run, now }: { run: RunRow; now: number }) {
 
 function NarrowCell({ run, columns, now, formats, colours }: RowProps & { run: RunRow }) {
   const { progress, left } = useProgress(run, now);
-  const told = columns.filter((c) => isAsked(c.field)).map((c) => ({ c, ...cellText(run, c.field, now, formats) })).filter((c) => c.text).slice(0, 2);
+  const told = columns.filter((c) => isMetric(c.field)).map((c) => ({ c, ...cellText(run, c.field, now, formats) })).filter((c) => c.text).slice(0, 2);
   return (
     <span role="cell" class="narrow">
       <span class="row"><i class="dot" style={{ background: colours.get(run.id)?.colour ?? runColour(run.id) }} /><a href={link(["run", run.id])} class="ellipsis">{run.name}</a><span class="spread" />{mark(run)}</span>
-      <span class="row small soft"><span class="ellipsis" title={moment(run.created)}>{left !== null ? `${roughly(left)} left` : cellText(run, "created", now).text}</span><span class="spread" />{told.map(({ c, text }) => <span key={c.field} class="ellipsis"><span class="dim">{c.title.split("/").pop()}</span> {text}</span>)}</span>
+      <span class="row small soft"><span class="when" title={moment(run.created)}>{left !== null ? `${roughly(left)} left` : cellText(run, "created", now).text}</span><span class="spread" />{told.map(({ c, text }) => <span key={c.field} class="ellipsis"><span class="dim">{c.title.split("/").pop()}</span> {text}</span>)}</span>
       {run.state === "running" && progress && <ProgressBar progress={progress} label={run.name} />}
     </span>
   );

@@ -146,7 +146,7 @@ test("axes, smoothing, logarithms, pins and search", () => onPage(`run/${ids.fir
   await page.getByLabel("Search metrics").fill("accuracy");
   await waitFor(async () => (await page.locator(".chart-card").count()) === (await page.locator('.chart-card[aria-label*="accuracy"]').count()), "only charts that fit");
   await page.getByLabel("Search metrics").fill("no such metric");
-  await page.getByText("No metric is called so").waitFor();
+  await page.getByText("No matching metrics").waitFor();
 }));
 
 test("of sixteen ranks, the slow one is named, and a click opens it over the band", () => onPage("run/ranks-1/ranks", async (page) => {
@@ -347,7 +347,7 @@ test("a live run grows before one's eyes, takes a tag and a note, ends, and is d
     await agentToEnd(live.id); // until then the run is in use
     await page.getByRole("button", { name: "More", exact: true }).click();
     await page.getByRole("button", { name: "Delete" }).click();
-    const forever = page.getByRole("button", { name: "Delete for ever" });
+    const forever = page.getByRole("button", { name: "Delete permanently" });
     assert.ok(await forever.isDisabled(), "deleting asks first");
     await page.getByLabel(/to confirm/).fill("live");
     await forever.click();

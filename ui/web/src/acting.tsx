@@ -53,7 +53,7 @@ function Note({ id, note, close }: { id: string; note: string; close: () => void
   return (
     <Dialog title="Note" close={close} onSubmit={() => void save()} feet={<><Cancel close={close} /><button type="submit" class="button primary">Save</button></>}>
       <textarea class="field" rows={6} aria-label="Note" autofocus value={text} onInput={(event) => setText(event.currentTarget.value)} onKeyDown={(event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && void save()} />
-      <p class="hint">Saved with the run, for everybody who looks at it. Ctrl Enter saves.</p>
+      <p class="hint">Saved with the run, visible to everyone. Ctrl+Enter saves.</p>
     </Dialog>
   );
 }
@@ -116,7 +116,7 @@ function Delete({ ids, name, done, close }: { ids: string[]; name: string; done:
     done();
   });
   return (
-    <Dialog title={ids.length === 1 ? `Delete ${name}?` : `Delete ${ids.length} runs?`} close={close} onSubmit={() => typed === word && void remove()} feet={<><Cancel close={close} /><button type="submit" class="button danger primary" disabled={typed !== word}>Delete for ever</button></>}>
+    <Dialog title={ids.length === 1 ? `Delete ${name}?` : `Delete ${ids.length} runs?`} close={close} onSubmit={() => typed === word && void remove()} feet={<><Cancel close={close} /><button type="submit" class="button danger primary" disabled={typed !== word}>Delete permanently</button></>}>
       <p class="soft">Logs, checkpoints and console go. Artifacts that {ids.length === 1 ? "it" : "they"} made stay. This cannot be undone.</p>
       <label class="small">Type <code>{word}</code> to confirm<input class="field" style={{ width: "100%", marginTop: "6px" }} autofocus autocomplete="off" spellcheck={false} value={typed} onInput={(event) => setTyped(event.currentTarget.value)} /></label>
     </Dialog>

@@ -12,7 +12,7 @@ export function AlertsPage() {
       <div class="tools"><h1>Alerts</h1></div>
       {error && <p class="notice bad" role="alert">{error.message}</p>}
       {value && value.length > 0 && <AlertList alerts={value} names />}
-      {value?.length === 0 && <div class="empty"><h2>All calm</h2><p>NaN, spikes of the loss, stalls, slow and lost ranks and full disks are told here as they happen. To hear of them elsewhere, add a webhook to the run file:</p><pre>{"tracking:\n  sinks: [console, {name: webhook, url: \"https://...\"}]"}</pre></div>}
+      {value?.length === 0 && <div class="empty"><h2>No alerts</h2><p>NaN, loss spikes, stalls, slow or lost ranks and full disks appear here as they happen. To be notified elsewhere, add a webhook to the run file:</p><pre>{"tracking:\n  sinks: [console, {name: webhook, url: \"https://...\"}]"}</pre></div>}
       {!value && !error && <p class="waiting">loading</p>}
     </div>
   );

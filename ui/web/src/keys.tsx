@@ -60,7 +60,7 @@ export function Keys() {
           <section class="keylist">
             <h3>On a chart (Tab to it)</h3>
             <dl>
-              <div><dt><kbd>←</kbd><kbd>→</kbd></dt><dd>to the value before or after</dd></div>
+              <div><dt><kbd>←</kbd><kbd>→</kbd></dt><dd>to the previous or next value</dd></div>
               <div><dt><kbd>+</kbd><kbd>-</kbd><kbd>0</kbd></dt><dd>zoom in, out, show everything</dd></div>
             </dl>
           </section>

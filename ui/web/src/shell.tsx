@@ -59,7 +59,7 @@ function View() {
   return (
     <div class="empty">
       <h1>Nothing here</h1>
-      <p>This address leads to no view.</p>
+      <p>No view has this address.</p>
       <a class="button" href={link([])}>All runs</a>
     </div>
   );

@@ -98,7 +98,7 @@ export function ChartBoard({ metrics, plot, onPick, hidden, children, empty }: P
         {narrow && reset}
       </div>
       {metrics.length === 0 ? empty : fitting.length === 0 && (
-        <div class="empty"><h2>No metric is called so</h2><p>None of {plural(metrics.length, "metric")} has <code>{search}</code> in its name.</p><button class="button" type="button" onClick={() => setQuery({ m: null })}>Show all</button></div>
+        <div class="empty"><h2>No matching metrics</h2><p>None of {plural(metrics.length, "metric")} has <code>{search}</code> in its name.</p><button class="button" type="button" onClick={() => setQuery({ m: null })}>Show all</button></div>
       )}
       {kept.length > 0 && <section class="chart-section"><h2 class="row"><Icon name="pin" size={14} />Pinned</h2><div class="charts" style={grid}>{kept.map(card)}</div></section>}
       {sections.map(({ name, metrics: own }) => {

@@ -46,9 +46,9 @@ export function GroupPage() {
     <div class="page compare-page">
       <div class="tools">
         <h1 class="ellipsis">{title}</h1>
-        <span class="dim" role="status">{plural(list.value.matching, "run")}</span>
+        {query.get("title") && <span class="dim" role="status">{plural(list.value.matching, "run")}</span>}
         <span class="spread" />
-        <a class="button" href={link([], { q: filter })}><Icon name="search" size={14} />These runs</a>
+        <a class="button" href={link([], { q: filter })}><Icon name="search" size={14} />List the runs</a>
       </div>
       <ChartBoard metrics={metrics} plot={plot} onPick={pick} empty={<div class="empty"><h2>No values</h2><p>None of these runs logged a metric.</p></div>} />
     </div>

@@ -22,12 +22,12 @@ export function ConfigTab({ run }: { run: Run }) {
   const all = leaves(run.config);
   const shown = all.filter((leaf) => (!search || `${leaf.path} ${plain(leaf.value)}`.toLowerCase().includes(search.toLowerCase())) && !(onlySet && isDefault(leaf.path)));
   const sections = grouped(shown);
-  const environment = leaves(run.environment);
+  const environment = leaves(run.environment).filter(({ path }) => path !== "host" && path !== "command");
   return (
     <div class="config">
       <div class="tools">
         <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search the configuration" placeholder="Search keys and values" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
-        {run.defaults && <label class="row small"><input type="checkbox" class="check" checked={onlySet} onChange={() => setOnlySet(!onlySet)} />Only what was set</label>}
+        {run.defaults && <label class="row small"><input type="checkbox" class="check" checked={onlySet} onChange={() => setOnlySet(!onlySet)} />Hide defaults</label>}
         <span class="spread" />
         <button type="button" class="button" onClick={() => void copyText(run.command.map(quoteWord).join(" "))}><Icon name="file" size={14} />Copy the command</button>
       </div>

@@ -1,4 +1,4 @@
-// How the dashboard looks: what differs is seen, what is alike is not, on a screen and on a telephone.
+// How the dashboard looks: what differs is seen, what is alike is not, on a screen, on a telephone and at 200 %.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
@@ -8,6 +8,8 @@ import { end, open, record, serve, train, waitFor } from "./world.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true };
+const ZOOMED = { viewport: { width: 720, height: 450 }, deviceScaleFactor: 2 };
+const DEVICES = [["on a screen", {}], ["on a telephone", PHONE], ["at 200 %", ZOOMED]];
 const SWEEP = encodeURIComponent("group = sweep");
 const ids = (count) => Array.from({ length: count }, (_, i) => `sweep-${String(i).padStart(2, "0")}`).join(",");
 let address;
@@ -213,9 +215,75 @@ const VIEWS = () => [
   "run/gallery-1/alerts", "run/nothing", `compare?runs=${ids(5)}`, `compare?runs=${ids(30)}`, `compare?runs=${ids(30)}&view=group`, `compare?runs=${ids(5)}&tab=config`, `compare?runs=${first},gallery-1&tab=config`, `compare?runs=${ids(5)}&tab=results`, `group?q=${SWEEP}`, "compare", "artifacts", "alerts", "nowhere",
 ];
 
+for (const [device, options] of DEVICES.slice(1)) {
+  test(`no view is wider than its window ${device}`, () => onPage("", async (page) => {
+    for (const view of [...VIEWS(), `?q=${encodeURIComponent("name = = 1")}`]) {
+      await showView(page, view);
+      // Also what extends beyond the page without being scrolled to: it would be cut off.
+      const beyond = () => page.evaluate(() => [...document.querySelectorAll("main *, header *")].filter((el) => {
+        const box = el.getBoundingClientRect();
+        const isScrolled = (up) => up && up !== document.body && (getComputedStyle(up).overflowX !== "visible" || isScrolled(up.parentElement));
+        return box.width > 0 && box.right > innerWidth + 1 && !isScrolled(el.parentElement);
+      }).map((el) => el.outerHTML.slice(0, 120)));
+      assert.deepEqual(await beyond(), [], view);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), view);
+    }
+    page.complaints = page.complaints.filter((text) => !/status of 40[04]/.test(text)); // the run that is not there, the filter that is none
+  }, options));
+}
+
+test("tabs that do not fit are faded where they are cut off", () => onPage("run/gallery-1", async (page) => {
+  const tabs = page.getByRole("navigation", { name: "Parts of the run" });
+  const cut = (what) => waitFor(async () => (await tabs.getAttribute("data-cut")) === what, `tabs to be cut at: ${what}`);
+  await cut("end");
+  await tabs.evaluate((box) => (box.scrollLeft = 1000));
+  await cut("start");
+  await page.setViewportSize({ width: 1440, height: 900 });
+  await cut("");
+}, PHONE));
+
+test("figures say the latest and the best in equal decimals, and nothing of them is cut off", () => onPage("run/sweep-03", async (page) => {
+  await page.locator(".figures").waitFor();
+  for (const width of [1440, 720]) {
+    await page.setViewportSize({ width, height: 900 });
+    const cut = await page.locator(".figures :is(.figure-name, .figure-value, .figure-more)").evaluateAll((all) => all.filter((el) => el.scrollWidth > el.clientWidth + 1).map((el) => el.textContent));
+    assert.deepEqual(cut, [], String(width));
+  }
+  await page.setViewportSize({ width: 1440, height: 900 });
+  const decimals = (text) => /\.(\d+)/.exec(text)?.[1].length;
+  const figures = await page.locator(".figure-text").evaluateAll((all) => all.map((el) => [el.querySelector(".figure-value").textContent, el.querySelector(".figure-more").textContent]));
+  for (const [last, more] of figures.filter(([, more]) => more.startsWith("best"))) assert.equal(decimals(last), decimals(more), `${last} ${more}`);
+}));
+
+test("a filter that cannot be read says so, over nothing", () => onPage(`?q=${encodeURIComponent("name = none")}`, async (page) => {
+  await page.getByRole("heading", { name: "No matching runs" }).waitFor();
+  await page.getByLabel("Filter runs").fill("name = =");
+  await page.getByRole("heading", { name: "This filter cannot be read" }).waitFor();
+  await page.keyboard.press("Escape");
+  const error = await page.locator(".filter-error").boundingBox();
+  for (const other of [page.getByLabel("Group by"), page.locator(".empty")]) {
+    const box = await other.boundingBox();
+    assert.ok(box.y >= error.y + error.height || box.y + box.height <= error.y || box.x >= error.x + error.width, JSON.stringify([error, box]));
+  }
+  page.complaints = page.complaints.filter((text) => !/status of 400/.test(text));
+}, PHONE));
+
+test("the step of a run with a planned length is not cut off, whether it goes on or not", () => onPage("alerts", async (page) => {
+  const change = (run) => (run.id === first ? { ...run, state: "failed", step: 98765, planned: { steps: 1234567, epochs: null } } : run);
+  await page.route(/\/api\/runs(\?|$)/, async (route) => {
+    const response = await route.fetch();
+    const json = await response.json();
+    await route.fulfill({ response, json: { ...json, runs: json.runs.map(change) } });
+  });
+  await showView(page, `?q=${encodeURIComponent("name = first")}`);
+  const text = page.locator(".stepcell .ellipsis").first();
+  await text.getByText("1,234,567").waitFor();
+  assert.deepEqual(await text.evaluate((el) => [el.textContent, el.scrollWidth <= el.clientWidth + 1]), ["98,765 / 1,234,567", true]);
+}));
+
 for (const colorScheme of ["light", "dark"]) {
-  for (const [device, options] of [["a screen", {}], ["a telephone", PHONE]]) {
-    test(`axe finds nothing to complain about on ${device} (${colorScheme})`, () => onPage("", async (page) => {
+  for (const [device, options] of DEVICES) {
+    test(`axe finds nothing to complain about ${device} (${colorScheme})`, () => onPage("", async (page) => {
       await page.evaluate(axe);
       const look = async (where) => {
         const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
@@ -231,7 +299,7 @@ for (const colorScheme of ["light", "dark"]) {
       await page.getByRole("dialog").getByLabel("Show lr0.1-w32-s0").waitFor();
       await look("an enlarged chart");
       await page.keyboard.press("Escape");
-      if (options === PHONE) await page.getByRole("button", { name: "Chart options" }).click();
+      if (options.viewport) await page.getByRole("button", { name: "Chart options" }).click();
       else await page.getByRole("button", { name: "Size of charts" }).click();
       await look("the choices for charts");
       await page.keyboard.press("Escape");

@@ -172,7 +172,7 @@ test("a part of the page that fails says so, and the rest goes on", async () => 
   await page.getByRole("link", { name: "Configuration" }).click();
   await page.getByRole("alert").getByText("This part of the page failed").waitFor();
   await page.getByRole("link", { name: /Alerts/ }).last().click();
-  await page.getByText("Nothing to worry about").waitFor();
+  await page.getByText("No alerts").waitFor();
   await page.getByRole("link", { name: "Lockstep, all runs" }).click();
   await page.getByRole("link", { name: "curve-1" }).waitFor();
   await page.context().close();
@@ -201,7 +201,7 @@ test("a chart's CSV is named after the run and the metric", () => onPage("run/cu
 test("axe finds nothing to complain about in differences and the choice of columns", () => onPage(`compare?runs=${CURVES}&tab=config`, async (page) => {
   await page.evaluate(axe);
   const violations = async () => (await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }))).violations.map((v) => v.id);
-  await page.getByLabel("Also what is the same").check();
+  await page.getByLabel("Show equal values too").check();
   await page.getByRole("rowheader", { name: "optimizer.lr" }).waitFor();
   assert.deepEqual(await violations(), []);
   await showView(page, "");

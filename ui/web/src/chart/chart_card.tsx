@@ -92,7 +92,7 @@ export function ChartCard(props: CardProps) {
       </div>
       {large && (
         <Dialog title={plot.name} wide close={() => setLarge(false)} feet={<button type="button" class="button" onClick={() => setLarge(false)}>Close</button>}>
-          <ChartCard {...props} onPin={undefined as never} large height={Math.min(560, innerHeight - 260)} />
+          <ChartCard {...props} onPin={undefined as never} large height={Math.min(560, innerHeight - (innerWidth > 700 ? 260 : 450))} />
         </Dialog>
       )}
     </figure>

@@ -10,6 +10,7 @@ import { type Axis, type Compared, type Comparison, type Range, type RunRow } fr
 import { metricValue, plain, plural, toNumber } from "../format";
 import { Icon } from "../parts/icons";
 import { toast, useNarrow } from "../parts/overlay";
+import { Tabs } from "../parts/tabs";
 import { go, link, route, setQuery } from "../router";
 import { source, tick, useAnswer, useThrottled, versions } from "../store";
 import { bestOf, byPlace, constantOf } from "../metrics";
@@ -33,7 +34,8 @@ export function ComparePage() {
   }
   if (!value) return error ? <div class="empty"><h1>These runs cannot be compared</h1><p>{error.message}</p><a class="button" href={link([])}>All runs</a></div> : <p class="waiting">loading</p>;
   const differing = value.config.filter((c) => c.differs).length + value.environment.filter((c) => c.differs).length;
-  const tabs = [["charts", "Charts", value.metrics.length], ["config", "Differences", differing], ["results", "Results", 0]] as const;
+  const tabs = ([["charts", "Charts", value.metrics.length], ["config", "Differences", differing], ["results", "Results", 0]] as const).map(([name, title, count]) =>
+    ({ name, title, count, href: link(["compare"], { ...Object.fromEntries(query), tab: name === "charts" ? null : name }) }));
   return (
     <div class="page run-page compare-page">
       <header class="run-head">
@@ -41,9 +43,7 @@ export function ComparePage() {
         <h1 class="ellipsis">{query.get("title") || plural(value.runs.length, "run")}</h1>
         {query.get("title") && <span class="dim">{plural(value.runs.length, "run")}</span>}
       </div>
-      <nav class="tabs" aria-label="Parts of the comparison">
-        {tabs.map(([name, title, count]) => <a key={name} href={link(["compare"], { ...Object.fromEntries(query), tab: name === "charts" ? null : name })} aria-current={name === tab ? "page" : undefined}>{title}{count > 0 && <span class="count">{count}</span>}</a>)}
-      </nav>
+      <Tabs label="Parts of the comparison" tabs={tabs} current={tab} />
         {source().reportUrl(ids) && <span class="row run-acts"><a class="button" href={source().reportUrl(ids)!} download="comparison.html"><Icon name="download" size={14} />Export HTML</a></span>}
       </header>
       {tab === "charts" && <Curves comparison={value} isGroup={isGroup} />}
@@ -121,14 +121,14 @@ function Differences({ comparison }: { comparison: Comparison }) {
     <div class="stack">
       <div class="tools">
         <div class="searchfield"><Icon name="search" /><input class="field" type="search" aria-label="Search keys and values" placeholder="Search keys and values" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
-        <label class="row small"><input type="checkbox" class="check" checked={all} onChange={() => setAll(!all)} />Also what is the same</label>
+        <label class="row small"><input type="checkbox" class="check" checked={all} onChange={() => setAll(!all)} />Show equal values too</label>
       </div>
       {parts.map(([title, entries]) => {
         const shown = entries.filter(fits);
         return (
           <section class="card block" key={title}>
             <h2>{title}</h2>
-            {shown.length === 0 ? <p class="soft">{entries.some((e) => e.differs) ? "Nothing fits." : `The same in all ${comparison.runs.length}.`}</p> : (
+            {shown.length === 0 ? <p class="soft">{entries.some((e) => e.differs) ? "Nothing found." : `The same in all ${comparison.runs.length} runs.`}</p> : (
               <SideBySide name={title} runs={comparison.runs} rows={shown.map((entry) => {
                 const written = settingFormat(entry.values.filter((value): value is number => typeof value === "number"));
                 return { key: entry.key, differs: entry.differs, cells: entry.values.map((value, i) => (entry.missing?.[i] || (value === null && !entry.missing) ? "–" : typeof value === "number" ? written(value) : plain(value))), exact: entry.values.map(plain) };
@@ -149,7 +149,7 @@ function SideBySide({ name, runs, rows, numeric }: { name: string; runs: RunRow[
   return (
     <div class="scroll-x" tabIndex={0} role="region" aria-label={`${name} side by side`}>
       <table class="plain side">
-        <thead><tr><th><span class="sr">Key</span></th>{runs.map((run) => <th key={run.id} class={numeric ? "num" : ""}><span class="row"><Stroke {...styles.get(run.id)!} /><a href={link(["run", run.id])} class="ellipsis" title={run.id}>{names.get(run.id)}</a></span></th>)}</tr></thead>
+        <thead><tr><th><span class="sr">Key</span></th>{runs.map((run) => <th key={run.id} class={numeric ? "num" : ""}><span class="row run-of"><Stroke {...styles.get(run.id)!} /><a href={link(["run", run.id])} class="ellipsis" title={run.id}>{names.get(run.id)}</a></span></th>)}</tr></thead>
         <tbody>{rows.map((row) => ({ row, common: mostCommon(row.cells) })).map(({ row, common }) => (
           <tr key={row.key} class={row.differs ? "" : "same"}>
             <th scope="row" class="mono">{row.key}</th>

@@ -1,5 +1,5 @@
 // One run: how it went, and everything it recorded.
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { deleteRuns, editNote, editTags, stopRun } from "../acting";
 import { lookInAddress } from "../chart/look";
 import { runColour } from "../colours";
@@ -12,6 +12,7 @@ import { Icon } from "../parts/icons";
 import { Popover, toast } from "../parts/overlay";
 import { ProgressBar, useProgress } from "../parts/progress_bar";
 import { StateMark } from "../parts/state_mark";
+import { type Tab, Tabs } from "../parts/tabs";
 import { go, link, route } from "../router";
 import { removed, server, source, useAnswer, useNow, useThrottled, versions } from "../store";
 import { quoted } from "../runs/rows";
@@ -22,8 +23,6 @@ import { ConsoleTab } from "./console_tab";
 import { AlertList } from "./alert_list";
 import { MediaTab } from "./media_tab";
 import { RanksTab } from "./ranks_tab";
-
-interface Tab { name: string; title: string; count?: number; bad?: boolean; show: boolean }
 
 export function RunPage({ id }: { id: string }) {
   const version = useThrottled(versions.value.get(id) ?? 0, 1000);
@@ -49,7 +48,7 @@ function Loaded({ run }: { run: Run }) {
     { name: "artifacts", title: "Artifacts & files", show: isLive },
     { name: "media", title: "Media & tables", count: run.media.length, show: run.media.length > 0 || isLive },
     { name: "alerts", title: "Alerts", count: run.alerts.length, bad: run.alerts.length > 0, show: true },
-  ].filter((t) => t.show);
+  ].filter((t) => t.show).map(({ show, ...t }) => ({ ...t, href: link(["run", run.id, t.name], t.name === "charts" ? { ...lookInAddress(), zoom: route.value.query.get("zoom") } : {}) }));
   useKeys("Run", tabs.map((t, i) => ({ keys: [String(i + 1)], does: t.title, run: () => go(["run", run.id, t.name]) })));
   return (
     <div class="page run-page">
@@ -63,7 +62,7 @@ function Loaded({ run }: { run: Run }) {
       {tab === "artifacts" && <ArtifactsTab run={run} />}
       {tab === "media" && <MediaTab run={run} />}
       {tab === "alerts" && (run.alerts.length > 0 ? <AlertList alerts={run.alerts} names={false} /> : (
-        <div class="empty"><h2>Nothing to worry about</h2><p>NaN, spikes of the loss, stalls, slow or lost ranks and full disks are told here. Own conditions are one line in the run file:</p><pre>{"tracking:\n  alerts:\n    conditions: [\"eval/accuracy < 0.5 after 1000 steps\"]"}</pre></div>
+        <div class="empty"><h2>No alerts</h2><p>NaN, loss spikes, stalls, slow or lost ranks and full disks appear here. Your own conditions are one line in the run file:</p><pre>{"tracking:\n  alerts:\n    conditions: [\"eval/accuracy < 0.5 after 1000 steps\"]"}</pre></div>
       ))}
       </Boundary>
     </div>
@@ -75,11 +74,6 @@ function Top({ run, tabs, tab }: { run: Run; tabs: Tab[]; tab: string }) {
   const acts = server.value?.actions ?? false;
   const isRunning = run.state === "running";
   const { progress } = useProgress(run, 0);
-  const current = useRef<HTMLAnchorElement>(null);
-  useEffect(() => {
-    const tabsBox = current.current?.parentElement;
-    if (tabsBox) tabsBox.scrollLeft = current.current!.offsetLeft - tabsBox.clientWidth / 2 + current.current!.offsetWidth / 2;
-  }, [tab]);
   return (
     <header class="run-head">
       <div class="row run-name">
@@ -87,13 +81,7 @@ function Top({ run, tabs, tab }: { run: Run; tabs: Tab[]; tab: string }) {
         <h1 class="ellipsis" title={run.id}>{run.name}</h1>
         <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} />
       </div>
-      <nav class="tabs" aria-label="Parts of the run">
-        {tabs.map((t) => (
-          <a key={t.name} ref={t.name === tab ? current : null} href={link(["run", run.id, t.name], t.name === "charts" ? { ...lookInAddress(), zoom: route.value.query.get("zoom") } : {})} aria-current={t.name === tab ? "page" : undefined}>
-            {t.title}{t.count ? <span class={`count ${t.bad ? "bad" : ""}`}>{t.count}</span> : null}
-          </a>
-        ))}
-      </nav>
+      <Tabs label="Parts of the run" tabs={tabs} current={tab} />
       <span class="row run-acts">
         {isRunning && acts && <button type="button" class="button" disabled={run.stop_requested !== null} onClick={() => stopRun(run.id, run.name)}><Icon name="stop" size={14} />Stop</button>}
         <button type="button" class="button icon" aria-label="Copy a link to this view" title="Copy a link to this view" onClick={() => void copy(location.href)}><Icon name="link" /></button>
@@ -138,7 +126,7 @@ function Facts({ run }: { run: Run }) {
         {isRunning && toNumber(run.updated) > 0 && <div><dt>Last record</dt><dd title={clock(run.updated)}>{silent < 3 ? "now" : `${duration(silent)} ago`}</dd></div>}
       </dl>
         <span class="row wrap tags-row">
-          {run.stop_requested && isRunning && <span class="tag" title={run.stop_requested.reason}>asked to stop</span>}
+          {run.stop_requested && isRunning && <span class="tag" title={run.stop_requested.reason}>stop requested</span>}
           {run.group && run.group !== run.id && <a class="tag" href={link([], { q: `group = ${quoted(run.group)}` })} title="The group"><span class="ellipsis">{run.group}</span></a>}
           {run.tags.map((tag) => <a class="tag" key={tag} href={link([], { q: `tag = ${quoted(tag)}` })}><span class="ellipsis">{tag}</span></a>)}
           {acts && <button type="button" class="button quiet mini" onClick={() => editTags(run.id, run.tags)}><Icon name="tag" size={13} />{run.tags.length ? "Edit" : "Tag"}</button>}
@@ -146,7 +134,7 @@ function Facts({ run }: { run: Run }) {
       </div>
       {run.note && <p class="run-note" onDblClick={() => acts && editNote(run.id, run.note)}>{run.note}</p>}
       {run.problems.map((problem) => <p key={problem} class="notice warn"><Icon name="warn" /><span>Damaged: {problem}</span></p>)}
-      {run.reason && <p class={`notice ${run.state === "failed" || run.state === "killed" ? "bad" : run.state === "finished" ? "" : "warn"}`}><Icon name={run.state === "finished" ? "note" : "warn"} /><span>{run.failed_rank !== null && !/rank/i.test(run.reason) ? `Rank ${run.failed_rank}: ` : ""}{run.reason}{run.failed_rank !== null && source().live && <> <a class="link" href={link(["run", run.id, "console"], { rank: String(run.failed_rank), kind: "stderr" })}>Its last lines</a></>}</span></p>}
+      {run.reason && <p class={`notice ${run.state === "failed" || run.state === "killed" ? "bad" : run.state === "finished" ? "" : "warn"}`}><Icon name={run.state === "finished" ? "note" : "warn"} /><span>{run.failed_rank !== null && !/rank/i.test(run.reason) ? `Rank ${run.failed_rank}: ` : ""}{run.reason}{run.failed_rank !== null && source().live && <> <a class="link" href={link(["run", run.id, "console"], { rank: String(run.failed_rank), kind: "stderr" })}>Last lines of its output</a></>}</span></p>}
     </section>
   );
 }

@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { ChartCard, type Plot } from "../chart/chart_card";
 import { heatColour } from "../chart/heat";
+import { Stroke } from "../chart/line_list";
 import { type Cell, saveRows, saveTablePng } from "../chart/save";
 import { rankColour } from "../colours";
 import type { Media, Run, TablePage } from "../data/source";
@@ -63,7 +64,7 @@ function PlainTable({ table }: { table: TablePage }) {
   return (
     <div class="scroll-x tall" tabIndex={0} role="region" aria-label="Table">
       <table class="plain">
-        <thead><tr>{table.columns.map((c) => <th key={c}>{c}</th>)}</tr></thead>
+        <thead><tr>{table.columns.map((c, k) => <th key={c} class={typeof table.rows[0]?.[k] === "number" ? "num" : ""}>{c}</th>)}</tr></thead>
         <tbody>{table.rows.map((row, i) => <tr key={i}>{row.map((v, k) => <td key={k} class={typeof v === "number" ? "num" : ""}>{shown(v)}</td>)}</tr>)}</tbody>
       </table>
     </div>
@@ -72,7 +73,7 @@ function PlainTable({ table }: { table: TablePage }) {
 
 interface ConfusionRow { actual: string; right: string; cells: (Cell & { title: string })[] }
 
-/** Of each class how often it was taken for which; the colour is the part of the row. */
+/** How often each class was predicted as which; the colour is the share of the row. */
 function confusionOf(table: TablePage): { classes: string[]; rows: ConfusionRow[] } {
   const [a, p, c] = ["actual", "predicted", "count"].map((n) => table.columns.indexOf(n)) as [number, number, number];
   const classes = [...new Set(table.rows.flatMap((row) => [plain(row[a]), plain(row[p])]))].sort((x, y) => x.localeCompare(y, "en", { numeric: true }));
@@ -82,7 +83,7 @@ function confusionOf(table: TablePage): { classes: string[]; rows: ConfusionRow[
     const sum = classes.reduce((n, predicted) => n + count(actual, predicted), 0);
     const cells = classes.map((predicted) => {
       const times = count(actual, predicted);
-      const title = `${actual} taken for ${predicted}: ${times} of ${sum}`;
+      const title = `${actual} predicted as ${predicted}: ${times} of ${sum}`;
       if (!times) return { text: "·", title };
       const [r, g, b] = heatColour((times / sum) ** 0.5);
       return { text: number(times), title, fill: `rgb(${r} ${g} ${b})`, ink: r * 0.3 + g * 0.59 + b * 0.11 > 140 ? "#10161a" : "#ffffff" };
@@ -97,8 +98,8 @@ function Confusion({ table }: { table: TablePage }) {
   return (
     <div class="scroll-x" tabIndex={0} role="region" aria-label="Confusion matrix">
       <table class="confusion">
-        <caption class="hint">Rows are what it was, columns what it was taken for; colours are parts of the row.</caption>
-        <thead><tr><td />{classes.map((name) => <th key={name} scope="col">{name}</th>)}<th scope="col">right</th></tr></thead>
+        <caption class="hint">Rows: actual class. Columns: predicted class. Colour: share of the row.</caption>
+        <thead><tr><td />{classes.map((name) => <th key={name} scope="col">{name}</th>)}<th scope="col">correct</th></tr></thead>
         <tbody>{rows.map(({ actual, cells, right }) => (
           <tr key={actual}><th scope="row">{actual}</th>
             {cells.map(({ text, title, fill, ink }, i) => <td key={classes[i]} style={fill ? { background: fill, color: ink } : {}} title={title}>{text}</td>)}
@@ -112,7 +113,7 @@ function Confusion({ table }: { table: TablePage }) {
 
 function saveConfusion(name: string, table: TablePage) {
   const { classes, rows } = confusionOf(table);
-  saveTablePng(name, ["actual \\ predicted", ...classes, "right"], rows.map(({ actual, cells, right }) => [{ text: actual }, ...cells.map((cell) => ({ ...cell, number: true })), { text: right, number: true }]));
+  saveTablePng(name, ["actual \\ predicted", ...classes, "correct"], rows.map(({ actual, cells, right }) => [{ text: actual }, ...cells.map((cell) => ({ ...cell, number: true })), { text: right, number: true }]));
 }
 
 function PrecisionRecall({ table, name }: { table: TablePage; name: string }) {
@@ -125,5 +126,10 @@ function PrecisionRecall({ table, name }: { table: TablePage; name: string }) {
       return { key: own, label: own || "precision", colour: rankColour(i), x: rows.map((row) => row[0]), y: rows.map((row) => row[1]) };
     }),
   };
-  return <ChartCard plot={plot} range={null} log={false} height={280} onZoom={() => undefined} />;
+  return (
+    <>
+      {classes.length > 1 && <ul class="row wrap small" aria-label="Classes">{classes.map((own, i) => <li key={own} class="row"><Stroke colour={rankColour(i)} dash={[]} />{own}</li>)}</ul>}
+      <ChartCard plot={plot} range={null} log={false} height={280} onZoom={() => undefined} />
+    </>
+  );
 }

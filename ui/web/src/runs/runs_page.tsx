@@ -42,6 +42,7 @@ export function RunsPage() {
   }, [inAddress, tableColumns.value]);
   const state = useRows(shownFilter, sort, by, names);
   const { rows, revision, error, counts } = state;
+  const unreadable = error instanceof Refusal && error.code === "bad_filter";
 
   const select = (ids: string[], on: boolean) => {
     const next = new Set(selected);
@@ -57,11 +58,11 @@ export function RunsPage() {
   const field = useRef<HTMLInputElement>(null);
   useKeys("Runs", [
     { keys: ["/"], does: "filter", run: () => field.current?.focus() },
-    { keys: ["c"], does: "compare what is selected", run: () => selected.size > 1 && compare() },
-    { keys: ["Escape"], does: "select nothing", run: () => setQuery({ sel: null }) },
+    { keys: ["c"], does: "compare the selected runs", run: () => selected.size > 1 && compare() },
+    { keys: ["Escape"], does: "clear the selection", run: () => setQuery({ sel: null }) },
   ]);
   const sortBy = (name: string) => setQuery({ sort: sort === `-${name}` ? name : sort === name ? null : `-${name}` });
-  const columns = (names ?? []).map((name) => column(name, fields.value ?? []));
+  const columns = (names ?? []).map((name) => column(name, usual ?? []));
 
   if (counts && counts.total === 0 && indexing.value.done >= indexing.value.total) return <NoRuns />;
   return (
@@ -78,7 +79,7 @@ export function RunsPage() {
           }} />}
         </Popover>
       </div>
-      {error && !(error instanceof Refusal && error.code === "bad_filter") && <div class="notice bad" role="alert"><Icon name="warn" />{error.message}</div>}
+      {error && !unreadable && <div class="notice bad" role="alert"><Icon name="warn" />{error.message}</div>}
       {names && (rows.length > 0 || !counts ? (
         <RunsTable rows={rows} revision={revision} columns={columns} sort={sort} selected={selected} groupName={by} onSort={sortBy} onSelect={select}
           matching={counts?.matching ?? 0} onSelectAll={(on) => void selectAll(on).catch((reason: Error) => toast(reason.message, true))}
@@ -88,8 +89,8 @@ export function RunsPage() {
           }} />
       ) : (
         <div class="empty card">
-          <h2>No run is like this</h2>
-          <p>Of {plural(counts.total, "run")}, none fits <code>{filter}</code>.</p>
+          <h2>{unreadable ? "This filter cannot be read" : "No matching runs"}</h2>
+          <p>{unreadable ? error.message : <>None of {plural(counts.total, "run")} matches <code>{filter}</code>.</>}</p>
           <button class="button" type="button" onClick={() => setQuery({ q: null })}>Show all runs</button>
         </div>
       ))}

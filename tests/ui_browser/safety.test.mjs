@@ -239,13 +239,13 @@ test("beyond loopback the page asks for the token, and keeps it nowhere", async 
   writeFileSync(file, `${TOKEN}\n`, { mode: 0o600 });
   const ticket = await link("--host", "0.0.0.0", "--token-file", file);
   const page = await open(ticket.origin);
-  await page.getByRole("heading", { name: "Who is there?" }).waitFor();
+  await page.getByRole("heading", { name: "Sign in" }).waitFor();
   await page.evaluate(axe);
   const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
   assert.deepEqual(violations.map((v) => v.id), []);
   await page.getByLabel("Token").fill("not the token");
   await page.keyboard.press("Enter");
-  await page.getByRole("alert").filter({ hasText: "That is not the token." }).waitFor();
+  await page.getByRole("alert").filter({ hasText: "This token is wrong." }).waitFor();
   assert.equal(await page.getByText("gallery").count(), 0);
   await page.getByLabel("Token").fill(TOKEN);
   await page.getByRole("button", { name: "Open" }).click();
@@ -262,7 +262,7 @@ test("beyond loopback the page asks for the token, and keeps it nowhere", async 
   assert.deepEqual(guest.complaints, []);
   await guest.context().close();
   const late = await open(ticket.href);
-  await late.getByRole("heading", { name: "Who is there?" }).waitFor();
+  await late.getByRole("heading", { name: "Sign in" }).waitFor();
   await late.context().close();
 });
 

@@ -117,7 +117,7 @@ function Delete({ ids, name, done, close }: { ids: string[]; name: string; done:
   });
   return (
     <Dialog title={ids.length === 1 ? `Delete ${name}?` : `Delete ${ids.length} runs?`} close={close} onSubmit={() => typed === word && void remove()} feet={<><Cancel close={close} /><button type="submit" class="button danger primary" disabled={typed !== word}>Delete permanently</button></>}>
-      <p class="soft">Logs, checkpoints and console go. Artifacts that {ids.length === 1 ? "it" : "they"} made stay. This cannot be undone.</p>
+      <p class="soft">Deletes logs, checkpoints and console output. Artifacts that {ids.length === 1 ? "it" : "they"} made stay. This cannot be undone.</p>
       <label class="small">Type <code>{word}</code> to confirm<input class="field" style={{ width: "100%", marginTop: "6px" }} autofocus autocomplete="off" spellcheck={false} value={typed} onInput={(event) => setTyped(event.currentTarget.value)} /></label>
     </Dialog>
   );

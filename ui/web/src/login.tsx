@@ -11,15 +11,15 @@ export function Login({ onDone }: { onDone: () => void }) {
       method: "POST", body: JSON.stringify({ token }), headers: { "Content-Type": "application/json", "X-Lockstep-Request": "1" },
     }).catch(() => null);
     if (answer?.ok) onDone();
-    else setError(answer ? "That is not the token." : "The server does not answer.");
+    else setError(answer ? "This token is wrong." : "The server does not answer.");
   };
   return (
     <main class="empty">
       <Wordmark />
-      <h1>Who is there?</h1>
-      <p>This dashboard is open to other machines and asks for its token. <code>lockstep ui</code> printed a link that contains a ticket; opening it is the quicker way.</p>
+      <h1>Sign in</h1>
+      <p>This dashboard can be reached from other machines, so it asks for its token. The link that <code>lockstep ui</code> printed signs in without one, once.</p>
       <form class="row" onSubmit={submit}>
-        <label class="sr" for="token">Token</label>
+        <label class="small" for="token">Token</label>
         <input id="token" class="field" type="password" autocomplete="off" value={token} aria-invalid={error !== ""} aria-describedby="why" onInput={(event) => setToken(event.currentTarget.value)} />
         <button class="button primary" type="submit" disabled={!token}>Open</button>
       </form>

@@ -90,7 +90,7 @@ export function RunsPage() {
       ) : (
         <div class="empty card">
           <h2>{unreadable ? "This filter cannot be read" : "No matching runs"}</h2>
-          <p>{unreadable ? error.message : <>None of {plural(counts.total, "run")} matches <code>{filter}</code>.</>}</p>
+          <p>{unreadable ? <code>{filter}</code> : <>None of {plural(counts.total, "run")} matches <code>{filter}</code>.</>}</p>
           <button class="button" type="button" onClick={() => setQuery({ q: null })}>Show all runs</button>
         </div>
       ))}

@@ -42,6 +42,17 @@ double peak_megabytes() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
+// Asks for something once all nodes have voted.
+struct Vote : StatusJudge {
+  explicit Vote(int num_nodes_) : num_nodes(static_cast<size_t>(num_nodes_)) {}
+  void begin_attempt() override {}
+  std::optional<StackRequest> judge(const std::map<int, NodeStatus>& votes) override {
+    return votes.size() == num_nodes ? std::optional(StackRequest{}) : std::nullopt;
+  }
+  void explain(LaunchReport&) const override {}
+  size_t num_nodes;
+};
+
 // The nodes of one process, as far as they meet.
 class Nodes {
  public:
@@ -77,7 +88,7 @@ class Nodes {
     for (auto& member : members_) member->update();
   }
   void vote() {
-    for (auto& member : members_) member->tell_status(1);
+    for (auto& member : members_) member->tell_status({.ranks = {RankView{}}});
   }
   void lose_one() { members_.pop_back(); }
   void end() {
@@ -95,11 +106,9 @@ class Nodes {
   Clock::time_point latest_;
 };
 
-void serve(LaunchOptions options, int num_nodes) {
-  options.status.judge = [num_nodes](const std::map<int, nlohmann::json>& votes) {
-    return votes.size() == static_cast<size_t>(num_nodes) ? nlohmann::json(true) : nlohmann::json();
-  };
-  auto meeting = open_meeting(options);
+void serve(const LaunchOptions& options, int num_nodes) {
+  Vote vote(num_nodes);
+  auto meeting = open_meeting(options, vote);
   std::vector<std::unique_ptr<Member>> members;
   members.push_back(std::move(meeting.member));
   Nodes nodes(std::move(members), meeting.coordinator.get());
@@ -122,12 +131,13 @@ void be_nodes(LaunchOptions options, int num_nodes) {
   options.rendezvous.serves = false;
   const auto begin = Clock::now();
   std::vector<std::unique_ptr<Member>> members;
-  for (int i = 1; i < num_nodes; ++i) members.push_back(open_meeting(options).member);
+  Vote vote(num_nodes);
+  for (int i = 1; i < num_nodes; ++i) members.push_back(open_meeting(options, vote).member);
   Nodes nodes(std::move(members), nullptr);
   nodes.await<NodePlace>();
   const auto met = Clock::now();
   nodes.vote();
-  nodes.await<StatusAnswer>();
+  nodes.await<StackRequest>();
   const auto voted = Clock::now();
   nodes.lose_one();
   nodes.await<StopOrder>();

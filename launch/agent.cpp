@@ -14,9 +14,12 @@ constexpr std::chrono::milliseconds kFarewellTime{1000};
 
 }  // namespace
 
-Agent::Agent(const LaunchOptions& options, HangWatch& hang_watch)
-    : options_(options), out_(options.stdout_fd), err_(options.stderr_fd), hang_watch_(hang_watch) {
-  auto meeting = open_meeting(options);
+Agent::Agent(const LaunchOptions& options)
+    : options_(options),
+      out_(options.stdout_fd),
+      err_(options.stderr_fd),
+      hang_reporter_(options.host) {
+  auto meeting = open_meeting(options, hang_detector_);
   coordinator_ = std::move(meeting.coordinator);
   member_ = std::move(meeting.member);
   member_->set_ready();
@@ -37,7 +40,7 @@ void Agent::take_turn() {
   if (coordinator_) coordinator_->watch(polls);
   member_->watch(polls);
   if (group_) group_->watch(polls);
-  if (group_ && !group_->is_stopping() && options_.status.local) polls.wake_at(next_status_);
+  if (is_telling_status()) polls.wake_at(next_status_);
   for (auto* console : {&out_, &err_})
     if (console->has_pending())
       polls.watch(console->poll_request(), [console](short) { console->write_some(); });
@@ -48,7 +51,7 @@ void Agent::take_turn() {
   if (group_) group_->update();
   take_orders();
   take_outcome();
-  exchange_status();
+  tell_status();
   show_notes();
 }
 
@@ -76,26 +79,26 @@ void Agent::take_signals() {
 }
 
 void Agent::take_orders() {
-  while (auto order = member_->next()) {
-    if (const auto* place = std::get_if<NodePlace>(&*order)) begin(*place);
-    if (std::holds_alternative<StopOrder>(*order) && group_) group_->stop();
-    if (const auto* answer = std::get_if<StatusAnswer>(&*order))
-      if (options_.status.take_answer) options_.status.take_answer(answer->value);
-    if (auto* finish = std::get_if<FinishMessage>(&*order)) {
-      if (!finish_) finish_ = std::move(*finish);
-      if (group_) group_->stop(finish_->report.interrupted_by);
-    }
-  }
+  while (const auto order = member_->next())
+    std::visit([this](const auto& any) { take(any); }, *order);
 }
 
-void Agent::begin(const NodePlace& place) {
+void Agent::take(const StopOrder&) {
+  if (group_) group_->stop();
+}
+
+void Agent::take(const FinishMessage& finish) {
+  if (!finish_) finish_ = finish;
+  if (group_) group_->stop(finish_->report.interrupted_by);
+}
+
+void Agent::take(const NodePlace& place) {
   if (signalled_by_ || finish_) return tell_end({});
   node_rank_ = place.node_rank;
-  last_status_ = nullptr;
   try {
     own_error_ = nullptr;
     group_.emplace(options_, place, member_->take_master(), Consoles{out_, err_});
-    hang_watch_.begin(group_->watched(), group_->log_directory());
+    hang_reporter_.begin(group_->watched(), group_->log_directory());
   } catch (const Error& error) {
     own_error_ = std::current_exception();
     LaunchReport report{.world_size = place.world_size};
@@ -109,7 +112,7 @@ void Agent::begin(const NodePlace& place) {
 
 void Agent::take_outcome() {
   if (!group_ || !group_->is_done()) return;
-  hang_watch_.end();
+  hang_reporter_.end();
   auto report = group_->finish();
   group_.reset();
   tell_end(std::move(report));
@@ -125,19 +128,20 @@ void Agent::tell_end(LaunchReport report) {
   if (!finish_ && !interrupted_) member_->set_ready();
 }
 
-void Agent::exchange_status() {
+// What ranks do while they are stopped says nothing about why.
+bool Agent::is_telling_status() const { return group_ && !group_->is_stopping(); }
+
+void Agent::tell_status() {
   const auto now = PollSet::Clock::now();
-  // What ranks do while they are stopped says nothing about why.
-  if (!group_ || group_->is_stopping() || !options_.status.local || now < next_status_) return;
+  if (!is_telling_status() || now < next_status_) return;
   next_status_ = now + options_.monitor_interval;
-  auto status = options_.status.local();
-  if (status.is_null() || status == last_status_ || status.dump().size() > kMostStatusBytes) return;
-  member_->tell_status(status);
-  last_status_ = std::move(status);
+  hang_reporter_.write_due_dump();
+  if (auto views = hang_reporter_.next_views()) member_->tell_status({std::move(*views)});
 }
 
 void Agent::show_notes() {
-  for (const auto& note : hang_watch_.take_notes()) err_.write_note(note);
+  for (const auto& note : hang_detector_.take_notes()) err_.write_note(note);
+  for (const auto& note : hang_reporter_.take_notes()) err_.write_note(note);
   for (const auto& note : member_->take_notes()) err_.write_note(note);
   if (!coordinator_) return;
   for (const auto& note : coordinator_->take_notes()) err_.write_note(note);
@@ -153,7 +157,8 @@ LaunchReport Agent::make_report() {
   report.node_rank = node_rank_;
   const auto* failed = report.cause();
   const bool says_so = failed && !failed->hang.empty();
-  if (const auto hang = hang_watch_.unresolved(); !hang.empty() && !report.succeeded() && !says_so)
+  if (const auto hang = hang_detector_.unresolved();
+      !hang.empty() && !report.succeeded() && !says_so)
     report.notes.push_back(hang);
   report.serves = last_report_.serves = coordinator_ != nullptr;
   if (!interrupted_) {

@@ -7,7 +7,8 @@
 #include <optional>
 
 #include "launch/console.h"
-#include "launch/hang_watch.h"
+#include "launch/hang_detector.h"
+#include "launch/hang_reporter.h"
 #include "launch/launch_options.h"
 #include "launch/launch_report.h"
 #include "launch/rendezvous/coordinator.h"
@@ -19,8 +20,8 @@ namespace lockstep {
 
 class Agent {
  public:
-  // `hang_watch` serves options.status; it outlives this, as the options do.
-  Agent(const LaunchOptions& options, HangWatch& hang_watch);
+  // The options outlive it.
+  explicit Agent(const LaunchOptions& options);
 
   LaunchReport run();
 
@@ -28,22 +29,26 @@ class Agent {
   void take_turn();
   void take_signals();
   void take_orders();
-  void begin(const NodePlace& place);
+  void take(const NodePlace& place);
+  void take(const StopOrder& order);
+  void take(const StackRequest& request) { hang_reporter_.take(request); }
+  void take(const FinishMessage& finish);
   void take_outcome();
   void tell_end(LaunchReport report);
-  void exchange_status();
+  bool is_telling_status() const;
+  void tell_status();
   void show_notes();
   LaunchReport make_report();
 
   const LaunchOptions& options_;
   Console out_, err_;
   SignalWatch signals_;
+  HangReporter hang_reporter_;
+  HangDetector hang_detector_;
   std::unique_ptr<Coordinator> coordinator_;  // of the node that serves the rendezvous
   std::unique_ptr<Member> member_;
   std::optional<WorkerGroup> group_;
   int node_rank_ = 0;
-
-  HangWatch& hang_watch_;
 
   std::optional<int> signalled_by_;
   PollSet::Clock::time_point signalled_at_;
@@ -51,7 +56,6 @@ class Agent {
   LaunchReport last_report_;      // of the workers of this node
   std::exception_ptr own_error_;  // why they could not be started
   std::optional<FinishMessage> finish_;
-  nlohmann::json last_status_;
   PollSet::Clock::time_point next_status_;
 };
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "launch/rendezvous/rendezvous_options.h"
-#include "launch/status_exchange.h"
 #include "launch/tee_spec.h"
 
 namespace lockstep {
@@ -28,7 +27,6 @@ struct LaunchOptions {
   // How often the group may be started again after a failure, whatever failed. Node 0's counts.
   int max_restarts = 0;
   std::chrono::milliseconds restart_window{0}, restart_delay{1000};  // see RestartOptions
-  StatusExchange status;
   std::chrono::milliseconds monitor_interval{100};  // how often a status is sent at most
 
   // Where the logs of this node go, once the run and the node's number are known. Each start gets

@@ -29,9 +29,7 @@ LaunchReport run_workers(const LaunchOptions& options) {
   open_standard_streams();
   auto named = options;
   if (named.host.empty()) named.host = own_host_name();
-  HangWatch hang_watch(named.host);
-  named.status = hang_watch.exchange();
-  return Agent(named, hang_watch).run();
+  return Agent(named).run();
 }
 
 }  // namespace lockstep

@@ -1,8 +1,7 @@
 // What a launcher knows of one rank at one moment: its progress page and what the kernel says of
-// its process. Travels between the launchers of a job as JSON.
+// its process. Travels between the launchers of a job.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,7 +16,7 @@ struct RankView {
   char process_state = '?';  // as in /proc/<pid>/stat: R, S, D, T (stopped), Z
   std::string bucket;        // parameters of the oldest bucket under way; empty: none is
   std::string stacks;        // of its threads, when they were asked for
-  double silent_s = 0;       // since its node was heard; not part of the JSON
+  double silent_s = 0;       // since its node was heard; not told: the node that hears it counts
 
   // Inside a collective operation, where it waits for others.
   bool waits() const { return progress.in_operation; }
@@ -27,9 +26,5 @@ struct RankView {
 // nullopt: its program does not write to the page, and cannot be judged.
 std::optional<RankView> view_rank(const ProgressPage& page, int rank, const std::string& host,
                                   int64_t pid);
-
-nlohmann::json to_json(const RankView& view);
-// nullopt: not the JSON of a view.
-std::optional<RankView> rank_view_from_json(const nlohmann::json& json);
 
 }  // namespace lockstep

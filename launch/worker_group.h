@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/hang_watch.h"
+#include "launch/hang_reporter.h"
 #include "launch/launch_options.h"
 #include "launch/launch_report.h"
 #include "launch/poll_set.h"

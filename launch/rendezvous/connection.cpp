@@ -18,8 +18,6 @@ constexpr size_t kPieceBytes = 64u << 10;
 constexpr int kMostPieces = 16;  // in one go: the others want their turn, and memory is bounded
 constexpr size_t kMostPendingBytes = 16u << 20;  // the other side does not read
 
-using Json = nlohmann::json;
-
 }  // namespace
 
 Connection::Connection(FileDescriptor fd) : fd_(std::move(fd)) {
@@ -74,12 +72,11 @@ void Connection::read_some() {
   }
 }
 
-std::optional<Json> Connection::next() {
+std::optional<std::string> Connection::next() {
   try {
     auto content = reader_.next();
     if (content && incoming_) content = incoming_->open(*content);
-    if (!content) return std::nullopt;
-    return parse_message(*content);
+    return content;
   } catch (const Error& error) {
     close(error.what());
     misspoke_ = true;
@@ -88,10 +85,9 @@ std::optional<Json> Connection::next() {
   }
 }
 
-void Connection::send(const Json& message) {
+void Connection::send(std::string_view message) {
   if (!is_open()) return;
-  const auto content = message.dump(-1, ' ', false, Json::error_handler_t::replace);
-  pending_ += make_frame(outgoing_ ? outgoing_->seal(content) : content);
+  pending_ += outgoing_ ? make_frame(outgoing_->seal(message)) : make_frame(message);
   if (pending_.size() > kMostPendingBytes) return close("it does not read what it is sent");
   write_some();
 }

@@ -1,12 +1,13 @@
-// One connection between two launchers: messages out and in, without ever waiting. Thread: one.
+// One connection between two launchers: messages (launch/rendezvous/messages.h) out and in as the
+// contents of frames, without ever waiting. Thread: one.
 #pragma once
 
 #include <poll.h>
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/file_descriptor.h"
 #include "launch/rendezvous/authentication.h"
@@ -28,12 +29,12 @@ class Connection {
   int fd() const { return fd_.get(); }
   pollfd poll_request() const;
   // Writes and reads what can be without waiting. When the other side is gone, or what came is no
-  // message, the connection is closed and problem() says why.
+  // frame, the connection is closed and problem() says why.
   void transfer();
   // The next message, in order. Also after the connection was closed.
-  std::optional<nlohmann::json> next();
+  std::optional<std::string> next();
   // Queues and tries to write at once.
-  void send(const nlohmann::json& message);
+  void send(std::string_view message);
   bool has_pending() const { return !pending_.empty(); }
   void close(const std::string& problem);
 
@@ -41,7 +42,7 @@ class Connection {
   void trust(Side own, const std::string& token, const Challenges& challenges);
 
   const std::string& problem() const { return problem_; }
-  // What came was no message: the other side is no launcher.
+  // What came was no frame: the other side is no launcher.
   bool misspoke() const { return misspoke_; }
   // When a message or anything else was last heard.
   Clock::time_point last_heard() const { return last_heard_; }

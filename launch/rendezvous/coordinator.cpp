@@ -14,7 +14,6 @@ namespace lockstep {
 namespace {
 
 using CoordinatorClock = PollSet::Clock;
-using Json = nlohmann::json;
 
 constexpr std::chrono::seconds kGoodbye{5};    // for the last words to arrive
 constexpr std::chrono::seconds kQuietWait{3};  // for other nodes, before the user is told
@@ -33,12 +32,14 @@ std::string reason_of(const LaunchReport& attempt) {
 
 }  // namespace
 
-Coordinator::Coordinator(CoordinatorOptions options, FileDescriptor listener, Connection own)
+Coordinator::Coordinator(CoordinatorOptions options, FileDescriptor listener, Connection own,
+                         StatusJudge& judge)
     : options_(std::move(options)),
       door_(std::move(listener), options_.rendezvous.token),
       last_alive_(CoordinatorClock::now()),
       last_update_(last_alive_),
-      restarts_(options_.restarts) {
+      restarts_(options_.restarts),
+      judge_(judge) {
   auto& node = nodes_.emplace_back(Node{.connection = std::move(own)});
   node.is_own = true;
   begin_to_gather();
@@ -66,7 +67,7 @@ void Coordinator::update() {
     if (auto* other = node_with_rank_of(arrival.join))
       doubt(std::move(arrival), *other);
     else
-      admit(std::move(arrival.connection), arrival.join);
+      admit(std::move(arrival));
   for (auto& node : nodes_)
     if (std::exchange(node.has_news, false)) hear(node);
   drop_silent_nodes();
@@ -80,7 +81,7 @@ void Coordinator::update() {
 // A node with the number of another one may be its replacement, which came before the loss of the
 // first was noticed: ask that one, and decide when it has answered or is lost.
 void Coordinator::doubt(Door::Arrival arrival, Node& other) {
-  other.connection.send({{"type", "probe"}});
+  other.connection.send(encode(ProbeMessage{}));
   other.has_answered = false;
   doubtful_.push_back(std::move(arrival));
 }
@@ -91,45 +92,43 @@ void Coordinator::settle_doubts() {
     if (other && !other->has_answered)
       doubtful_.push_back(std::move(arrival));
     else
-      admit(std::move(arrival.connection), arrival.join);
+      admit(std::move(arrival));
   }
 }
 
-Coordinator::Node* Coordinator::node_with_rank_of(const Json& join) {
-  const auto node_rank = join.value("node_rank", Json());
+Coordinator::Node* Coordinator::node_with_rank_of(const JoinMessage& join) {
   for (auto& node : nodes_)
-    if (node.connection.is_open() && node.join && node.join->node_rank &&
-        node_rank == *node.join->node_rank)
+    if (join.node_rank && node.connection.is_open() && node.join &&
+        node.join->node_rank == join.node_rank)
       return &node;
   return nullptr;
 }
 
-void Coordinator::admit(Connection connection, const Json& join) {
-  auto& node = nodes_.emplace_back(Node{.connection = std::move(connection)});
+void Coordinator::admit(Door::Arrival arrival) {
+  auto& node = nodes_.emplace_back(Node{.connection = std::move(arrival.connection)});
   node.has_news = true;  // there may be more behind it
   try {
-    if (type_of(join) != "join") throw environment_error("something that is no message");
-    take_join(node, join);
+    take(node, arrival.join);
   } catch (const Error& error) {
-    node.connection.send(refusal(error));
+    node.connection.send(encode(RefusedMessage{.kind = error.kind(), .message = error.what()}));
     say(fmt::format("turned {} away: {}", node.label, error.what()));
     node.connection.close("refused");
     node.is_lost = true;
   }
 }
 
-void Coordinator::take_join(Node& node, const Json& message) {
-  auto join = parse_join(message);
+void Coordinator::take(Node& node, const JoinMessage& join) {
+  if (node.join) return;
   const auto address =
       node.is_own ? options_.rendezvous.local_addr : peer_address(node.connection.fd()).host();
   node.label = address.empty() ? join.host : fmt::format("{} ({})", join.host, address);
   require_same(options_.rendezvous.agreements, join.agreements, {node.label, options_.host});
   verify_node_rank(join);
   node.arrival = num_arrivals_++;
-  node.join = std::move(join);
-  node.connection.send({{"type", "welcome"}, {"host", options_.host}});
+  node.join = join;
+  node.connection.send(encode(WelcomeMessage{.host = options_.host}));
   if (phase_ == Phase::Finished)
-    node.connection.send(to_json(FinishMessage{.report = outline_of(finish_->report)}));
+    node.connection.send(encode(FinishMessage{.report = outline_of(finish_->report)}));
   if (phase_ == Phase::Running) say(node.label + " came: it takes part from the next restart on");
 }
 
@@ -147,29 +146,31 @@ void Coordinator::verify_node_rank(const JoinMessage& join) const {
 void Coordinator::hear(Node& node) {
   node.connection.transfer();
   try {
-    while (auto message = node.connection.next()) take(node, *message);
+    while (const auto content = node.connection.next()) {
+      const auto message = decode_node_message(*content);
+      if (!node.join && !(message && std::holds_alternative<JoinMessage>(*message)))
+        throw environment_error("it said something before it joined");
+      if (message) std::visit([&](const auto& any) { take(node, any); }, *message);
+    }
   } catch (const Error& error) {
     node.connection.close(error.what());
   }
   if (!node.connection.is_open()) lose(node, "lost: " + node.connection.problem());
 }
 
-void Coordinator::take(Node& node, const Json& message) {
-  const auto type = type_of(message);
-  if (type == "join" && !node.join) return take_join(node, message);
-  if (!node.join) throw environment_error("it said something before it joined");
-  if (type == "here") node.has_answered = true;
-  if (type == "ready") node.ready = parse_ready(message);
-  if (type == "ready" && node.ready->address.empty() && !node.is_own)
-    throw environment_error("a node without an address");
-  if (type == "ended") take_ended(node, parse_ended(message));
-  if (type == "status" && node.in_group) {
-    status_[node.node_rank] = {message.value("value", Json()), CoordinatorClock::now()};
-    has_status_ = true;
-  }
+void Coordinator::take(Node& node, const ReadyMessage& ready) {
+  if (ready.address.empty() && !node.is_own) throw environment_error("a node without an address");
+  node.ready = ready;
 }
 
-void Coordinator::take_ended(Node& node, const EndedMessage& message) {
+void Coordinator::take(Node& node, const StatusMessage& status) {
+  if (!node.in_group) return;
+  node.ranks = status.ranks;
+  node.status_came = CoordinatorClock::now();
+  has_status_ = true;
+}
+
+void Coordinator::take(Node& node, const EndedMessage& message) {
   if (node.in_group && phase_ == Phase::Running && !node.has_ended) {
     node.has_ended = true;
     add_to(attempt_, message, node.label, node.is_own);
@@ -186,20 +187,18 @@ void Coordinator::take_ended(Node& node, const EndedMessage& message) {
 }
 
 void Coordinator::judge_status() {
-  if (!std::exchange(has_status_, false) || !options_.status.judge || stopping_) return;
+  if (!std::exchange(has_status_, false) || stopping_) return;
   const auto now = CoordinatorClock::now();
   std::map<int, NodeStatus> by_node;
   for (const auto& node : nodes_) {
-    const auto told = status_.find(node.node_rank);
-    if (!node.in_group || told == status_.end()) continue;
-    const auto heard = std::max(told->second.came, node.connection.last_heard());
-    by_node[node.node_rank] = {told->second.value,
-                               std::chrono::duration<double>(now - heard).count()};
+    if (!node.in_group || !node.status_came) continue;
+    const auto heard = std::max(*node.status_came, node.connection.last_heard());
+    by_node[node.node_rank] = {node.ranks, std::chrono::duration<double>(now - heard).count()};
   }
-  const auto answer = options_.status.judge(by_node);
-  if (answer.is_null()) return;
+  const auto request = judge_.judge(by_node);
+  if (!request) return;
   for (auto& node : nodes_)
-    if (node.in_group) node.connection.send({{"type", "answer"}, {"value", answer}});
+    if (node.in_group) node.connection.send(encode(*request));
 }
 
 void Coordinator::drop_silent_nodes() {
@@ -213,7 +212,7 @@ void Coordinator::drop_silent_nodes() {
       continue;
     const auto reason =
         fmt::format("lost: nothing was heard from it for {:g} s", in_seconds(limit));
-    node.connection.send({{"type", "dropped"}});
+    node.connection.send(encode(DroppedMessage{}));
     node.connection.close(reason);
     lose(node, reason);
   }
@@ -234,7 +233,6 @@ void Coordinator::lose(Node& node, const std::string& reason) {
     say(fmt::format("lost {} while waiting for nodes: {}", node.label, reason));
   if (phase_ != Phase::Running || !node.in_group) return;
   node.in_group = false;
-  status_.erase(node.node_rank);
   if (node.has_ended) return conclude();
   attempt_.node_failures.push_back(
       {.node_rank = node.node_rank, .host = node.label, .reason = reason});
@@ -246,8 +244,9 @@ void Coordinator::keep_alive() {
   const auto now = CoordinatorClock::now();
   if (now - last_alive_ < options_.rendezvous.keep_alive) return;
   last_alive_ = now;
-  for (auto& node : nodes_) node.connection.send({{"type", "alive"}});
-  for (auto& arrival : doubtful_) arrival.connection.send({{"type", "alive"}});
+  const auto alive = encode(CoordinatorMessage(AliveMessage{}));
+  for (auto& node : nodes_) node.connection.send(alive);
+  for (auto& arrival : doubtful_) arrival.connection.send(alive);
 }
 
 std::vector<Coordinator::Node*> Coordinator::ready_nodes() {
@@ -304,15 +303,16 @@ void Coordinator::start(std::vector<Node*> chosen) {
   attempt_ = {
       .world_size = place.world_size, .restarts = restarts_.count(), .run_id = options_.run_id};
   restarts_.begin_attempt(CoordinatorClock::now());
+  judge_.begin_attempt();
   stopping_ = false;
-  status_.clear();
   phase_ = Phase::Running;
   for (auto* node : chosen) {
     node->in_group = true;
     node->has_ended = false;
     node->ready.reset();
+    node->status_came.reset();
     node->node_rank = place.node_rank;
-    node->connection.send(to_json(place));
+    node->connection.send(encode(place));
     place.first_rank += node->join->num_workers;
     ++place.node_rank;
   }
@@ -335,7 +335,7 @@ std::string Coordinator::address_of_first(const std::vector<Node*>& chosen) {
 void Coordinator::stop_group() {
   if (std::exchange(stopping_, true)) return;
   for (auto& node : nodes_)
-    if (node.in_group && !node.has_ended) node.connection.send({{"type", "stop"}});
+    if (node.in_group && !node.has_ended) node.connection.send(encode(StopOrder{}));
 }
 
 void Coordinator::conclude() {
@@ -344,7 +344,7 @@ void Coordinator::conclude() {
     if (node.in_group && !node.has_ended) return;
   std::sort(attempt_.workers.begin(), attempt_.workers.end(),
             [](const auto& a, const auto& b) { return a.rank < b.rank; });
-  if (options_.status.explain) options_.status.explain(attempt_);
+  judge_.explain(attempt_);
   const bool may_help = attempt_.exit_code() != static_cast<int>(ErrorKind::Config);
   if (attempt_.succeeded() || attempt_.preempted_by() || !may_help)
     return finish(std::move(attempt_));
@@ -383,8 +383,8 @@ void Coordinator::finish(LaunchReport report) {
   phase_ = Phase::Finished;
   finish_deadline_ = CoordinatorClock::now() + kGoodbye;
   finish_ = FinishMessage{.report = std::move(report)};
-  const auto all = to_json(*finish_);
-  const auto outline = to_json(FinishMessage{.report = outline_of(finish_->report)});
+  const auto all = encode(*finish_);
+  const auto outline = encode(FinishMessage{.report = outline_of(finish_->report)});
   for (auto& node : nodes_)
     if (node.join) node.connection.send(node.is_own ? all : outline);
 }

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <list>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -18,7 +17,7 @@
 #include "launch/rendezvous/messages.h"
 #include "launch/rendezvous/rendezvous_options.h"
 #include "launch/rendezvous/restart_policy.h"
-#include "launch/status_exchange.h"
+#include "launch/status_judge.h"
 
 namespace lockstep {
 
@@ -27,13 +26,14 @@ struct CoordinatorOptions {
   RestartOptions restarts;
   std::string run_id;
   std::string host;  // of this node, in messages
-  StatusExchange status;
 };
 
 class Coordinator {
  public:
   // `own`: the connection to the node of this process, which is as good as one with the token.
-  Coordinator(CoordinatorOptions options, FileDescriptor listener, Connection own);
+  // `judge` outlives this.
+  Coordinator(CoordinatorOptions options, FileDescriptor listener, Connection own,
+              StatusJudge& judge);
 
   void watch(PollSet& polls);
   // Takes what came, and does what is due. Call after each turn of the loop.
@@ -61,19 +61,25 @@ class Coordinator {
     bool in_group = false;  // of the attempt that runs
     int node_rank = 0;      // in it
     bool has_ended = false;
+    std::vector<RankView> ranks = {};  // their last status
+    std::optional<PollSet::Clock::time_point> status_came = {};
     bool has_answered = false;  // since it was probed
     bool is_lost = false;       // lose() was called: nothing more is heard from it
   };
 
   void doubt(Door::Arrival arrival, Node& other);
   void settle_doubts();
-  Node* node_with_rank_of(const nlohmann::json& join);
-  void admit(Connection connection, const nlohmann::json& join);
-  void take_join(Node& node, const nlohmann::json& message);
+  Node* node_with_rank_of(const JoinMessage& join);
+  void admit(Door::Arrival arrival);
   void verify_node_rank(const JoinMessage& join) const;
   void hear(Node& node);
-  void take(Node& node, const nlohmann::json& message);
-  void take_ended(Node& node, const EndedMessage& message);
+  void take(Node& node, const JoinMessage& join);
+  void take(Node& node, const ReadyMessage& ready);
+  void take(Node& node, const StatusMessage& status);
+  void take(Node& node, const EndedMessage& ended);
+  void take(Node& node, const HereMessage&) { node.has_answered = true; }
+  void take(Node&, const AliveMessage&) {}
+  void take(Node&, const NodeProofMessage&) {}  // the door has heard it
   void judge_status();
   void drop_silent_nodes();
   void lose(Node& node, const std::string& reason);
@@ -107,12 +113,8 @@ class Coordinator {
 
   LaunchReport attempt_;  // what is known of the one that runs
   bool stopping_ = false;
-  struct Status {
-    nlohmann::json value;
-    PollSet::Clock::time_point came;
-  };
-  std::map<int, Status> status_;
-  bool has_status_ = false;
+  StatusJudge& judge_;
+  bool has_status_ = false;  // that was not judged
 
   std::optional<FinishMessage> finish_;
   PollSet::Clock::time_point finish_deadline_;

@@ -10,13 +10,10 @@
 #include "core/printable.h"
 #include "core/version.h"
 #include "launch/rendezvous/address.h"
-#include "launch/rendezvous/messages.h"
 #include "launch/rendezvous/token.h"
 
 namespace lockstep {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr size_t kMostStrangers = 256;
 constexpr std::chrono::seconds kPatience{10};
@@ -26,9 +23,11 @@ constexpr size_t kMostNotes = 20;
 constexpr int kChallengeBytes = 32;
 constexpr size_t kLongestVersion = 40;
 
-std::string member_text(const Json& message, const char* name) {
-  const auto found = message.find(name);
-  return found != message.end() && found->is_string() ? found->get<std::string>() : "";
+Error other_version(const std::string& version) {
+  return config_error(
+      fmt::format("this is Lockstep {}, whose rendezvous speaks protocol {}; the node has Lockstep "
+                  "{}: install the same version",
+                  kVersion, kRendezvousProtocol, printable(version.substr(0, kLongestVersion))));
 }
 
 }  // namespace
@@ -89,10 +88,8 @@ void Door::greet(FileDescriptor fd) {
                                        .challenges = {.coordinator = random_hex(kChallengeBytes)},
                                        .deadline = PollSet::Clock::now() + kPatience,
                                        .host = std::move(host)});
-  stranger.connection.send({{"type", "challenge"},
-                            {"protocol", kRendezvousProtocol},
-                            {"version", kVersion},
-                            {"challenge", stranger.challenges.coordinator}});
+  stranger.connection.send(
+      encode(ChallengeMessage{.version = kVersion, .challenge = stranger.challenges.coordinator}));
 }
 
 bool Door::hear(Stranger& stranger) {
@@ -102,44 +99,54 @@ bool Door::hear(Stranger& stranger) {
   }
   if (!std::exchange(stranger.has_news, false)) return true;
   stranger.connection.transfer();
-  while (const auto message = stranger.connection.next()) {
+  try {
+    while (const auto content = stranger.connection.next())
+      if (!take(stranger, *content)) return false;
+  } catch (const Error& error) {
     if (stranger.proved) {
-      arrivals_.push_back({std::move(stranger.connection), *message});
+      turn_away(stranger, error);
       return false;
     }
-    if (!take_proof(stranger, *message)) return false;
+    stranger.connection.close(error.what());
   }
   if (!stranger.connection.is_open())
     note(stranger.host, "it is not a Lockstep launcher", stranger.connection.problem());
   return stranger.connection.is_open();
 }
 
-bool Door::take_proof(Stranger& stranger, const Json& message) {
-  const auto version = printable(member_text(message, "version").substr(0, kLongestVersion));
-  if (type_of(message) != "proof" || message.value("protocol", Json()) != kRendezvousProtocol) {
-    turn_away(stranger, fmt::format("this is Lockstep {}, whose rendezvous speaks protocol {}; the "
-                                    "node has Lockstep {}: install the same version",
-                                    kVersion, kRendezvousProtocol, version));
+bool Door::take(Stranger& stranger, std::string_view content) {
+  auto message = decode_node_message(content);
+  if (!stranger.proved) {
+    const auto* proof = message ? std::get_if<NodeProofMessage>(&*message) : nullptr;
+    return take_proof(stranger, proof ? *proof : NodeProofMessage{.protocol = 0});
+  }
+  auto* join = message ? std::get_if<JoinMessage>(&*message) : nullptr;
+  if (!join) throw environment_error("it said something before it joined");
+  arrivals_.push_back({std::move(stranger.connection), std::move(*join)});
+  return false;
+}
+
+bool Door::take_proof(Stranger& stranger, const NodeProofMessage& proof) {
+  if (proof.protocol != kRendezvousProtocol) {
+    turn_away(stranger, other_version(proof.version));
     return false;
   }
-  stranger.challenges.node = member_text(message, "challenge");
-  const auto expected = proof_of(Side::Node, token_, stranger.challenges);
-  if (!is_same_proof(expected, member_text(message, "proof"))) {
-    turn_away(stranger,
-              "this node does not have the job's token: use the same --rdzv-token-file "
-              "or LOCKSTEP_RDZV_TOKEN on every node");
+  stranger.challenges.node = proof.challenge;
+  if (!is_same_proof(proof_of(Side::Node, token_, stranger.challenges), proof.proof)) {
+    turn_away(stranger, config_error("this node does not have the job's token: use the same "
+                                     "--rdzv-token-file or LOCKSTEP_RDZV_TOKEN on every node"));
     return false;
   }
-  stranger.connection.send(
-      {{"type", "proof"}, {"proof", proof_of(Side::Coordinator, token_, stranger.challenges)}});
+  stranger.connection.send(encode(
+      CoordinatorProofMessage{.proof = proof_of(Side::Coordinator, token_, stranger.challenges)}));
   stranger.connection.trust(Side::Coordinator, token_, stranger.challenges);
   stranger.proved = true;
   return true;
 }
 
-void Door::turn_away(Stranger& stranger, const std::string& message) {
-  stranger.connection.send(refusal(config_error(message)));
-  note(stranger.host, message);
+void Door::turn_away(Stranger& stranger, const Error& error) {
+  stranger.connection.send(encode(RefusedMessage{.kind = error.kind(), .message = error.what()}));
+  note(stranger.host, error.what());
 }
 
 // `detail` differs from connection to connection, as with a port scanner: the first one is told.

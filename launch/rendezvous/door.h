@@ -11,6 +11,7 @@
 
 #include "launch/poll_set.h"
 #include "launch/rendezvous/connection.h"
+#include "launch/rendezvous/messages.h"
 
 namespace lockstep {
 
@@ -18,7 +19,7 @@ class Door {
  public:
   struct Arrival {
     Connection connection;
-    nlohmann::json join;
+    JoinMessage join;
   };
 
   // `listener`: listening, not blocking; a closed one lets nobody in.
@@ -46,8 +47,9 @@ class Door {
   void greet(FileDescriptor fd);
   // Whether the stranger stays a stranger for now.
   bool hear(Stranger& stranger);
-  bool take_proof(Stranger& stranger, const nlohmann::json& message);
-  void turn_away(Stranger& stranger, const std::string& message);
+  bool take(Stranger& stranger, std::string_view content);
+  bool take_proof(Stranger& stranger, const NodeProofMessage& proof);
+  void turn_away(Stranger& stranger, const Error& error);
   void note(const std::string& host, const std::string& problem, const std::string& detail = {});
 
   FileDescriptor listener_;

@@ -37,11 +37,4 @@ std::optional<std::string> FrameReader::next() {
   return content;
 }
 
-nlohmann::json parse_message(std::string_view content) {
-  auto message = nlohmann::json::parse(content, nullptr, false);
-  if (!message.is_object() || !message.contains("type") || !message["type"].is_string())
-    throw environment_error("something that is no message");
-  return message;
-}
-
 }  // namespace lockstep

@@ -2,7 +2,6 @@
 // bytes of content. Thread: one.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,8 +26,5 @@ class FrameReader {
   std::string bytes_;
   size_t at_ = 0;
 };
-
-// The content of a frame as a message: a JSON object with a "type". Throws Environment.
-nlohmann::json parse_message(std::string_view content);
 
 }  // namespace lockstep

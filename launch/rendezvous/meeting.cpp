@@ -84,7 +84,7 @@ std::string own_address(const FileDescriptor& listener, const RendezvousOptions&
 
 }  // namespace
 
-Meeting open_meeting(const LaunchOptions& options) {
+Meeting open_meeting(const LaunchOptions& options, StatusJudge& judge) {
   const bool is_alone = options.rendezvous.max_nodes == 1;
   bool is_taken = false;
   auto listener = is_alone ? FileDescriptor() : open_endpoint(options.rendezvous, is_taken);
@@ -104,10 +104,9 @@ Meeting open_meeting(const LaunchOptions& options) {
                                               .window = options.restart_window,
                                               .delay = options.restart_delay},
                                  .run_id = options.run_id,
-                                 .host = options.host,
-                                 .status = options.status};
+                                 .host = options.host};
   return {.coordinator = std::make_unique<Coordinator>(std::move(coordinator), std::move(listener),
-                                                       std::move(inner[0])),
+                                                       std::move(inner[0]), judge),
           .member = std::make_unique<Member>(std::move(member), std::move(inner[1]))};
 }
 

@@ -14,9 +14,9 @@ struct Meeting {
   std::unique_ptr<Member> member;
 };
 
-// With one node nothing listens. Otherwise the node serves that was told to (options.serves), else
-// the one whose own address the endpoint is; where the port is taken, another launcher of this host
-// serves already. Throws Environment (the port is taken, ...).
-Meeting open_meeting(const LaunchOptions& options);
+// `judge` outlives it. With one node nothing listens. Otherwise the node serves that was told to
+// (options.serves), else the one whose own address the endpoint is; where the port is taken,
+// another launcher of this host serves already. Throws Environment (the port is taken, ...).
+Meeting open_meeting(const LaunchOptions& options, StatusJudge& judge);
 
 }  // namespace lockstep

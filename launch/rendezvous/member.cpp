@@ -17,20 +17,15 @@ namespace lockstep {
 namespace {
 
 using MemberClock = PollSet::Clock;
-using Json = nlohmann::json;
 
 constexpr std::chrono::milliseconds kRetryEvery{250};
 constexpr std::chrono::seconds kStageTimeout{10};  // to connect, and to get each answer
 constexpr int kNodeChallengeBytes = 32;
-constexpr int kLooksPerSilenceOfIt = 4;  // while nothing happens
+constexpr int kLooksPerSilenceOfIt = 4;         // while nothing happens
+constexpr size_t kMostStatusBytes = 64u << 10;  // a larger one is not sent
 
 double seconds_of(std::chrono::milliseconds time) {
   return static_cast<double>(time.count()) / 1000;
-}
-
-std::string text_member(const Json& message, const char* name) {
-  const auto found = message.find(name);
-  return found != message.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 }  // namespace
@@ -84,7 +79,7 @@ void Member::update() {
   if (since_last > limit / 2) connection_->forgive_silence();
   if (now - last_alive_ >= timing.keep_alive) {
     last_alive_ = now;
-    connection_->send({{"type", "alive"}});
+    connection_->send(encode(NodeMessage(AliveMessage{})));
   }
   if (now - connection_->last_heard() >= limit)
     lose_coordinator(fmt::format("nothing was heard from it for {:g} s", seconds_of(limit)), true);
@@ -161,50 +156,58 @@ Error Member::no_rendezvous() const {
   return config_error(fmt::format("the server at {}:{} is not a Lockstep rendezvous", host, port));
 }
 
-void Member::take(const Json& message) {
-  const auto type = type_of(message);
-  if (type == "refused") return give_up(parse_refusal(message));
-  if (type == "challenge" && stage_ == Stage::Greeting) return prove(message);
-  if (type == "proof" && stage_ == Stage::Greeting) {
-    const auto expected = proof_of(Side::Coordinator, options_.rendezvous.token, challenges_);
-    if (!is_same_proof(expected, text_member(message, "proof")))
-      return give_up(config_error(fmt::format("what listens at {}:{} does not have the job's token",
-                                              options_.rendezvous.host, options_.rendezvous.port)));
-    connection_->trust(Side::Node, options_.rendezvous.token, challenges_);
-    return join();
-  }
-  if (stage_ != Stage::Joined) throw environment_error("something that was not asked for");
-  if (type == "probe") connection_->send({{"type", "here"}});
-  if (type == "welcome") is_welcome_ = true;
-  if (type == "welcome") coordinator_host_ = text_member(message, "host");
-  if (type == "start") {
-    is_ready_ = false;
-    is_in_group_ = true;
-    orders_.push_back(parse_start(message));
-  }
-  if (type == "stop") orders_.push_back(StopOrder{});
-  if (type == "answer") orders_.push_back(StatusAnswer{message.value("value", Json())});
-  if (type == "dropped") return lose_coordinator("it has dropped this node", true);
-  if (type == "finish") {
-    orders_.push_back(parse_finish(message));
-    stage_ = Stage::Gone;
-    leave();
-  }
+void Member::take(std::string_view content) {
+  const auto message = decode_coordinator_message(content);
+  const bool is_greeting = message && (std::holds_alternative<ChallengeMessage>(*message) ||
+                                       std::holds_alternative<CoordinatorProofMessage>(*message) ||
+                                       std::holds_alternative<RefusedMessage>(*message));
+  if (stage_ != Stage::Joined && !is_greeting)
+    throw environment_error("something that was not asked for");
+  if (message) std::visit([this](const auto& any) { take(any); }, *message);
 }
 
-void Member::prove(const Json& challenge) {
-  if (challenge.value("protocol", Json()) != kRendezvousProtocol)
+void Member::take(const ChallengeMessage& challenge) {
+  if (stage_ != Stage::Greeting) return;
+  if (challenge.protocol != kRendezvousProtocol)
     return give_up(config_error(fmt::format(
         "the rendezvous at {}:{} is of Lockstep {}, this node has {}: install the same version",
-        options_.rendezvous.host, options_.rendezvous.port,
-        printable(text_member(challenge, "version")), kVersion)));
-  challenges_ = {.coordinator = text_member(challenge, "challenge"),
-                 .node = random_hex(kNodeChallengeBytes)};
-  connection_->send({{"type", "proof"},
-                     {"protocol", kRendezvousProtocol},
-                     {"version", kVersion},
-                     {"challenge", challenges_.node},
-                     {"proof", proof_of(Side::Node, options_.rendezvous.token, challenges_)}});
+        options_.rendezvous.host, options_.rendezvous.port, printable(challenge.version),
+        kVersion)));
+  challenges_ = {.coordinator = challenge.challenge, .node = random_hex(kNodeChallengeBytes)};
+  connection_->send(encode(
+      NodeProofMessage{.version = kVersion,
+                       .challenge = challenges_.node,
+                       .proof = proof_of(Side::Node, options_.rendezvous.token, challenges_)}));
+}
+
+void Member::take(const CoordinatorProofMessage& proof) {
+  if (stage_ != Stage::Greeting) return;
+  const auto expected = proof_of(Side::Coordinator, options_.rendezvous.token, challenges_);
+  if (!is_same_proof(expected, proof.proof))
+    return give_up(config_error(fmt::format("what listens at {}:{} does not have the job's token",
+                                            options_.rendezvous.host, options_.rendezvous.port)));
+  connection_->trust(Side::Node, options_.rendezvous.token, challenges_);
+  join();
+}
+
+void Member::take(const RefusedMessage& refused) { give_up(Error(refused.kind, refused.message)); }
+
+void Member::take(const WelcomeMessage& welcome) {
+  is_welcome_ = true;
+  coordinator_host_ = welcome.host;
+}
+
+void Member::take(const NodePlace& place) {
+  is_ready_ = false;
+  is_in_group_ = true;
+  last_status_.clear();
+  orders_.push_back(place);
+}
+
+void Member::take(const FinishMessage& finish) {
+  orders_.push_back(finish);
+  stage_ = Stage::Gone;
+  leave();
 }
 
 void Member::join() {
@@ -213,11 +216,11 @@ void Member::join() {
   is_welcome_ = false;
   is_in_group_ = false;
   const auto& rendezvous = options_.rendezvous;
-  connection_->send(to_json(JoinMessage{.host = options_.host,
-                                        .num_workers = options_.num_workers,
-                                        .node_rank = rendezvous.node_rank,
-                                        .serves = is_local_,
-                                        .agreements = rendezvous.agreements}));
+  connection_->send(encode(JoinMessage{.host = options_.host,
+                                       .num_workers = options_.num_workers,
+                                       .node_rank = rendezvous.node_rank,
+                                       .serves = is_local_,
+                                       .agreements = rendezvous.agreements}));
   if (is_ready_) say_ready();
 }
 
@@ -240,19 +243,22 @@ void Member::say_ready() {
         ready.address.empty() ? listen_as_master(0, false) : listen_as_master_at(ready.address);
   }
   ready.port = master_.port;
-  connection_->send(to_json(ready));
+  connection_->send(encode(ready));
 }
 
 void Member::tell_end(const LaunchReport& report, bool leaves) {
   if (stage_ != Stage::Joined || (!is_in_group_ && !leaves)) return;
   is_in_group_ = false;
   connection_->send(
-      to_json(EndedMessage{.report = report, .time_us = unix_time_us(), .leaves = leaves}));
+      encode(EndedMessage{.report = report, .time_us = unix_time_us(), .leaves = leaves}));
 }
 
-void Member::tell_status(const Json& value) {
-  if (stage_ == Stage::Joined && is_in_group_)
-    connection_->send({{"type", "status"}, {"value", value}});
+void Member::tell_status(StatusMessage status) {
+  if (stage_ != Stage::Joined || !is_in_group_) return;
+  auto content = encode(std::move(status));
+  if (content == last_status_ || content.size() > kMostStatusBytes) return;
+  connection_->send(content);
+  last_status_ = std::move(content);
 }
 
 void Member::lose_coordinator(const std::string& problem, bool may_return) {

@@ -27,12 +27,8 @@ struct MemberOptions {
   bool endpoint_is_taken = false;
 };
 
-struct StopOrder {};
-struct StatusAnswer {
-  nlohmann::json value;
-};
 // What the coordinator wants, or that there is none any more (a FinishMessage with an error).
-using Order = std::variant<NodePlace, StopOrder, StatusAnswer, FinishMessage>;
+using Order = std::variant<NodePlace, StopOrder, StackRequest, FinishMessage>;
 
 class Member {
  public:
@@ -53,7 +49,8 @@ class Member {
   // the next set_ready().
   MasterSocket take_master() { return std::exchange(master_, {}); }
   void tell_end(const LaunchReport& report, bool leaves);
-  void tell_status(const nlohmann::json& value);
+  // Sent when it differs from the last one.
+  void tell_status(StatusMessage status);
   // Nothing more will be said.
   void leave() { connection_.reset(); }
   bool has_pending() const { return connection_ && connection_->has_pending(); }
@@ -66,8 +63,18 @@ class Member {
   void connect();
   void try_next_address();
   void hear();
-  void take(const nlohmann::json& message);
-  void prove(const nlohmann::json& challenge);
+  void take(std::string_view content);
+  void take(const ChallengeMessage& challenge);
+  void take(const CoordinatorProofMessage& proof);
+  void take(const RefusedMessage& refused);
+  void take(const WelcomeMessage& welcome);
+  void take(const NodePlace& place);
+  void take(const FinishMessage& finish);
+  void take(const StopOrder& order) { orders_.push_back(order); }
+  void take(const StackRequest& request) { orders_.push_back(request); }
+  void take(const ProbeMessage&) { connection_->send(encode(HereMessage{})); }
+  void take(const DroppedMessage&) { lose_coordinator("it has dropped this node", true); }
+  void take(const AliveMessage&) {}
   void join();
   void say_ready();
   void fail_attempt(const std::string& problem);
@@ -88,6 +95,7 @@ class Member {
   bool is_local_ = false, has_joined_before_ = false, is_welcome_ = false, has_news_ = false;
   bool is_ready_ = false, is_in_group_ = false;
   MasterSocket master_;
+  std::string last_status_;  // that was sent in this attempt
   std::deque<Order> orders_;
   std::vector<std::string> notes_;
 };

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "core/error.h"
 
@@ -37,7 +39,12 @@ class MessageFields {
       throw wrong(name);
     return value.get<std::string>();
   }
-  // An array of objects or texts.
+  double real(const char* name) const {
+    const auto& value = member(name);
+    if (!value.is_number()) throw wrong(name);
+    return value.get<double>();
+  }
+  // An array.
   const nlohmann::json& list(const char* name) const {
     const auto& value = member(name);
     if (!value.is_array() || value.size() > kLongestList) throw wrong(name);
@@ -51,6 +58,27 @@ class MessageFields {
   bool has(const char* name) const {
     const auto found = object_.find(name);
     return found != object_.end() && !found->is_null();
+  }
+  template <class Number>
+  std::vector<Number> numbers(const char* name, Number least, Number most) const {
+    std::vector<Number> numbers;
+    for (const auto& value : list(name)) {
+      const bool fits = std::is_integral_v<Number> ? value.is_number_integer() : value.is_number();
+      if (!fits || value < least || value > most) throw wrong(name);
+      numbers.push_back(value.template get<Number>());
+    }
+    return numbers;
+  }
+  // Of a peer that may be of another version: what is not there, or not so, is left out.
+  int number_or_zero(const char* name) const {
+    const auto found = object_.find(name);
+    const bool is_int = found != object_.end() && found->is_number_integer() &&
+                        *found >= INT32_MIN && *found <= INT32_MAX;
+    return is_int ? found->get<int>() : 0;
+  }
+  std::string text_or_empty(const char* name) const {
+    const auto found = object_.find(name);
+    return found != object_.end() && found->is_string() ? found->get<std::string>() : "";
   }
   std::optional<int> optional_number(const char* name, int least, int most) const {
     return has(name) ? std::optional<int>(number(name, least, most)) : std::nullopt;

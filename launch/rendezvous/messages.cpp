@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <type_traits>
+
 #include "launch/error_file.h"
 #include "launch/rendezvous/message_fields.h"
 #include "launch/rendezvous/report_json.h"
+#include "launch/rendezvous/status_json.h"
 
 namespace lockstep {
 namespace {
@@ -13,104 +16,224 @@ using Json = nlohmann::json;
 
 constexpr int kMostWorldSize = 100'000'000;
 
-}  // namespace
+// The "type" of each message.
+template <class Message>
+using Of = std::type_identity<Message>;
+constexpr const char* type_word(Of<ChallengeMessage>) { return "challenge"; }
+constexpr const char* type_word(Of<NodeProofMessage>) { return "proof"; }
+constexpr const char* type_word(Of<CoordinatorProofMessage>) { return "proof"; }
+constexpr const char* type_word(Of<JoinMessage>) { return "join"; }
+constexpr const char* type_word(Of<WelcomeMessage>) { return "welcome"; }
+constexpr const char* type_word(Of<RefusedMessage>) { return "refused"; }
+constexpr const char* type_word(Of<ReadyMessage>) { return "ready"; }
+constexpr const char* type_word(Of<NodePlace>) { return "start"; }
+constexpr const char* type_word(Of<StopOrder>) { return "stop"; }
+constexpr const char* type_word(Of<StatusMessage>) { return "status"; }
+constexpr const char* type_word(Of<StackRequest>) { return "answer"; }
+constexpr const char* type_word(Of<EndedMessage>) { return "ended"; }
+constexpr const char* type_word(Of<FinishMessage>) { return "finish"; }
+constexpr const char* type_word(Of<ProbeMessage>) { return "probe"; }
+constexpr const char* type_word(Of<HereMessage>) { return "here"; }
+constexpr const char* type_word(Of<DroppedMessage>) { return "dropped"; }
+constexpr const char* type_word(Of<AliveMessage>) { return "alive"; }
 
-Json to_json(const JoinMessage& message) {
-  Json json = {{"type", "join"},
-               {"host", message.host},
-               {"num_workers", message.num_workers},
-               {"serves", message.serves},
-               {"agreements", Json::array()}};
+// The members of each: write_members() and read_members() are each other's inverse.
+template <class Message>
+concept WithoutMembers = std::is_empty_v<Message>;
+void write_members(Json&, const WithoutMembers auto&) {}
+void read_members(const MessageFields&, WithoutMembers auto&) {}
+
+void write_members(Json& json, const ChallengeMessage& message) {
+  json["protocol"] = message.protocol;
+  json["version"] = message.version;
+  json["challenge"] = message.challenge;
+}
+
+void read_members(const MessageFields& fields, ChallengeMessage& message) {
+  message.protocol = fields.number_or_zero("protocol");
+  message.version = fields.text_or_empty("version");
+  message.challenge = fields.text_or_empty("challenge");
+}
+
+void write_members(Json& json, const NodeProofMessage& message) {
+  json["protocol"] = message.protocol;
+  json["version"] = message.version;
+  json["challenge"] = message.challenge;
+  json["proof"] = message.proof;
+}
+
+void read_members(const MessageFields& fields, NodeProofMessage& message) {
+  message.protocol = fields.number_or_zero("protocol");
+  message.version = fields.text_or_empty("version");
+  message.challenge = fields.text_or_empty("challenge");
+  message.proof = fields.text_or_empty("proof");
+}
+
+void write_members(Json& json, const CoordinatorProofMessage& message) {
+  json["proof"] = message.proof;
+}
+
+void read_members(const MessageFields& fields, CoordinatorProofMessage& message) {
+  message.proof = fields.text_or_empty("proof");
+}
+
+void write_members(Json& json, const JoinMessage& message) {
+  json["host"] = message.host;
+  json["num_workers"] = message.num_workers;
+  json["serves"] = message.serves;
+  json["agreements"] = Json::array();
   if (message.node_rank) json["node_rank"] = *message.node_rank;
   for (const auto& agreement : message.agreements)
     json["agreements"].push_back({{"what", agreement.what}, {"value", agreement.value}});
-  return json;
 }
 
-JoinMessage parse_join(const Json& message) {
-  const MessageFields fields(message);
-  JoinMessage join{.host = fields.text("host"),
-                   .num_workers = fields.number("num_workers", 1, 1 << 20),
-                   .node_rank = fields.optional_number("node_rank", 0, kMostWorldSize),
-                   .serves = fields.flag("serves")};
+void read_members(const MessageFields& fields, JoinMessage& message) {
+  message.host = fields.text("host");
+  message.num_workers = fields.number("num_workers", 1, 1 << 20);
+  message.node_rank = fields.optional_number("node_rank", 0, kMostWorldSize);
+  message.serves = fields.flag("serves");
   for (const auto& item : fields.list("agreements")) {
     const MessageFields agreement(item);
-    join.agreements.push_back({.what = agreement.text("what"), .value = agreement.text("value")});
+    message.agreements.push_back(
+        {.what = agreement.text("what"), .value = agreement.text("value")});
   }
-  return join;
 }
 
-Json to_json(const ReadyMessage& message) {
-  return {{"type", "ready"}, {"address", message.address}, {"port", message.port}};
+void write_members(Json& json, const WelcomeMessage& message) { json["host"] = message.host; }
+
+void read_members(const MessageFields& fields, WelcomeMessage& message) {
+  message.host = fields.text("host");
 }
 
-ReadyMessage parse_ready(const Json& message) {
-  const MessageFields fields(message);
-  return {.address = fields.text("address"), .port = fields.number("port", 1, 65535)};
+void write_members(Json& json, const RefusedMessage& message) {
+  json["kind"] = kind_name(message.kind);
+  json["message"] = message.message;
 }
 
-Json to_json(const NodePlace& start) {
-  return {{"type", "start"},
-          {"node_rank", start.node_rank},
-          {"num_nodes", start.num_nodes},
-          {"first_rank", start.first_rank},
-          {"world_size", start.world_size},
-          {"restart_count", start.restart_count},
-          {"max_restarts", start.max_restarts},
-          {"master_addr", start.master_addr},
-          {"master_port", start.master_port},
-          {"run_id", start.run_id}};
+void read_members(const MessageFields& fields, RefusedMessage& message) {
+  const bool is_config = fields.text("kind") == kind_name(ErrorKind::Config);
+  message.kind = is_config ? ErrorKind::Config : ErrorKind::Environment;
+  message.message = fields.text("message");
 }
 
-NodePlace parse_start(const Json& message) {
-  const MessageFields fields(message);
-  NodePlace place{.node_rank = fields.number("node_rank", 0, kMostWorldSize),
-                  .num_nodes = fields.number("num_nodes", 1, kMostWorldSize),
-                  .first_rank = fields.number("first_rank", 0, kMostWorldSize),
-                  .world_size = fields.number("world_size", 1, kMostWorldSize)};
+void write_members(Json& json, const ReadyMessage& message) {
+  json["address"] = message.address;
+  json["port"] = message.port;
+}
+
+void read_members(const MessageFields& fields, ReadyMessage& message) {
+  message.address = fields.text("address");
+  message.port = fields.number("port", 1, 65535);
+}
+
+void write_members(Json& json, const NodePlace& place) {
+  json["node_rank"] = place.node_rank;
+  json["num_nodes"] = place.num_nodes;
+  json["first_rank"] = place.first_rank;
+  json["world_size"] = place.world_size;
+  json["restart_count"] = place.restart_count;
+  json["max_restarts"] = place.max_restarts;
+  json["master_addr"] = place.master_addr;
+  json["master_port"] = place.master_port;
+  json["run_id"] = place.run_id;
+}
+
+void read_members(const MessageFields& fields, NodePlace& place) {
+  place.node_rank = fields.number("node_rank", 0, kMostWorldSize);
+  place.num_nodes = fields.number("num_nodes", 1, kMostWorldSize);
+  place.first_rank = fields.number("first_rank", 0, kMostWorldSize);
+  place.world_size = fields.number("world_size", 1, kMostWorldSize);
   place.restart_count = fields.number("restart_count", 0, kMostWorldSize);
   place.max_restarts = fields.number("max_restarts", 0, INT32_MAX);
   place.master_addr = fields.text("master_addr");
   place.master_port = fields.number("master_port", 1, 65535);
   place.run_id = fields.text("run_id");
-  return place;
 }
 
-Json to_json(const EndedMessage& message) {
-  return {{"type", "ended"},
-          {"report", to_json(message.report)},
-          {"time_us", message.time_us},
-          {"leaves", message.leaves}};
+void write_members(Json& json, const StatusMessage& message) {
+  json["value"] = Json::array();
+  for (const auto& view : message.ranks) json["value"].push_back(to_json(view));
 }
 
-EndedMessage parse_ended(const Json& message) {
-  const MessageFields fields(message);
-  return {.report = parse_report(fields.member("report")),
-          .time_us = fields.integer("time_us", 0, INT64_MAX),
-          .leaves = fields.flag("leaves")};
+void read_members(const MessageFields& fields, StatusMessage& message) {
+  for (const auto& item : fields.list("value"))
+    if (auto view = parse_rank_view(item)) message.ranks.push_back(std::move(*view));
 }
 
-Json to_json(const FinishMessage& message) {
-  Json json = {{"type", "finish"}, {"report", to_json(message.report)}};
+void write_members(Json& json, const StackRequest& request) {
+  json["value"] = request.dump ? Json{{"dump", true}} : Json{{"stacks", request.ranks}};
+}
+
+void read_members(const MessageFields& fields, StackRequest& request) {
+  const MessageFields value(fields.member("value"));
+  request.dump = value.has("dump") && value.flag("dump");
+  if (!request.dump) request.ranks = value.numbers<int>("stacks", 0, kMostWorldSize);
+}
+
+void write_members(Json& json, const EndedMessage& message) {
+  json["report"] = to_json(message.report);
+  json["time_us"] = message.time_us;
+  json["leaves"] = message.leaves;
+}
+
+void read_members(const MessageFields& fields, EndedMessage& message) {
+  message.report = parse_report(fields.member("report"));
+  message.time_us = fields.integer("time_us", 0, INT64_MAX);
+  message.leaves = fields.flag("leaves");
+}
+
+void write_members(Json& json, const FinishMessage& message) {
+  json["report"] = to_json(message.report);
   if (message.error) json["error"] = to_json(*message.error);
-  return json;
 }
 
-FinishMessage parse_finish(const Json& message) {
-  const MessageFields fields(message);
-  FinishMessage finish{.report = parse_report(fields.member("report"))};
-  if (fields.has("error")) finish.error = parse_error_report(fields.member("error"));
-  return finish;
+void read_members(const MessageFields& fields, FinishMessage& message) {
+  message.report = parse_report(fields.member("report"));
+  if (fields.has("error")) message.error = parse_error_report(fields.member("error"));
 }
 
-Json refusal(const Error& error) {
-  return {{"type", "refused"}, {"kind", kind_name(error.kind())}, {"message", error.what()}};
+template <class... Messages>
+std::string to_content(const std::variant<Messages...>& any) {
+  return std::visit(
+      []<class Message>(const Message& message) {
+        Json json = {{"type", type_word(Of<Message>())}};
+        write_members(json, message);
+        return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+      },
+      any);
 }
 
-Error parse_refusal(const Json& message) {
-  const MessageFields fields(message);
-  const bool is_config = fields.text("kind") == kind_name(ErrorKind::Config);
-  return {is_config ? ErrorKind::Config : ErrorKind::Environment, fields.text("message")};
+template <class Message, class Any>
+void read_if(const std::string& type, const MessageFields& fields, std::optional<Any>& any) {
+  if (type == type_word(Of<Message>()))
+    read_members(fields, any.emplace().template emplace<Message>());
+}
+
+template <class... Messages>
+void read_any(std::string_view content, std::optional<std::variant<Messages...>>& any) {
+  const auto json = Json::parse(content, nullptr, false);
+  const auto type = json.is_object() ? json.find("type") : json.end();
+  if (type == json.end() || !type->is_string())
+    throw environment_error("something that is no message");
+  const MessageFields fields(json);
+  (read_if<Messages>(type->template get_ref<const std::string&>(), fields, any), ...);
+}
+
+}  // namespace
+
+std::string encode(const NodeMessage& message) { return to_content(message); }
+std::string encode(const CoordinatorMessage& message) { return to_content(message); }
+
+std::optional<NodeMessage> decode_node_message(std::string_view content) {
+  std::optional<NodeMessage> message;
+  read_any(content, message);
+  return message;
+}
+
+std::optional<CoordinatorMessage> decode_coordinator_message(std::string_view content) {
+  std::optional<CoordinatorMessage> message;
+  read_any(content, message);
+  return message;
 }
 
 void add_to(LaunchReport& attempt, const EndedMessage& message, const std::string& label,
@@ -129,11 +252,6 @@ void add_to(LaunchReport& attempt, const EndedMessage& message, const std::strin
   }
   for (const auto& text : message.report.notes)
     attempt.notes.push_back(is_own ? text : fmt::format("{}: {}", label, text));
-}
-
-std::string type_of(const Json& message) {
-  const auto type = message.find("type");
-  return type != message.end() && type->is_string() ? type->get<std::string>() : "";
 }
 
 }  // namespace lockstep

@@ -15,28 +15,21 @@ namespace {
 
 constexpr size_t kMostBytes = 4096;
 
-template <class Parse>
-void verify_inverse(const nlohmann::json& message, const Parse& parse) {
+template <class Decode>
+void verify_inverse(std::string_view content, const Decode& decode) {
   try {
-    const auto written = to_json(parse(message));
-    if (to_json(parse(written)) != written) std::abort();
+    const auto message = decode(content);
+    if (!message) return;
+    const auto written = encode(*message);
+    if (encode(decode(written).value()) != written) std::abort();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Environment) std::abort();
   }
 }
 
-void verify_message(const std::string& content) {
-  const auto message = parse_message(content);
-  type_of(message);
-  verify_inverse(message, parse_join);
-  verify_inverse(message, parse_ready);
-  verify_inverse(message, parse_start);
-  verify_inverse(message, parse_ended);
-  verify_inverse(message, parse_finish);
-  try {
-    parse_refusal(message);
-  } catch (const Error&) {
-  }
+void verify_message(std::string_view content) {
+  verify_inverse(content, decode_node_message);
+  verify_inverse(content, decode_coordinator_message);
 }
 
 struct Frames {
@@ -64,10 +57,7 @@ void verify_frames(const std::vector<std::string>& contents) {
   FrameSeal seal(Side::Node, "a token", {.coordinator = "a", .node = "b"});
   for (const auto& content : contents) {
     if (content.size() > kMostBytes) std::abort();
-    try {
-      verify_message(content);
-    } catch (const Error&) {
-    }
+    verify_message(content);
     try {
       seal.open(content);
       std::abort();  // nobody can guess a code
@@ -89,18 +79,32 @@ std::vector<std::string> fuzz_seeds() {
       .host = "beta", .node_rank = 1, .agreements = {{"--nnodes", "2"}, {"the run file", "abc"}}};
   NodePlace start{.world_size = 4};
   start.master_port = 1;
-  std::vector<nlohmann::json> messages = {
-      to_json(join),
-      to_json(ReadyMessage{.address = "10.0.0.1", .port = 29500}),
-      to_json(start),
-      to_json(EndedMessage{.report = report, .time_us = 7}),
-      to_json(FinishMessage{.report = report, .error = ErrorReport{.message = "gone"}}),
-      refusal(config_error("not you")),
-      {{"type", "status"}, {"value", {1, 2.5, nullptr}}}};
+  RankView view{.progress = {.rank = 3, .pid = 99, .operation = "gradient all_reduce"},
+                .host = "beta",
+                .stacks = "    training thread\n"};
+  const std::vector<std::string> messages = {
+      encode(ChallengeMessage{.version = "0.1.0", .challenge = "ab"}),
+      encode(NodeProofMessage{.version = "0.1.0", .challenge = "cd", .proof = "ef"}),
+      encode(CoordinatorProofMessage{.proof = "01"}),
+      encode(join),
+      encode(WelcomeMessage{.host = "alpha"}),
+      encode(RefusedMessage{.kind = ErrorKind::Config, .message = "not you"}),
+      encode(ReadyMessage{.address = "10.0.0.1", .port = 29500}),
+      encode(start),
+      encode(StatusMessage{.ranks = {view, view}}),
+      encode(StackRequest{.ranks = {3, 4}}),
+      encode(StackRequest{.dump = true}),
+      encode(EndedMessage{.report = report, .time_us = 7}),
+      encode(FinishMessage{.report = report, .error = ErrorReport{.message = "gone"}}),
+      encode(StopOrder{}),
+      encode(ProbeMessage{}),
+      encode(HereMessage{}),
+      encode(DroppedMessage{}),
+      encode(NodeMessage(AliveMessage{}))};
   std::vector<std::string> seeds;
   std::string all;
   for (const auto& message : messages) {
-    seeds.push_back(make_frame(message.dump()));
+    seeds.push_back(make_frame(message));
     all += seeds.back();
   }
   seeds.push_back(all);
@@ -115,11 +119,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (lockstep::frames_of(bytes, 7) != frames) std::abort();
   lockstep::verify_frames(frames.contents);
   // Also as the content of a frame, so that the messages are reached whatever the length says.
-  if (size > 4) {
-    try {
-      lockstep::verify_message(std::string(bytes.substr(4)));
-    } catch (const lockstep::Error&) {
-    }
-  }
+  if (size > 4) lockstep::verify_message(bytes.substr(4));
   return 0;
 }

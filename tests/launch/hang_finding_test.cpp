@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "launch/rendezvous/status_json.h"
+
 using namespace lockstep;
 using Catch::Matchers::Contains;
 
@@ -151,13 +153,13 @@ TEST_CASE("hang: a view travels as JSON") {
   auto view = inside(1, 12, "gradient all_reduce", 3.5);
   view.bucket = "a, b";
   view.stacks = "    training thread\n";
-  const auto back = rank_view_from_json(to_json(view));
+  const auto back = parse_rank_view(to_json(view));
   REQUIRE(back);
   CHECK(to_json(*back) == to_json(view));
-  CHECK_FALSE(rank_view_from_json({{"rank", 1}}));
+  CHECK_FALSE(parse_rank_view({{"rank", 1}}));
   auto broken = to_json(view);
   broken["phase"] = 99;
-  CHECK_FALSE(rank_view_from_json(broken));
+  CHECK_FALSE(parse_rank_view(broken));
   broken["phase"] = "x";
-  CHECK_FALSE(rank_view_from_json(broken));
+  CHECK_FALSE(parse_rank_view(broken));
 }

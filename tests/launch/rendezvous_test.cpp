@@ -6,12 +6,25 @@
 
 #include "core/error.h"
 #include "launch/rendezvous/address.h"
+#include "launch/rendezvous/frame.h"
 #include "launch/rendezvous/meeting.h"
 
 namespace lockstep {
 namespace {
 
 using namespace std::chrono_literals;
+
+// Adds up the numbers of the ranks.
+struct Sum : StatusJudge {
+  void begin_attempt() override { ++num_attempts; }
+  std::optional<StackRequest> judge(const std::map<int, NodeStatus>& by_node) override {
+    if (by_node.size() != 2) return std::nullopt;
+    return StackRequest{.ranks = {by_node.at(0).ranks.at(0).progress.rank +
+                                  by_node.at(1).ranks.at(0).progress.rank}};
+  }
+  void explain(LaunchReport& attempt) const override { attempt.last_step = num_attempts; }
+  int num_attempts = 0;
+};
 
 // The launchers of a job as far as they meet: one turn moves all of them.
 class Job {
@@ -34,7 +47,7 @@ class Job {
     options.rendezvous.node_rank = node_rank;
     options.num_workers = num_workers;
     options.host = "host" + std::to_string(members_.size());
-    auto meeting = open_meeting(options);
+    auto meeting = open_meeting(options, judge_);
     if (meeting.coordinator) coordinator_ = std::move(meeting.coordinator);
     members_.push_back(std::move(meeting.member));
     members_.back()->set_ready();
@@ -86,7 +99,9 @@ class Job {
       coordinator_->update();
     }
   }
-  void tell_status(size_t node, int value) { members_[node]->tell_status(value); }
+  void tell_status(size_t node, int rank) {
+    members_[node]->tell_status({.ranks = {RankView{.progress = {.rank = rank}}}});
+  }
   LaunchOptions& options() { return options_; }
   // A stranger connects and says this. To be kept until it was heard.
   FileDescriptor connect_stranger(const std::string& text) const {
@@ -111,6 +126,7 @@ class Job {
   }
 
   LaunchOptions options_;
+  Sum judge_;
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<std::unique_ptr<Member>> members_;
   std::optional<size_t> frozen_;
@@ -320,18 +336,14 @@ TEST_CASE("rendezvous: nodes that do not come are waited for, not for ever") {
 
 TEST_CASE("rendezvous: statuses of all nodes are judged, and the answer goes to all") {
   Job job(2, 2);
-  job.options().status.judge = [](const std::map<int, NodeStatus>& by_node) {
-    if (by_node.size() != 2) return nlohmann::json();
-    return nlohmann::json(by_node.at(0).value.get<int>() + by_node.at(1).value.get<int>());
-  };
   job.add_node();
   job.add_node();
   job.next<NodePlace>(0);
   job.next<NodePlace>(1);
   job.tell_status(0, 40);
   job.tell_status(1, 2);
-  CHECK(job.next<StatusAnswer>(0).value == 42);
-  CHECK(job.next<StatusAnswer>(1).value == 42);
+  CHECK(job.next<StackRequest>(0).ranks == std::vector{42});
+  CHECK(job.next<StackRequest>(1).ranks == std::vector{42});
 }
 
 TEST_CASE("rendezvous: a node with another token or other agreements is told why") {
@@ -367,6 +379,14 @@ TEST_CASE("rendezvous: of strangers that send garbage one line per host is told"
   for (const auto& note : job.take_notes())
     told += note.starts_with("turned 127.0.0.1 away: it is not a Lockstep launcher: ");
   CHECK(told == 1);
+}
+
+TEST_CASE("rendezvous: a node of another version is told so in one line") {
+  Job job(2, 2);
+  job.add_node();
+  const auto stranger = job.connect_stranger(
+      make_frame(R"({"type": "proof", "protocol": 2, "version": "9.9.9", "key": "of then"})"));
+  job.await_note("; the node has Lockstep 9.9.9: install the same version");
 }
 
 }  // namespace lockstep

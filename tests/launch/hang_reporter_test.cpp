@@ -1,0 +1,96 @@
+#include "launch/hang_reporter.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "launch/poll_set.h"
+#include "tests/launch/text_of.h"
+#include "tests/temporary_directory.h"
+
+using namespace lockstep;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// Two ranks of this node, which answer when they are told to.
+class Ranks {
+ public:
+  Ranks() {
+    for (int rank = 0; rank < 2; ++rank) pages_[rank].begin(rank);
+    reporter.begin({{4, ::getpid(), &pages_[0]}, {5, ::getpid(), &pages_[1]}}, directory_.path());
+  }
+
+  ProgressPage& page(int rank) { return pages_[rank - 4]; }
+  void answer(int rank, const std::string& stacks) {
+    page(rank).answer_stacks(page(rank).requested(), stacks);
+  }
+  // As the launcher's loop does.
+  std::vector<RankView> await_views() {
+    std::optional<std::vector<RankView>> views;
+    turn_until([&] { return (views = reporter.next_views()).has_value(); });
+    return views.value();
+  }
+  std::string await_dump() {
+    turn_until([&] {
+      reporter.write_due_dump();
+      return !reporter.take_notes().empty();
+    });
+    return text_of(directory_.path() / "hang.txt");
+  }
+
+ private:
+  template <class Condition>
+  static void turn_until(const Condition& condition) {
+    const auto latest = PollSet::Clock::now() + std::chrono::seconds(60);
+    while (!condition() && PollSet::Clock::now() < latest) {
+      PollSet polls;
+      polls.wake_at(PollSet::Clock::now() + std::chrono::milliseconds(10));
+      polls.wait();
+    }
+  }
+
+  ProgressPage pages_[2];
+  TemporaryDirectory directory_;
+
+ public:
+  HangReporter reporter{"alpha"};
+};
+
+}  // namespace
+
+TEST_CASE("hang: a node tells what its ranks are doing, not all the time") {
+  Ranks ranks;
+  const std::string detail(1000, 'x');
+  ranks.page(5).begin_operation("step vote", detail);
+  const auto views = ranks.await_views();
+  REQUIRE(views.size() == 2);
+  CHECK(views[0].progress.rank == 4);
+  CHECK(views[0].host == "alpha");
+  CHECK(views[1].progress.operation == "step vote");
+  CHECK(views[1].progress.detail.size() <= 203);
+  CHECK_FALSE(ranks.reporter.next_views());
+  ranks.reporter.end();
+  CHECK(ranks.await_views().empty());
+}
+
+TEST_CASE("hang: stacks that were asked for are told as soon as they are there") {
+  Ranks ranks;
+  ranks.await_views();
+  ranks.reporter.take({.ranks = {5, 17}});
+  CHECK(ranks.page(4).requested() == 0);
+  ranks.answer(5, std::string(5000, 'y'));
+  const auto views = ranks.reporter.next_views();
+  REQUIRE(views);
+  CHECK(views->at(0).stacks.empty());
+  CHECK(views->at(1).stacks == std::string(4000, 'y'));
+  CHECK_FALSE(ranks.reporter.next_views());
+}
+
+TEST_CASE("hang: a dump has all ranks of the node, with the stacks that came") {
+  Ranks ranks;
+  ranks.reporter.take({.dump = true});
+  ranks.answer(4, "    training thread\n");
+  CHECK_THAT(ranks.await_dump(),
+             Contains("rank 4 (alpha") && Contains("training thread") && Contains("rank 5 (alpha"));
+}

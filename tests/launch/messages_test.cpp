@@ -1,0 +1,119 @@
+// The messages of the rendezvous as bytes: peers of the same protocol read exactly these.
+#include "launch/rendezvous/messages.h"
+
+#include <catch2/catch.hpp>
+
+namespace lockstep {
+namespace {
+
+std::string refusal_of(const std::string& content) {
+  try {
+    decode_node_message(content);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::Environment);
+    return error.what();
+  }
+  return "it was read";
+}
+
+}  // namespace
+
+TEST_CASE("messages: the words of the wire stay as they are") {
+  CHECK(encode(ChallengeMessage{.version = "1", .challenge = "a"}) ==
+        R"({"challenge":"a","protocol":1,"type":"challenge","version":"1"})");
+  CHECK(encode(NodeProofMessage{.version = "1", .challenge = "b", .proof = "c"}) ==
+        R"({"challenge":"b","proof":"c","protocol":1,"type":"proof","version":"1"})");
+  CHECK(encode(CoordinatorProofMessage{.proof = "d"}) == R"({"proof":"d","type":"proof"})");
+  CHECK(encode(JoinMessage{.host = "h", .node_rank = 2, .agreements = {{"x", "y"}}}) ==
+        R"({"agreements":[{"value":"y","what":"x"}],"host":"h","node_rank":2,"num_workers":1,)"
+        R"("serves":false,"type":"join"})");
+  CHECK(encode(WelcomeMessage{.host = "h"}) == R"({"host":"h","type":"welcome"})");
+  CHECK(encode(RefusedMessage{.kind = ErrorKind::Config, .message = "m"}) ==
+        R"({"kind":"config","message":"m","type":"refused"})");
+  CHECK(encode(ReadyMessage{.address = "::1", .port = 7}) ==
+        R"({"address":"::1","port":7,"type":"ready"})");
+  NodePlace place{.node_rank = 1, .num_nodes = 2, .first_rank = 3, .world_size = 6};
+  place.master_port = 4321;
+  CHECK(encode(place) ==
+        R"({"first_rank":3,"master_addr":"127.0.0.1","master_port":4321,"max_restarts":0,)"
+        R"("node_rank":1,"num_nodes":2,"restart_count":0,"run_id":"","type":"start",)"
+        R"("world_size":6})");
+  CHECK(encode(StopOrder{}) == R"({"type":"stop"})");
+  CHECK(encode(StackRequest{.ranks = {1, 2}}) == R"({"type":"answer","value":{"stacks":[1,2]}})");
+  CHECK(encode(StackRequest{.dump = true}) == R"({"type":"answer","value":{"dump":true}})");
+  CHECK(encode(ProbeMessage{}) == R"({"type":"probe"})");
+  CHECK(encode(HereMessage{}) == R"({"type":"here"})");
+  CHECK(encode(DroppedMessage{}) == R"({"type":"dropped"})");
+  CHECK(encode(NodeMessage(AliveMessage{})) == R"({"type":"alive"})");
+  CHECK(encode(CoordinatorMessage(AliveMessage{})) == R"({"type":"alive"})");
+}
+
+TEST_CASE("messages: what is written is read as the same") {
+  LaunchReport report{.world_size = 4};
+  report.workers.push_back({.rank = 3, .local_rank = 1, .node_rank = 1, .host = "beta"});
+  report.workers.back().exit.signal = 9;
+  const auto node = [](const NodeMessage& message) {
+    const auto content = encode(message);
+    const auto read = decode_node_message(content);
+    REQUIRE(read);
+    CHECK(read->index() == message.index());
+    CHECK(encode(*read) == content);
+  };
+  const auto coordinator = [](const CoordinatorMessage& message) {
+    const auto content = encode(message);
+    const auto read = decode_coordinator_message(content);
+    REQUIRE(read);
+    CHECK(read->index() == message.index());
+    CHECK(encode(*read) == content);
+  };
+  node(NodeProofMessage{.version = "1", .challenge = "b", .proof = "c"});
+  node(JoinMessage{.host = "h", .num_workers = 8, .serves = true});
+  node(ReadyMessage{.address = "10.0.0.1", .port = 7});
+  node(StatusMessage{.ranks = {RankView{.progress = {.rank = 7}, .stacks = "    main\n"}}});
+  node(EndedMessage{.report = report, .time_us = 5, .leaves = true});
+  node(HereMessage{});
+  node(AliveMessage{});
+  coordinator(ChallengeMessage{.version = "1", .challenge = "b"});
+  coordinator(CoordinatorProofMessage{.proof = "c"});
+  coordinator(RefusedMessage{.kind = ErrorKind::Config, .message = "m"});
+  coordinator(WelcomeMessage{.host = "h"});
+  coordinator(NodePlace{.world_size = 2, .master_port = 1});
+  coordinator(StopOrder{});
+  coordinator(StackRequest{.ranks = {1}});
+  coordinator(StackRequest{.dump = true});
+  coordinator(ProbeMessage{});
+  coordinator(DroppedMessage{});
+  coordinator(FinishMessage{.report = report, .error = ErrorReport{.message = "gone"}});
+  coordinator(AliveMessage{});
+}
+
+TEST_CASE("messages: bytes from outside are checked") {
+  for (const char* garbage : {"", "{", "[]", "5", "{}", R"({"type": 5})"})
+    CHECK(refusal_of(garbage) == "something that is no message");
+  CHECK(refusal_of(R"({"type": "join"})") == "a message with a missing or wrong 'host'");
+  CHECK(refusal_of(R"({"type": "ready", "address": "", "port": 0})") ==
+        "a message with a missing or wrong 'port'");
+  CHECK(refusal_of(R"({"type": "status", "value": 5})") ==
+        "a message with a missing or wrong 'value'");
+  CHECK_THROWS_AS(decode_coordinator_message(R"({"type": "answer", "value": {"stacks": ["all"]}})"),
+                  Error);
+  // A rank that cannot be read does not make its node a stranger.
+  const auto status = decode_node_message(R"({"type": "status", "value": [5, {"rank": 1}]})");
+  REQUIRE(status);
+  CHECK(std::get<StatusMessage>(*status).ranks.empty());
+  // Of a newer version, or from the wrong side.
+  CHECK_FALSE(decode_node_message(R"({"type": "hello"})"));
+  CHECK_FALSE(decode_node_message(R"({"type": "stop"})"));
+}
+
+TEST_CASE("messages: a proof of another protocol can be told from garbage") {
+  const auto message =
+      decode_node_message(R"({"type": "proof", "protocol": 2, "version": "9", "challenge": 5})");
+  REQUIRE(message);
+  const auto& proof = std::get<NodeProofMessage>(*message);
+  CHECK(proof.protocol == 2);
+  CHECK(proof.version == "9");
+  CHECK(proof.challenge.empty());
+}
+
+}  // namespace lockstep

@@ -256,12 +256,12 @@ int run_launch(const LaunchArguments& arguments) {
     options.rendezvous.token = token->text();
   }
   std::optional<NewDirectories> created;
-  options.log_dir = [&](const std::string& run_id, int node_rank) {
+  const auto log_dir = [&](const std::string& run_id, int node_rank) {
     auto directory = log_dir_of(arguments, place.runs_dir / run_id, node_rank);
     if (!created) created.emplace(directory);
     return directory;
   };
-  const auto report = run_workers(options);
+  const auto report = run_workers(options, log_dir);
 
   const auto run_dir = place.runs_dir / report.run_id;
   std::error_code error;

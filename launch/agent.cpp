@@ -14,8 +14,9 @@ constexpr std::chrono::milliseconds kFarewellTime{1000};
 
 }  // namespace
 
-Agent::Agent(const LaunchOptions& options)
+Agent::Agent(const LaunchOptions& options, const LogDirectory& log_dir)
     : options_(options),
+      log_dir_(log_dir),
       out_(options.stdout_fd),
       err_(options.stderr_fd),
       hang_reporter_(options.host) {
@@ -97,7 +98,8 @@ void Agent::take(const NodePlace& place) {
   node_rank_ = place.node_rank;
   try {
     own_error_ = nullptr;
-    group_.emplace(options_, place, member_->take_master(), Consoles{out_, err_});
+    group_.emplace(options_, place, log_dir_(place.run_id, place.node_rank), member_->take_master(),
+                   Consoles{out_, err_});
     hang_reporter_.begin(group_->watched(), group_->log_directory());
   } catch (const Error& error) {
     own_error_ = std::current_exception();

@@ -11,6 +11,7 @@
 #include "launch/hang_reporter.h"
 #include "launch/launch_options.h"
 #include "launch/launch_report.h"
+#include "launch/log_directory.h"
 #include "launch/rendezvous/coordinator.h"
 #include "launch/rendezvous/member.h"
 #include "launch/signal_watch.h"
@@ -20,8 +21,8 @@ namespace lockstep {
 
 class Agent {
  public:
-  // The options outlive it.
-  explicit Agent(const LaunchOptions& options);
+  // Both outlive it.
+  Agent(const LaunchOptions& options, const LogDirectory& log_dir);
 
   LaunchReport run();
 
@@ -41,6 +42,7 @@ class Agent {
   LaunchReport make_report();
 
   const LaunchOptions& options_;
+  const LogDirectory& log_dir_;
   Console out_, err_;
   SignalWatch signals_;
   HangReporter hang_reporter_;

@@ -4,8 +4,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <filesystem>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,9 +27,6 @@ struct LaunchOptions {
   std::chrono::milliseconds restart_window{0}, restart_delay{1000};  // see RestartOptions
   std::chrono::milliseconds monitor_interval{100};  // how often a status is sent at most
 
-  // Where the logs of this node go, once the run and the node's number are known. Each start gets
-  // the next free <log_dir>/attempt_<n>, with <local rank>/{stdout.log,stderr.log,error.json}.
-  std::function<std::filesystem::path(const std::string& run_id, int node_rank)> log_dir;
   TeeSpec tee;
   // From SIGTERM to SIGKILL.
   std::chrono::milliseconds stop_grace = std::chrono::seconds(30);

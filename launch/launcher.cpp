@@ -24,12 +24,12 @@ void open_standard_streams() {
 
 }  // namespace
 
-LaunchReport run_workers(const LaunchOptions& options) {
+LaunchReport run_workers(const LaunchOptions& options, const LogDirectory& log_dir) {
   verify(options);
   open_standard_streams();
   auto named = options;
   if (named.host.empty()) named.host = own_host_name();
-  return Agent(named).run();
+  return Agent(named, log_dir).run();
 }
 
 }  // namespace lockstep

@@ -11,14 +11,18 @@
 
 #include "launch/launch_options.h"
 #include "launch/launch_report.h"
+#include "launch/log_directory.h"
 
 namespace lockstep {
 
+// Each start of the workers gets the next free <log_dir>/attempt_<n>, with
+// <local rank>/{stdout.log,stderr.log,error.json}.
+//
 // Returns when the job has ended, with the report of all nodes' workers. A failing worker is told
 // in the report, not thrown. Throws Config (the program cannot be executed, numbers out of range,
 // this node does not fit the others) or Environment (port taken, log directory not writable, no
 // more processes, other nodes out of reach); then no worker is left. Thread: any, but one launch at
 // a time in a process; other threads must not take signals.
-LaunchReport run_workers(const LaunchOptions& options);
+LaunchReport run_workers(const LaunchOptions& options, const LogDirectory& log_dir);
 
 }  // namespace lockstep

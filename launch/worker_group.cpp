@@ -61,12 +61,13 @@ struct WorkerGroup::Worker {
   int64_t exit_time_us = 0;
 };
 
-WorkerGroup::WorkerGroup(const LaunchOptions& options, const NodePlace& place, MasterSocket master,
+WorkerGroup::WorkerGroup(const LaunchOptions& options, const NodePlace& place,
+                         const std::filesystem::path& log_dir, MasterSocket master,
                          Consoles consoles)
     : options_(options), place_(place), consoles_(consoles) {
   raise_descriptor_limit(kDescriptorsBesides +
                          kDescriptorsOfWorker * static_cast<uint64_t>(options_.num_workers));
-  attempt_ = claim_attempt(options_.log_dir(place_.run_id, place_.node_rank));
+  attempt_ = claim_attempt(log_dir);
   for (int local_rank = 0; local_rank < options_.num_workers; ++local_rank)
     add_worker(attempt_ / std::to_string(local_rank), local_rank);
   for (auto& worker : workers_) start(*worker, master);

@@ -28,11 +28,12 @@ struct Consoles {
 
 class WorkerGroup {
  public:
-  // Starts them. `master`: closed once rank 0 has it; when rank 0 dies, nobody may wait in its
-  // queue. Throws Config (the program cannot be executed) or Environment (log directory not
-  // writable, no more processes); then no worker is left.
-  WorkerGroup(const LaunchOptions& options, const NodePlace& place, MasterSocket master,
-              Consoles consoles);
+  // Starts them; their logs go to the next attempt in `log_dir`. `master`: closed once rank 0 has
+  // it; when rank 0 dies, nobody may wait in its queue. Throws Config (the program cannot be
+  // executed) or Environment (log directory not writable, no more processes); then no worker is
+  // left.
+  WorkerGroup(const LaunchOptions& options, const NodePlace& place,
+              const std::filesystem::path& log_dir, MasterSocket master, Consoles consoles);
   // Kills those that are left.
   ~WorkerGroup();
 

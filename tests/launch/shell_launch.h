@@ -29,10 +29,10 @@ class ShellLaunch {
   }
 
   // Below the temporary directory, or at an absolute path.
-  void keep_logs_in(const std::string& name) {
-    options.log_dir = [directory = path(name)](const std::string&, int) { return directory; };
+  void keep_logs_in(const std::string& name) { log_dir_ = path(name); }
+  LaunchReport run() const {
+    return run_workers(options, [this](const std::string&, int) { return log_dir_; });
   }
-  LaunchReport run() const { return run_workers(options); }
 
   std::filesystem::path path(const std::string& name) const { return directory_.path() / name; }
   std::string console() const { return text_of(path("console.out")); }
@@ -46,6 +46,7 @@ class ShellLaunch {
     return FileDescriptor(::open(path(name).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   }
 
+  std::filesystem::path log_dir_;
   EnvironmentGuard environment_;
   TemporaryDirectory directory_;
   FileDescriptor out_ = open_console("console.out"), err_ = open_console("console.err");

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include "core/batch_sizes.h"
 #include "core/config_value.h"
 #include "core/error.h"
+#include "core/fatal_signal.h"
 #include "core/nearest_name.h"
 #include "core/run_file.h"
 #include "core/run_id.h"
@@ -25,8 +25,9 @@
 #include "tracking/agent/agent_status.h"
 #include "tracking/agent/agent_turn.h"
 #include "tracking/agent/run_entries.h"
+#include "tracking/end_facts.h"
 #include "tracking/job_run.h"
-#include "tracking/run_end.h"
+#include "tracking/unix_time.h"
 
 namespace lockstep {
 namespace {
@@ -173,16 +174,14 @@ LaunchOptions make_options(const LaunchArguments& arguments, const RunPlace& pla
   return options;
 }
 
-// Signals that a process brings upon itself.
-bool is_crash(int signal) {
-  constexpr std::array kCrashes = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGTRAP};
-  return std::ranges::find(kCrashes, signal) != kCrashes.end();
-}
-
-// What the run's own record says of its end, corrected by what only the launcher knows.
-void record_end(const LaunchReport& report, const fs::path& run_dir) {
-  RunEnd end{
-      .state = RunState::Failed, .exit_code = report.exit_code(), .reason = report.summary()};
+// What only the launcher knows: it saw every process of the job end.
+EndFact end_of(const LaunchReport& report) {
+  EndFact fact{.by = Witness::Launcher,
+               .end = {.state = RunState::Failed,
+                       .exit_code = report.exit_code(),
+                       .reason = report.summary()},
+               .time = unix_now()};
+  auto& end = fact.end;
   if (const auto* cause = report.cause()) {
     end.rank = cause->rank;
     end.signal = cause->fatal_signal();
@@ -191,16 +190,14 @@ void record_end(const LaunchReport& report, const fs::path& run_dir) {
       end.reason = detail.front();
   } else if (const auto signal =
                  report.interrupted_by ? report.interrupted_by : report.preempted_by()) {
-    // Workers that took the signal themselves have written how far they got.
-    const bool in_good_order =
-        std::none_of(report.workers.begin(), report.workers.end(),
-                     [](const auto& worker) { return worker.failed() && !worker.preempted_by(); });
     end.state = RunState::Killed;
     end.signal = signal;
-    if (in_good_order) end = read_run_end(run_dir).value_or(end);
+    // Workers that took the signal themselves have told how far they got.
+    fact.is_consequence = std::ranges::none_of(report.workers, [](const auto& worker) {
+      return worker.failed() && !worker.preempted_by();
+    });
   }
-  end.is_confirmed = true;
-  write_run_end(run_dir, end);
+  return fact;
 }
 
 // An input error that the console has shown in full is worth no directory, and neither is a start
@@ -213,7 +210,7 @@ bool is_worthless(const LaunchReport& report, const LaunchArguments& arguments,
   return knows_run || report.exit_code() == static_cast<int>(ErrorKind::Config);
 }
 
-// The agent learns from end.json how the run ended, and tells the sinks.
+// The agent learns from the launcher how the run ended, and tells the sinks.
 void await_tracking(const fs::path& run_dir, int node_rank) {
   wait_for_agent(run_dir, node_rank, kTrackingEndsWithin);
   const auto left = describe_incomplete(read_sink_status(run_dir, node_rank));
@@ -272,7 +269,7 @@ int run_launch(const LaunchArguments& arguments) {
   print_report(report, created && !worthless);
   // Ranks that are gone write no log: another job has the run, and refused ours.
   if (is_run && !report.succeeded() && !is_written_on(run_dir, report.node_rank)) {
-    if (report.node_rank == 0) record_end(report, run_dir);
+    if (report.node_rank == 0) record_end(run_dir, end_of(report));
     await_tracking(run_dir, report.node_rank);
   }
   return report.exit_code();

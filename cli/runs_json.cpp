@@ -24,10 +24,6 @@ Json iso_time(double unix_seconds) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(unix_seconds)));
 }
 
-bool has_ended(const RunRecord& record) {
-  return record.end.state != RunState::Running && record.end.state != RunState::Lost;
-}
-
 Json metrics_json(const RunRecord& record) {
   auto json = Json::object();
   for (const auto& [name, metric] : record.metrics)
@@ -63,13 +59,9 @@ Json checkpoints_json(const fs::path& run_dir) {
   return paths;
 }
 
-int badness(const RunRecord& record) {
-  switch (record.end.state) {
-    case RunState::Finished: return 0;
-    case RunState::Running: return 1;
-    case RunState::Lost: return 2;
-    default: return 3;
-  }
+const RunEnd& worst_end(const std::vector<RunRecord>& records) {
+  const auto badness = [](const RunRecord& record) { return severity(record.end.state); };
+  return std::ranges::max_element(records, {}, badness)->end;
 }
 
 // The first rank's view, as the whole job's: its id and name, and the end of the rank that fared
@@ -77,7 +69,7 @@ int badness(const RunRecord& record) {
 RunRecord job_record(const std::vector<RunRecord>& records) {
   auto job = records.front();
   if (records.size() == 1) return job;
-  job.end = std::ranges::max_element(records, {}, badness)->end;
+  job.end = worst_end(records);
   job.info.id = job.info.job_id;
   if (const auto written = read_job(job.dir)) job.info.name = written->name;
   return job;
@@ -93,9 +85,7 @@ Json finite_json(const Json& json) {
 
 }  // namespace
 
-RunState job_state(const std::vector<RunRecord>& records) {
-  return std::ranges::max_element(records, {}, badness)->end.state;
-}
+RunState job_state(const std::vector<RunRecord>& records) { return worst_end(records).state; }
 
 Json number_json(double value) {
   if (std::isnan(value)) return "nan";
@@ -117,7 +107,7 @@ Json entry_json(const RunRecord& record) {
                {"group", text_or_null(info.group)},
                {"job_type", text_or_null(info.job_type)},
                {"state", state_name(record.end.state)},
-               {"exit", has_ended(record) ? Json(record.end.exit_code) : Json(nullptr)},
+               {"exit", has_ended(record.end.state) ? Json(record.end.exit_code) : Json(nullptr)},
                {"created", iso_time(info.created)},
                {"rank", info.rank},
                {"world_size", info.world_size},

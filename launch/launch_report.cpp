@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "core/error.h"
+#include "core/fatal_signal.h"
 
 namespace lockstep {
 namespace {
@@ -34,11 +35,6 @@ const char* meaning_of_code(int code) {
     case static_cast<int>(ErrorKind::Bug): return " (a bug)";
     default: return "";
   }
-}
-
-bool is_crash(int signal) {
-  return signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS || signal == SIGFPE ||
-         signal == SIGILL;
 }
 
 std::vector<std::string> split_lines(const std::string& text) {
@@ -107,7 +103,7 @@ int WorkerEnd::exit_code() const {
   if (!hang.empty()) return static_cast<int>(ErrorKind::Environment);
   if (const auto code = code_it_was_about_to_give(*this)) return *code;
   if (!exit.signal) return exit.code;
-  return static_cast<int>(is_crash(*exit.signal) ? ErrorKind::Bug : ErrorKind::Environment);
+  return static_cast<int>(kind_of_signal(*exit.signal));
 }
 
 std::optional<int> WorkerEnd::fatal_signal() const {

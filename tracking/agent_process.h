@@ -18,7 +18,7 @@ struct AgentCommand {
   int node_rank = 0;
   int expected_logs = 0;      // how many ranks of the node log
   std::vector<int64_t> pids;  // of the node's ranks
-  int64_t launcher = 0;       // process that writes end.json when all ranks are gone, or 0
+  int64_t launcher = 0;       // process that tells how the job ended when all ranks are gone, or 0
   Forwarding forwarding;      // where nodes share no file system
 };
 

@@ -1,7 +1,7 @@
 #include "tracking/job_run.h"
 
 #include "core/run_id.h"
-#include "tracking/run_end.h"
+#include "tracking/end_facts.h"
 
 namespace lockstep {
 

@@ -8,8 +8,8 @@
 
 #include "core/config_fields.h"
 #include "core/durable_file.h"
+#include "tracking/end_facts.h"
 #include "tracking/git_state.h"
-#include "tracking/run_end.h"
 
 namespace lockstep {
 namespace {
@@ -30,7 +30,7 @@ std::vector<fs::path> missing_directories(fs::path path) {
 
 void write_run(const fs::path& run_dir, const RunInfo& job, const Json& config) {
   make_directories(run_dir / "events");
-  clear_run_end(run_dir);
+  clear_end(run_dir);
   const auto before = read_job(run_dir);
   auto created = before ? before->created : job.created;
   if (created == 0) created = static_cast<double>(std::time(nullptr));

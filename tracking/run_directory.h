@@ -7,7 +7,7 @@
 //   sinks/            what the agents have delivered (tracking/agent/feed.h)
 //   logs/             output of the ranks (launcher)
 //   checkpoints/      (trainer)
-//   end.json          how the job ended (tracking/run_end.h)
+//   ends/, end.json   how the job ended (tracking/end_facts.h)
 #pragma once
 
 #include <filesystem>
@@ -27,7 +27,7 @@ std::filesystem::path logs_path(const std::filesystem::path& run_dir);
 std::filesystem::path checkpoints_path(const std::filesystem::path& run_dir);
 
 // Makes the directory and writes run.json and config.yaml durably. On one that exists the run goes
-// on: `created` stays and an end.json of before is removed. Called by the main rank, before the
+// on: `created` stays and what was told of its end is removed. Called by the main rank, before the
 // other ranks open their logs. Throws Environment, with one line, when it cannot be written
 // (read-only, full disk, ...); then nothing of a new run is left.
 void create_run_directory(const std::filesystem::path& run_dir, const RunInfo& job,

@@ -1,11 +1,6 @@
 #include "tracking/run_end.h"
 
-#include <fmt/format.h>
-
 #include <array>
-
-#include "core/durable_file.h"
-#include "core/error.h"
 
 namespace lockstep {
 namespace {
@@ -17,10 +12,6 @@ constexpr std::array<std::pair<RunState, const char*>, 6> kStates = {
      {RunState::Killed, "killed"},
      {RunState::Preempted, "preempted"},
      {RunState::Lost, "lost"}}};
-
-std::filesystem::path end_path(const std::filesystem::path& run_dir) {
-  return run_dir / "end.json";
-}
 
 std::optional<int> optional_int(const Json& json, const char* key) {
   const auto it = json.find(key);
@@ -42,6 +33,17 @@ std::optional<RunState> parse_state(const std::string& name) {
   return std::nullopt;
 }
 
+bool has_ended(RunState state) { return state != RunState::Running && state != RunState::Lost; }
+
+int severity(RunState state) {
+  switch (state) {
+    case RunState::Finished: return 0;
+    case RunState::Running: return 1;
+    case RunState::Lost: return 2;
+    default: return 3;
+  }
+}
+
 Json to_json(const RunEnd& end) {
   Json json = {{"state", state_name(end.state)}, {"exit", end.exit_code}};
   if (end.signal) json["signal"] = *end.signal;
@@ -61,29 +63,7 @@ std::optional<RunEnd> run_end_from_json(const Json& json) {
                 .rank = optional_int(json, "rank"),
                 .reason = json.contains("reason") && json["reason"].is_string()
                               ? json["reason"].get<std::string>()
-                              : "",
-                .is_confirmed = json.value("confirmed", Json()) == true};
-}
-
-void write_run_end(const std::filesystem::path& run_dir, const RunEnd& end) {
-  auto json = to_json(end);
-  if (end.is_confirmed) json["confirmed"] = true;
-  write_file_durably(end_path(run_dir),
-                     json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-}
-
-std::optional<RunEnd> read_run_end(const std::filesystem::path& run_dir) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(end_path(run_dir), ignored)) return std::nullopt;
-  return run_end_from_json(Json::parse(read_file(end_path(run_dir)), nullptr, false));
-}
-
-void clear_run_end(const std::filesystem::path& run_dir) {
-  std::error_code error;
-  std::filesystem::remove(end_path(run_dir), error);
-  if (error)
-    throw environment_error(
-        fmt::format("cannot remove {}: {}", end_path(run_dir).string(), error.message()));
+                              : ""};
 }
 
 }  // namespace lockstep

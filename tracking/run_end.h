@@ -1,8 +1,6 @@
-// How a run ended, as a fact beside its logs: written by the last process that knows (the trainer
-// itself, or the launcher when a rank died), read by `lockstep runs`.
+// How a run, or one entry of it, ended. Who says so, and who is believed: tracking/end_facts.h.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -15,6 +13,10 @@ enum class RunState { Running, Finished, Failed, Killed, Preempted, Lost };
 // "running", "finished", ...
 const char* state_name(RunState state);
 std::optional<RunState> parse_state(const std::string& name);
+// Neither Running nor Lost.
+bool has_ended(RunState state);
+// A job is as well as its entry of the greatest severity.
+int severity(RunState state);
 
 struct RunEnd {
   RunState state = RunState::Finished;
@@ -23,21 +25,12 @@ struct RunEnd {
       signal;  // what killed the run (Killed), or the rank that brought it down (Failed)
   std::optional<int> rank;  // which rank failed first
   std::string reason;       // one line; empty when it finished with its last step
-  // In end.json alone: by the launcher, which saw every process of the job end.
-  bool is_confirmed = false;
+
+  bool operator==(const RunEnd&) const = default;
 };
 
 Json to_json(const RunEnd& end);
 // nullopt when `json` names no known state.
 std::optional<RunEnd> run_end_from_json(const Json& json);
-
-// Writes <run_dir>/end.json durably, replacing an earlier one. Throws Environment.
-void write_run_end(const std::filesystem::path& run_dir, const RunEnd& end);
-
-// nullopt when there is none or it is not readable as one.
-std::optional<RunEnd> read_run_end(const std::filesystem::path& run_dir);
-
-// Removes it: the run goes on (a resume). Throws Environment.
-void clear_run_end(const std::filesystem::path& run_dir);
 
 }  // namespace lockstep

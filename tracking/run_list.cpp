@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/nearest_name.h"
+#include "tracking/end_facts.h"
 #include "tracking/run_directory.h"
 
 namespace lockstep {
@@ -62,14 +63,6 @@ RunInfo job_of(const fs::path& run_dir, std::vector<std::string>& notes) {
   return job.value_or(RunInfo{.id = name, .name = name, .job_id = name});
 }
 
-RunEnd state_of(const std::optional<RunEnd>& logged, bool alive, RunRecord& record) {
-  std::optional<RunEnd> end;
-  read_or_note(record.notes, [&] { end = read_run_end(record.dir); });
-  if (end) return *end;
-  if (logged) return *logged;
-  return {.state = alive ? RunState::Running : RunState::Lost};
-}
-
 void take_log(LogContents&& log, bool alive, RunRecord& record) {
   const auto name = record.log.filename().string();
   if (!log.problem.empty()) record.notes.push_back(fmt::format("{}: {}", name, log.problem));
@@ -89,14 +82,16 @@ RunRecord read_entry(const fs::path& run_dir, const fs::path& log_path) {
   RunRecord record{.dir = run_dir, .log = log_path};
   record.info = job_of(run_dir, record.notes);
   const bool alive = has_writer(log_path);  // first: see has_writer()
+  EndFacts facts;
   std::optional<RunEnd> logged;
+  read_or_note(record.notes, [&] { facts = read_end_facts(run_dir); });
   if (!log_path.empty())
     read_or_note(record.notes, [&] {
       auto log = read_event_log(log_path);
       logged = log.end;
       take_log(std::move(log), alive, record);
     });
-  record.end = state_of(logged, alive, record);
+  record.end = resolve(facts, logged, alive);
   return record;
 }
 

@@ -1,5 +1,5 @@
-// What is in a directory of runs: one record per entry, read from run.json, the event logs and
-// end.json. Nothing is cached and nothing is changed.
+// What is in a directory of runs: one record per entry, read from run.json, the event logs and what
+// is told of the end. Nothing is cached and nothing is changed.
 #pragma once
 
 #include <filesystem>
@@ -25,9 +25,8 @@ struct RunRecord {
   std::filesystem::path log;  // empty when the job has no event log (yet)
   // Of the node's tracking agent, where this entry shows the node's system metrics; else empty.
   std::filesystem::path node_log;
-  // end.json decides; else the log's own end; else Running while a process writes the log; else
-  // Lost.
-  RunEnd end;  // exit_code and the rest mean something unless the state is Running or Lost
+  RunEnd end;  // resolve() of what is known; exit_code and the rest mean something unless the state
+               // is Running or Lost
   Json config;
   std::map<std::string, MetricSummary> metrics;
   int64_t step = 0;                // the latest of its log

@@ -141,7 +141,7 @@ std::unique_ptr<AgentProcess> start_agent(const TrackerOptions& options) {
       .expected_logs = count_logging(options.config.ranks, process.rank - process.local_rank,
                                      options.local_world_size),
       .pids = options.local_pids,
-      .launcher = process.node_rank == 0 ? options.launcher : 0,  // others see the end later
+      .launcher = options.launcher,
       .forwarding = options.forwarding});
 }
 

@@ -39,7 +39,7 @@ struct TrackerOptions {
   int local_world_size = 1;         // ranks on this node
   std::vector<int64_t> local_pids;  // their processes, whose use of the machine is recorded
   Forwarding forwarding;            // where nodes share no file system
-  // Process that writes end.json when all ranks are gone (`lockstep launch`), or 0.
+  // Process that tells how the job ended when all ranks are gone (`lockstep launch`), or 0.
   int64_t launcher = 0;
 };
 
@@ -78,9 +78,8 @@ class Tracker {
 
   // Records the end and closes the log; later calls do nothing. The process that started the agent
   // then waits for the sinks, at most `tracking.finish_timeout`; the report names those that the
-  // agent goes on with. Does not write end.json: that is the job's end, not this process's. A
-  // tracker that is destroyed without it leaves an entry without an end, which the agent or the
-  // launcher fills in.
+  // agent goes on with. Tells nothing of the job's end (tracking/end_facts.h). A tracker that is
+  // destroyed without it leaves an entry without an end.
   TrackingReport finish(const RunEnd& end) noexcept;
 
  private:

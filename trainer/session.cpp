@@ -14,10 +14,11 @@
 #include "launch/error_file.h"
 #include "launch/launch_report.h"
 #include "tracking/agent/run_entries.h"
+#include "tracking/end_facts.h"
 #include "tracking/job_run.h"
 #include "tracking/run_directory.h"
-#include "tracking/run_end.h"
 #include "tracking/stop_request.h"
+#include "tracking/unix_time.h"
 #include "trainer/checkpoint.h"
 #include "trainer/log_forwarding.h"
 #include "trainer/meeting.h"
@@ -109,23 +110,27 @@ void tell_about_data(const Dataset& train_set, Tracker& tracker, const World& wo
     write_file_durably(run_dir / "data.json", meaning.dump(2) + "\n");
 }
 
-// A failure is recorded twice: in this process's log, and by the main rank as the job's end. A
-// launcher that knows better (this rank may only have waited for the one that failed) replaces the
-// latter.
-void record_failure(const World& world, Tracker& tracker, const std::filesystem::path& run_dir,
+// A failure is recorded twice: as a fact about the job, which the agent reads once the log is
+// closed, and in this process's log. A launcher sees how each rank ends; where there is none, a
+// rank without a fact was killed.
+void record_failure(const RankEnv& ranks, Tracker& tracker, const std::filesystem::path& run_dir,
                     const std::exception& error) {
-  const auto text = message_of(error);
+  const auto report = describe_error(error);
   const RunEnd end{.state = RunState::Failed,
-                   .exit_code = static_cast<int>(kind_of(error)),
-                   .rank = world.rank(),
-                   .reason = text.substr(0, text.find('\n'))};
-  tracker.finish(end);
-  if (!is_main(world.rank())) return;
+                   .exit_code = exit_code_of(report),
+                   .rank = ranks.rank,
+                   .reason = report.message.substr(0, report.message.find('\n'))};
   try {
-    if (read_job(run_dir)) write_run_end(run_dir, end);
+    if ((is_main(ranks.rank) || ranks.launcher == 0) && read_job(run_dir))
+      record_end(run_dir, {.by = Witness::Trainer,
+                           .number = ranks.rank,
+                           .end = end,
+                           .is_consequence = report.peer,
+                           .time = unix_now()});
   } catch (const Error&) {
     // The disk may be what failed; the error on its way to the user is the one that matters.
   }
+  tracker.finish(end);
 }
 
 void report_tracking(const TrackingReport& report, std::ostream* out) {
@@ -201,15 +206,17 @@ RunEnd describe_end(const Trainer& trainer, const std::filesystem::path& run_dir
   return {.state = RunState::Finished};
 }
 
-// The main rank's word on how the job ended; the launcher has no better one. A run that came to its
-// last step needs no word, but an agent of an attempt before may have said that it was killed.
-void record_end(const World& world, const std::filesystem::path& run_dir, const RunEnd& end) {
-  if (!is_main(world.rank())) return;
-  if (end.reason.empty()) return clear_run_end(run_dir);
+// The main rank's word on how the job ended, before the agent may ask for it. A run that came to
+// its last step needs no word, but an agent of an attempt before may have said that it was killed.
+void record_good_end(const RankEnv& ranks, const std::filesystem::path& run_dir,
+                     const RunEnd& end) {
+  if (!is_main(ranks.rank)) return;
+  clear_end(run_dir);
+  if (end.reason.empty()) return;
   try {
-    write_run_end(run_dir, end);
+    record_end(run_dir, {.by = Witness::Trainer, .end = end, .time = unix_now()});
   } catch (const Error&) {
-    clear_run_end(run_dir);  // a full disk; the event log says the same
+    // A full disk; the event log says the same.
   }
   clear_stop_request(run_dir);
 }
@@ -276,13 +283,13 @@ SessionResult train(const Job& job) {
           resumed, trainer->total_steps());
     if (is_own) return result;
     allow_for_sinks(world, config);
+    record_good_end(options.ranks, run_dir, end);
     const auto report = made.finish(end);
     report_tracking(report, options.console.out);
     result.lost = describe_loss(report.lost, run_dir);
-    record_end(world, run_dir, end);
     return result;
   } catch (const std::exception& error) {
-    if (!is_own && !is_of_another) record_failure(world, made, run_dir, error);
+    if (!is_own && !is_of_another) record_failure(options.ranks, made, run_dir, error);
     throw;
   }
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "tracking/end_facts.h"
 #include "tracking/event_log_reader.h"
 #include "ui/log_record.h"
 
@@ -103,7 +104,7 @@ void LogIndex::finish_state(bool alive) {
     summary_.info = *tail_->identity();
     config_ = tail_->config();
   }
-  summary_.state = summary_.end ? summary_.end->state : alive ? RunState::Running : RunState::Lost;
+  summary_.state = resolve({}, summary_.end, alive).state;
   if (!alive && summary_.problem.empty() && tail_ && is_damaged_behind(name_.path, tail_->offset()))
     summary_.problem = fmt::format("{}: damaged after {} bytes; what is before is shown",
                                    name_.path.filename().string(), tail_->offset());

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "tracking/end_facts.h"
 #include "tracking/run_directory.h"
 
 namespace lockstep {
@@ -32,15 +33,6 @@ std::vector<LogName> log_names(const fs::path& run_dir) {
       if (const auto number = number_of_log(path); number >= 0 && is_own_file(path))
         names.push_back({.path = path, .is_node = is_node, .number = number});
   return names;
-}
-
-int severity(RunState state) {
-  switch (state) {
-    case RunState::Finished: return 0;
-    case RunState::Running: return 1;
-    case RunState::Lost: return 2;
-    default: return 3;
-  }
 }
 
 // The job as its directory says, which loses against what its first log says.
@@ -71,22 +63,22 @@ RunInfo job_info(const fs::path& run_dir, const std::vector<SourceSummary>& sour
 }
 
 void add_end(RunSummary& run) {
+  EndFacts facts;
   try {
-    run.end = read_run_end(run.dir);
+    facts = read_end_facts(run.dir);
   } catch (const Error& error) {
     run.problems.emplace_back(error.what());
   }
-  if (run.end) {
-    run.state = run.end->state;
-    return;
+  std::optional<RunEnd> worst;
+  for (auto& source : run.sources) {
+    if (source.is_node) continue;
+    auto end = resolve(facts, source.end, source.state == RunState::Running);
+    source.state = end.state;
+    if (!worst || severity(end.state) > severity(worst->state)) worst = std::move(end);
   }
-  const SourceSummary* worst = nullptr;
-  for (const auto& source : run.sources)
-    if (!source.is_node && (!worst || severity(source.state) > severity(worst->state)))
-      worst = &source;
-  if (!worst) return;
+  if (!worst) worst = resolve(facts);
   run.state = worst->state;
-  run.end = worst->end;
+  if (has_ended(run.state)) run.end = std::move(worst);
 }
 
 }  // namespace

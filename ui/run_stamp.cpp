@@ -23,7 +23,8 @@ uint64_t mix(uint64_t stamp, const fs::path& path) {
 uint64_t stamp_of(const fs::path& run_dir) {
   auto stamp = mix(mix(1, run_dir), run_dir / "events");
   // A file that is changed in place leaves its directory as it was.
-  for (const auto* file : {"run.json", "tags.json", "end.json"}) stamp = mix(stamp, run_dir / file);
+  for (const auto* file : {"run.json", "tags.json", "end.json", "ends"})
+    stamp = mix(stamp, run_dir / file);
   for (const auto& log : rank_logs(run_dir)) stamp = mix(stamp, log);
   for (const auto& log : node_logs(run_dir)) stamp = mix(stamp, log);
   return stamp;

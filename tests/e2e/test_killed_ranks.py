@@ -5,10 +5,15 @@ import os
 import random
 import re
 import signal
+import subprocess
+import sys
 import time
+import urllib.request
+
+import pytest
 
 import processes
-from processes import PATIENCE_S, wait_until
+from processes import LOCKSTEP, PATIENCE_S, TRAINER, wait_until
 
 KILLS = 100
 LONGEST_S = 0.25  # from the first sign of the run to the kill: steps of a fraction of a millisecond
@@ -51,3 +56,50 @@ def test_a_rank_killed_at_a_hundred_moments(job):
     rng = random.Random(1)
     steps = [kill_one(job, rng.uniform(0, LONGEST_S)) for _ in range(KILLS)]
     assert len(set(steps)) >= KILLS / 10, "the moments were not different"
+
+
+def shown_by_the_dashboard(job):
+    """State and exit code of the one run."""
+    command = [LOCKSTEP, "ui", "--dir", job.runs]
+    dashboard = processes.start(command, job.directory, stdout=subprocess.PIPE)
+    try:
+        address = re.search(r"http://[^ /]+/", dashboard.stdout.readline()).group()
+
+        def rows():
+            with urllib.request.urlopen(address + "api/runs", timeout=PATIENCE_S) as answer:
+                return json.load(answer)["runs"]
+
+        [row] = wait_until(rows, PATIENCE_S, "the run")
+        return row["state"], row["exit"]
+    finally:
+        dashboard.terminate()
+        processes.finish(dashboard)
+
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone", "--nproc-per-node", 2, TRAINER]
+LAUNCH = [LOCKSTEP, "launch", "-n"]
+
+
+@pytest.mark.parametrize("start, victim", [
+    ([TRAINER], 0), ([*LAUNCH, 1], 0), ([*LAUNCH, 2], 0), ([*LAUNCH, 2], 1), (TORCHRUN, 0), (TORCHRUN, 1),
+], ids=["alone", "launched alone", "launched 0", "launched 1", "torchrun 0", "torchrun 1"])
+def test_a_killed_rank_is_told_the_same_with_a_launcher_and_without(job, start, victim):
+    job.config["train"].update(epochs=100_000, log_every="1 step")
+    job.config["tracking"] = {"sinks": ["jsonl"]}
+    job.write()
+    started = processes.start([*start, job.file], job.directory)
+    delivered = wait_until(lambda: list(job.runs.glob("*/sinks/jsonl/*/position.json")), PATIENCE_S, "a delivery")
+    run_dir = delivered[0].parents[3]
+    os.kill(started.pid if start == [TRAINER] else processes.ranks_of(job.directory)[victim], signal.SIGKILL)
+    processes.finish(started)
+    wait_until(lambda: not processes.find(job.directory), PATIENCE_S, "the agent's end")
+    [run] = job.list()
+    shown = json.loads(job.query("show", run["id"], "--json"))
+    assert (run["state"], run["exit"]) == ("killed", 75)
+    assert [shown[key] for key in ("state", "exit", "signal", "failed_rank")] == ["killed", 75, 9, victim]
+    end = json.loads((run_dir / "end.json").read_text())
+    assert [end[key] for key in ("state", "exit", "signal", "rank")] == ["killed", 75, 9, victim]
+    records = map(json.loads, (run_dir / "sinks" / "jsonl" / run["id"] / "records.jsonl").read_text().splitlines())
+    [end] = [record for record in records if record["type"] == "end"]
+    assert [end[key] for key in ("state", "exit", "signal", "rank")] == ["killed", 75, 9, victim]
+    assert shown_by_the_dashboard(job) == ("killed", 75)

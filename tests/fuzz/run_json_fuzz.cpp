@@ -1,10 +1,10 @@
-// run.json and end.json of a run directory may hold anything: they give a RunInfo, a RunEnd or
-// nothing. What was read is written and read again to the same.
+// run.json, end.json and the facts of a run directory may hold anything: they give a RunInfo, a
+// RunEnd, an EndFact or nothing. What was read is written and read again to the same.
 #include <cstdlib>
 #include <string>
 
 #include "tests/fuzz/seeds.h"
-#include "tracking/run_end.h"
+#include "tracking/end_facts.h"
 #include "tracking/run_info.h"
 
 namespace lockstep {
@@ -38,7 +38,8 @@ std::vector<std::string> fuzz_seeds() {
                      .command = {"lockstep-trainer", "mnist.yaml"}};
   const RunEnd end{
       .state = RunState::Failed, .exit_code = 78, .signal = 9, .rank = 1, .reason = "gone"};
-  return {text_of(to_json(info)), text_of(to_json(end)), text_of(to_json(RunEnd{}))};
+  return {text_of(to_json(info)), text_of(to_json(end)), text_of(to_json(RunEnd{})),
+          text_of(to_json(EndFact{.by = Witness::Agent, .end = end, .time = 1.7e9}))};
 }
 
 }  // namespace lockstep
@@ -48,5 +49,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto json = Json::parse(data, data + size, nullptr, false);
   verify(json, run_info_from_json);
   verify(json, run_end_from_json);
+  verify(json, end_fact_from_json);
   return 0;
 }

@@ -53,12 +53,12 @@ TEST_CASE("runs: the state is what end.json says, then the log, then whether a p
   add_job(runs.path(), "job", kMain, 1, 1.7e9);
   const auto state = [&] { return list_runs(runs.path()).at(0).end.state; };
   CHECK(state() == RunState::Finished);
-  write_run_end(
+  tell_end(
       runs / "job",
       {.state = RunState::Failed, .exit_code = 75, .signal = 9, .rank = 1, .reason = "killed"});
   CHECK(state() == RunState::Failed);
   CHECK(list_runs(runs.path())[0].end.reason == "killed");
-  clear_run_end(runs / "job");
+  clear_end(runs / "job");
   std::optional<EventLogWriter> writer(std::in_place, event_log_path(runs / "job", 0));
   writer->identity(sample_info("job"));
   CHECK(state() == RunState::Running);

@@ -6,6 +6,7 @@
 
 #include "tests/temporary_directory.h"
 #include "tests/tracking/sample_log.h"
+#include "tracking/end_facts.h"
 #include "tracking/on_ranks.h"
 #include "tracking/run_directory.h"
 
@@ -30,6 +31,11 @@ inline void add_job(const std::filesystem::path& runs, const std::string& id,
     log.scalars({.step = 2, .time = created + 2, .epoch = 1, .values = values});
     log.end({.state = RunState::Finished});
   }
+}
+
+// What the launcher tells of how a job ended.
+inline void tell_end(const std::filesystem::path& run_dir, const RunEnd& end) {
+  record_end(run_dir, {.by = Witness::Launcher, .end = end});
 }
 
 }  // namespace lockstep

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "tests/temporary_directory.h"
 #include "tracking/agent/log_tail.h"
+#include "tracking/end_facts.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/run_directory.h"
 
@@ -263,7 +264,7 @@ TEST_CASE("run directory: made again the run goes on, with its start and without
                  .host = "node1",
                  .created = 1.7e9};
   create_run_directory(dir / "job-1", job, {{"run", {{"seed", 3}}}});
-  write_run_end(dir / "job-1", {.state = RunState::Failed, .exit_code = 75});
+  record_end(dir / "job-1", {.end = {.state = RunState::Failed, .exit_code = 75}});
   job.created += 50;
   create_run_directory(dir / "job-1", job, {{"run", {{"seed", 3}}}});
   const auto read = read_job(dir / "job-1");

@@ -7,7 +7,7 @@
 #include "tests/temporary_directory.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/run_directory.h"
-#include "tracking/run_end.h"
+#include "tracking/end_facts.h"
 #include "trainer/checkpoint.h"
 
 using namespace lockstep;

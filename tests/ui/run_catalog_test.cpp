@@ -6,6 +6,7 @@
 
 #include "tests/temporary_directory.h"
 #include "tests/tracking/sample_log.h"
+#include "tracking/end_facts.h"
 
 using namespace lockstep;
 
@@ -39,4 +40,32 @@ TEST_CASE("catalog: what was changed is never followed by what somebody had read
   }
   is_over = true;
   CHECK(num_stale == 0);
+}
+
+TEST_CASE("catalog: a run ended as the witnesses tell, whoever of them is the last") {
+  const TemporaryDirectory directory;
+  const auto run = directory / "run";
+  std::filesystem::create_directories(run / "events");
+  {
+    EventLogWriter log(run / "events" / "rank-00000.lsev");
+    log.identity(sample_info("run"));
+    log.end({.state = RunState::Failed, .exit_code = 75, .rank = 0});
+  }
+  ColumnSpool spool({directory.path()});
+  RunCatalog catalog(directory.path(), spool, CatalogReading::Asked);
+  const auto is_told = [&](const EndFact& fact, const RunEnd& expected) {
+    record_end(run, fact);
+    catalog.refresh("run");
+    const auto shown = catalog.find("run");
+    CHECK(shown->end == expected);
+    CHECK(shown->state == expected.state);
+    CHECK(shown->sources.at(0).state == expected.state);
+  };
+  const EndFact lost{.end = {RunState::Failed, 75, {}, 0, "lost"}, .is_consequence = true};
+  const EndFact silent{.by = Witness::Agent, .end = {RunState::Killed, 75, 9, 1, "silent"}};
+  const EndFact seen{.by = Witness::Launcher, .end = {RunState::Killed, 75, 9, 1, "seen"}};
+  is_told(lost, lost.end);
+  is_told(silent, silent.end);
+  is_told(seen, seen.end);
+  is_told(silent, seen.end);
 }

@@ -6,15 +6,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
+#include <set>
 
 #include "core/durable_file.h"
 #include "core/error.h"
+#include "core/fatal_signal.h"
 #include "tracking/agent/agent_status.h"
 #include "tracking/agent/agent_turn.h"
 #include "tracking/agent/node_recorder.h"
 #include "tracking/agent/node_watch.h"
 #include "tracking/agent/run_entries.h"
 #include "tracking/alerts/alert_rules.h"
+#include "tracking/end_facts.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/forward/log_forwarder.h"
 #include "tracking/forward/log_receiver.h"
@@ -31,9 +35,8 @@ constexpr auto kAgentTick = std::chrono::milliseconds(200);
 constexpr auto kBacklogEvery = std::chrono::seconds(20);
 constexpr int kFirstDeliveryTickMs = 10, kLongestDeliveryTickMs = 200;
 constexpr auto kLogsAppearWithin = std::chrono::seconds(30);
-constexpr auto kLauncherTellsWithin = std::chrono::seconds(10);
-constexpr auto kSomebodyTellsWithin = std::chrono::seconds(3);
-constexpr auto kEndSettlesWithin = std::chrono::milliseconds(600);
+// The launcher first stops the other ranks; without one, the ranks end by themselves.
+constexpr auto kEndIsToldWithin = std::chrono::seconds(10);
 constexpr double kClocksAgreeWithin = 5;  // seconds
 constexpr auto kHeartbeatEvery = std::chrono::seconds(10);
 
@@ -47,6 +50,11 @@ std::filesystem::path launcher_logs(const AgentOptions& options) {
 
 FileDescriptor open_process(int64_t pid) {
   return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
+bool is_alive(const FileDescriptor& process) {
+  pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
+  return process.is_open() && ::poll(&ended, 1, 0) == 0;
 }
 
 bool is_no_news(const SinkStatus& now, const SinkStatus& before) {
@@ -72,18 +80,19 @@ class Agent {
   void watch_ranks();
   bool watch_consoles(bool is_final);
   bool must_make_way() const;
-  bool launcher_lives() const;
-  std::optional<RunEnd> wait_for_end();
-  RunEnd silent_end(const WatchedLog& log);
-  AgentReport deliver(const RunEnd& end);
-  RunEnd end_of(const EntryPlan& plan, const RunEnd& end) const;
+  std::optional<EndFacts> wait_for_end();
+  std::optional<int> silent_rank(const EndFacts& facts) const;
+  void tell_silence(EndFacts& facts);
+  AgentReport deliver(const EndFacts& facts);
+  RunEnd end_of(const EntryPlan& plan, const EndFacts& facts) const;
   std::vector<SinkStatus> statuses() const;
   void note_status(bool always);
 
   const AgentOptions options_;
   const AgentClock::time_point started_ = AgentClock::now();
   bool starter_lives_;
-  const FileDescriptor launcher_;  // pidfd; closed where there is none
+  const FileDescriptor launcher_;          // pidfd; closed where there is none
+  std::vector<FileDescriptor> processes_;  // of the node's ranks, in order
   NodeRecorder recorder_;
   const PathWatch log_watch_;  // a run whose directory was deleted or moved needs no agent
   NodeWatch watch_;
@@ -114,6 +123,7 @@ Agent::Agent(const AgentOptions& options)
       rules_(options.config.alerts),
       next_sample_(started_),
       next_heartbeat_(started_ + kHeartbeatEvery) {
+  for (const auto pid : options.pids) processes_.push_back(open_process(pid));
   const auto alerts = read_alerts_note(options.run_dir, options.node_rank);
   rules_.restore_causes(alerts.causes, born_ - alerts.time);
   if (options.forwarding.receives())
@@ -127,13 +137,13 @@ Agent::Agent(const AgentOptions& options)
 }
 
 AgentReport Agent::run() {
-  std::optional<RunEnd> end;
-  while (!end) {
+  std::optional<EndFacts> facts;
+  while (!facts) {
     tick();
     if (must_make_way()) return {.complete = false, .handed_over = true, .sinks = statuses()};
     if (!log_watch_.problem().empty()) return {.complete = false, .sinks = statuses()};
     if (is_over())
-      end = wait_for_end();
+      facts = wait_for_end();
     else
       wait();
   }
@@ -143,7 +153,7 @@ AgentReport Agent::run() {
   recorder_.close();
   feed_entries();
   if (forwarder_) forwarder_->finish();
-  return deliver(*end);
+  return deliver(*facts);
 }
 
 std::vector<int64_t> Agent::process_ids() const {
@@ -257,71 +267,78 @@ bool Agent::is_over() const {
   return watch_.all_closed();
 }
 
-bool Agent::launcher_lives() const {
-  pollfd launcher{.fd = launcher_.get(), .events = POLLIN, .revents = 0};
-  return launcher_.is_open() && ::poll(&launcher, 1, 0) == 0;
-}
-
-// A launcher that sees a rank die knows more than its log; it writes end.json once all ranks are
-// gone. Where nobody does, this agent is the last that knows anything. nullopt: ranks were started
-// again meanwhile, and the run goes on.
-std::optional<RunEnd> Agent::wait_for_end() {
+// What is told of the end once those who can tell have: the launcher, which knows how each rank
+// ended, or the ranks themselves. nullopt: ranks were started again meanwhile, and the run goes on.
+std::optional<EndFacts> Agent::wait_for_end() {
   watch_ranks();
-  if (watch_.all_finished()) return RunEnd{.state = RunState::Finished};
-  const auto begin = AgentClock::now();
-  auto seen_at = begin;
-  std::optional<RunEnd> seen;
-  while (AgentClock::now() - begin <
-         (launcher_lives() ? kLauncherTellsWithin : kSomebodyTellsWithin)) {
+  auto facts = read_end_facts(options_.run_dir);
+  if (watch_.all_finished()) return facts;
+  const auto latest = AgentClock::now() + (forwarder_ ? AgentClock::duration(0) : kEndIsToldWithin);
+  while (true) {
     if (must_make_way()) return std::nullopt;
-    const auto end = read_run_end(options_.run_dir);
-    if (end && end->is_confirmed) return end;
-    if (end && seen && to_json(*end) == to_json(*seen)) {
-      if (!launcher_lives() && AgentClock::now() - seen_at >= kEndSettlesWithin) return end;
-    } else {
-      seen = end;
-      seen_at = AgentClock::now();
+    const bool is_late = AgentClock::now() >= latest;
+    // Asked first: what they have told is then there.
+    const bool all_are_gone = !is_alive(launcher_) && std::ranges::none_of(processes_, is_alive);
+    facts = read_end_facts(options_.run_dir);
+    if (std::ranges::count(facts, Witness::Launcher, &EndFact::by) > 0) return facts;
+    if (all_are_gone || is_late) {
+      watch_ranks();
+      if (!watch_.all_closed()) return std::nullopt;
+      tell_silence(facts);
+      const auto* fact = decisive_fact(facts);
+      if (is_late || !fact || !fact->is_consequence) return facts;  // else another node tells more
     }
     ::poll(nullptr, 0, static_cast<int>(kAgentTick.count()));
   }
-  watch_ranks();
-  if (!watch_.all_closed()) return std::nullopt;
-  if (const auto told = read_run_end(options_.run_dir)) return told;
-  RunEnd end{.state = RunState::Lost};
-  if (const auto* silent = watch_.first_silent()) {
-    end = silent_end(*silent);
-    try {
-      write_run_end(options_.run_dir, end);
-    } catch (const Error&) {
-      // The disk is full: readers see that the log has no end and no writer.
-    }
-  } else if (!watch_.logs().empty()) {
-    end = *watch_.logs().begin()->second->end;
-  }
-  return end;
 }
 
-RunEnd Agent::silent_end(const WatchedLog& log) {
+// The first rank of this node that is gone without a word. One that does not log leaves none when
+// it succeeds either, so it is missed only where another rank says that it lost a peer.
+std::optional<int> Agent::silent_rank(const EndFacts& facts) const {
+  if (const auto* log = watch_.first_silent()) return log->rank();
+  const auto* fact = decisive_fact(facts);
+  if (!fact || !fact->is_consequence || watch_.logs().empty()) return std::nullopt;
+  std::set<int> told;
+  for (const auto& other : facts)
+    if (other.by == Witness::Trainer) told.insert(other.number);
+  for (const auto& [path, log] : watch_.logs()) told.insert(log->rank());
+  const auto& info = watch_.logs().begin()->second->tail.identity();
+  const int first = info ? info->rank - info->local_rank : 0;
+  for (int rank = first; rank < first + static_cast<int>(processes_.size()); ++rank)
+    if (!told.contains(rank)) return rank;
+  return std::nullopt;
+}
+
+void Agent::tell_silence(EndFacts& facts) {
+  const auto rank = silent_rank(facts);
+  if (!rank) return;
   const bool out_of_memory = sampler_.oom_kills() > 0;
-  return {.state = RunState::Killed,
-          .exit_code = 137,
-          .signal = out_of_memory ? std::optional(9) : std::nullopt,
-          .rank = log.rank(),
-          .reason = out_of_memory ? "killed by the kernel: out of memory"
-                                  : "the process ended without a word: SIGKILL or a crash"};
+  facts.push_back(
+      {.by = Witness::Agent,
+       .number = options_.node_rank,
+       .end = {.state = RunState::Killed,
+               .exit_code = static_cast<int>(kind_of_signal(SIGKILL)),
+               .signal = SIGKILL,
+               .rank = rank,
+               .reason = out_of_memory ? "killed by the kernel: out of memory"
+                                       : "the process ended without a word: SIGKILL or a crash"},
+       .time = unix_now()});
+  try {
+    record_end(options_.run_dir, facts.back());
+  } catch (const Error&) {
+    // The disk is full: readers see that the log has no end and no writer.
+  }
 }
 
-// The end of one entry: a job that failed failed as a whole, a job that finished did so rank by
-// rank.
-RunEnd Agent::end_of(const EntryPlan& plan, const RunEnd& end) const {
-  const auto it = watch_.logs().find(plan.log);
-  const bool own = end.state == RunState::Finished && it != watch_.logs().end() && it->second->end;
-  return own ? *it->second->end : end;
+RunEnd Agent::end_of(const EntryPlan& plan, const EndFacts& facts) const {
+  auto log = watch_.logs().find(plan.log);
+  if (log == watch_.logs().end()) log = watch_.logs().begin();  // another node's
+  return resolve(facts, log == watch_.logs().end() ? std::nullopt : log->second->end);
 }
 
-AgentReport Agent::deliver(const RunEnd& end) {
+AgentReport Agent::deliver(const EndFacts& facts) {
   for (auto& sink : sinks_)
-    for (const auto& entry : entries_) sink->set_end(entry.id, end_of(entry, end));
+    for (const auto& entry : entries_) sink->set_end(entry.id, end_of(entry, facts));
   const auto latest = AgentClock::now() + options_.config.upload_timeout.value;
   AgentReport report;
   for (int tick_ms = kFirstDeliveryTickMs;;

@@ -23,7 +23,7 @@ struct AgentOptions {
   // End of file there means: the process that started the agent ends, or is gone. -1: none; the
   // agent then ends with the logs' writers.
   int starter_fd = -1;
-  // Process id of the launcher, which writes end.json when all ranks are gone. 0: there is none.
+  // Process id of the launcher, which tells how the job ended when all ranks are gone. 0: none.
   int64_t launcher = 0;
   TrackingConfig config;
   Environment environment;

@@ -14,6 +14,7 @@
 #include "tests/tracking/sample_log.h"
 #include "tracking/agent/agent_status.h"
 #include "tracking/agent/sync.h"
+#include "tracking/end_facts.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/run_directory.h"
 #include "tracking/run_list.h"
@@ -38,6 +39,14 @@ AgentOptions options_for(const std::filesystem::path& run, int expected_logs, in
           .starter_fd = starter_fd,
           .config = recorder_config(),
           .environment = [](const std::string&) { return std::nullopt; }};
+}
+
+// The id of a process that has ended.
+int64_t gone_process() {
+  const auto pid = ::fork();
+  if (pid == 0) ::_exit(0);
+  ::waitpid(pid, nullptr, 0);
+  return pid;
 }
 
 // A job of several ranks whose logs are closed, finished or without an end.
@@ -129,15 +138,48 @@ TEST_CASE("agent: a log whose writer is gone without a word makes the run killed
   REQUIRE(end);
   CHECK(end->state == RunState::Killed);
   CHECK(end->rank == 0);
-  CHECK(end->exit_code == 137);
+  CHECK(end->exit_code == 75);  // as a launcher tells it
+  CHECK(end->signal == 9);
   CHECK(end->reason.find("without a word") != std::string::npos);
   CHECK(Recorder::shared().entry("job-rank-0").end.state == RunState::Killed);
+}
+
+TEST_CASE("agent: without a launcher, a rank that does not log and left no word was killed") {
+  const TemporaryDirectory dir;
+  const auto run = make_job(dir, 1, false);
+  EventLogWriter log(event_log_path(run, 0));
+  log.identity(sample_info("job", 0, 2));
+  log.end({.state = RunState::Failed, .exit_code = 75, .rank = 0});
+  log.close();
+  auto options = options_for(run, 1);
+  options.pids = {gone_process(), gone_process()};
+  const EndFact lost_peer{.end = {RunState::Failed, 75, {}, 0, "lost a peer"},
+                          .is_consequence = true};
+  SECTION("it is the only one without a word") {
+    record_end(run, lost_peer);
+    run_agent(options);
+    CHECK(read_run_end(run)->state == RunState::Killed);
+    CHECK(read_run_end(run)->signal == 9);
+    CHECK(read_run_end(run)->rank == 1);
+  }
+  SECTION("it told that it failed") {
+    record_end(run, lost_peer);
+    record_end(run, {.number = 1, .end = {RunState::Failed, 78, {}, 1, "of its own"}});
+    run_agent(options);
+    CHECK(read_run_end(run)->exit_code == 78);
+  }
+  SECTION("no rank says that it lost another") {
+    record_end(run, {.end = {RunState::Failed, 70, {}, 0, "of its own"}});
+    run_agent(options);
+    CHECK(read_run_end(run)->exit_code == 70);
+  }
 }
 
 TEST_CASE("agent: what the launcher wrote about the end holds") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 2, false);
-  write_run_end(run, {.state = RunState::Failed, .exit_code = 137, .signal = 9, .rank = 1});
+  record_end(run, {.by = Witness::Launcher,
+                   .end = {.state = RunState::Failed, .exit_code = 137, .signal = 9, .rank = 1}});
   run_agent(options_for(run, 2));
   const auto end = Recorder::shared().entry("job-rank-0").end;
   CHECK(end.state == RunState::Failed);
@@ -148,14 +190,13 @@ TEST_CASE("agent: what the launcher wrote about the end holds") {
 TEST_CASE("agent: where a launcher lives, a rank's own word on the end is not the last") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 2, false);
-  write_run_end(run, {.state = RunState::Failed, .exit_code = 75, .rank = 0});
+  record_end(run, {.end = {.state = RunState::Failed, .exit_code = 75, .rank = 0}});
   auto options = options_for(run, 2);
   options.launcher = ::getpid();
   auto agent = std::async(std::launch::async, [&] { return run_agent(options); });
   CHECK(agent.wait_for(1500ms) == std::future_status::timeout);
-  write_run_end(
-      run,
-      {.state = RunState::Killed, .exit_code = 137, .signal = 9, .rank = 1, .is_confirmed = true});
+  record_end(run, {.by = Witness::Launcher,
+                   .end = {.state = RunState::Killed, .exit_code = 137, .signal = 9, .rank = 1}});
   REQUIRE(agent.wait_for(60s) == std::future_status::ready);
   const auto end = Recorder::shared().entry("job-rank-0").end;
   CHECK(end.state == RunState::Killed);

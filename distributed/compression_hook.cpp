@@ -1,6 +1,6 @@
 #include "distributed/compression_hook.h"
 
-#include "distributed/data_parallel.h"
+#include "distributed/data_parallel_config.h"
 
 namespace lockstep {
 

@@ -1,8 +1,8 @@
 // Data-parallel training: every rank holds the same model, sees its own samples, and after a
 // synchronised backward pass every rank holds the same gradients, averaged over ranks. Same
-// defaults and the same bits as Python's DistributedDataParallel: c10d::Reducer, which does the
-// work there, does it here, but where ranks share memory, which averages gradients in place
-// (distributed/shared_gradients.h) in the same order.
+// defaults and the same bits as Python's DistributedDataParallel. How gradients are averaged is a
+// GradientSynchronizer's (distributed/gradient_synchronizer.h): c10d::Reducer as there, or in place
+// where ranks share memory, in the same order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,53 +10,22 @@
 
 #include <chrono>
 #include <functional>
-#include <future>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "core/config_fields.h"
+#include "distributed/data_parallel_config.h"
+#include "distributed/named_tensors.h"
 #include "distributed/world.h"
 
 namespace lockstep {
 
-// Values of gradient_compression.
-inline constexpr const char *kNoCompression = "none", *kCompressToFp16 = "fp16",
-                            *kCompressToBf16 = "bf16";
-
-// Defaults are Python DDP's.
-struct DataParallelConfig {
-  std::optional<double> bucket_cap_mb;  // MiB; nothing: 25, the first bucket 1
-  bool find_unused_parameters = false;
-  bool static_graph = false;
-  bool gradient_as_bucket_view = false;
-  bool broadcast_buffers = true;
-  std::string gradient_compression = kNoCompression;
-};
-
-template <class V>
-void fields(V& v, DataParallelConfig& c) {
-  v("bucket_cap_mb", c.bucket_cap_mb,
-    "size of a gradient bucket in MiB (nothing: 25, the first one 1)", above(0), at_most(1 << 20));
-  v("find_unused_parameters", c.find_unused_parameters,
-    "look for parameters that a step did not use");
-  v("static_graph", c.static_graph,
-    "promise that every step uses the same parameters in the same way");
-  v("gradient_as_bucket_view", c.gradient_as_bucket_view,
-    "let gradients live in the buckets (saves one copy)");
-  v("broadcast_buffers", c.broadcast_buffers,
-    "send buffers (e.g. BatchNorm's) from rank 0 before each forward");
-  v("gradient_compression", c.gradient_compression,
-    "send gradients as 16-bit floats, as Python's fp16_compress_hook and bf16_compress_hook: half "
-    "the traffic between hosts, less precise sums",
-    one_of({kNoCompression, kCompressToFp16, kCompressToBf16}));
-}
-
 // Sizes of the gradient buckets, in the order in which they are averaged when gradients become
 // ready from the last parameter to the first.
-std::vector<size_t> expected_bucket_bytes(const torch::nn::Module& module,
+std::vector<size_t> expected_bucket_bytes(const NamedTensors& parameters,
                                           const DataParallelConfig& config);
+
+class GradientSynchronizer;
 
 class DataParallel {
  public:
@@ -77,15 +46,15 @@ class DataParallel {
   void backward(const at::Tensor& loss, bool synchronize);
 
   // The same for gradients that a compiled step makes: one per trainable parameter, in their order,
-  // which nobody else holds. Those of the last parameters are given, those before them come from
-  // each of `later` in turn. They are added to what there is, and averaged, last parameter first;
-  // what is ready while the next of `later` is at work.
+  // which nobody else holds. Those of the last parameters are given, each of `remaining_segments`
+  // makes those before, in turn. They are added to what there is, and averaged, last parameter
+  // first; what is ready while the next segment is at work.
   void add_gradients(std::vector<at::Tensor> gradients, bool synchronize,
-                     std::vector<std::function<std::vector<at::Tensor>()>> later = {});
+                     std::vector<std::function<std::vector<at::Tensor>()>> remaining_segments = {});
 
   // How long the last synchronised backward waited for gradients of other ranks after its own were
   // ready: the communication that was not hidden.
-  std::chrono::duration<double> exposed_wait() const { return exposed_wait_; }
+  std::chrono::duration<double> exposed_wait() const;
 
   // Collective: sends rank 0's buffers to all (when broadcast_buffers is on), so that every rank
   // evaluates the same model.
@@ -106,19 +75,10 @@ class DataParallel {
   void restore_gradient_order(const std::vector<std::string>& names);
 
  private:
-  struct Synchroniser;
-  void make_reducer(const std::vector<int64_t>& order);
-  void publish_buckets();
-  void average_shared();
-  void begin_average(size_t first);
   World& world_;
-  DataParallelConfig config_;
-  std::vector<at::Tensor> parameters_;
-  std::vector<std::string> names_;  // of the parameters
-  std::chrono::duration<double> exposed_wait_{0};
-  std::vector<at::Tensor> buffers_;             // none with one rank
-  std::unique_ptr<Synchroniser> synchroniser_;  // none with one rank
-  std::future<void> under_way_;                 // averaging beside a segment of a backward pass
+  std::vector<at::Tensor> buffers_;  // that are sent before forward passes
+  std::unique_ptr<GradientSynchronizer> synchronizer_;
+  bool last_was_synchronized_ = true;
 };
 
 }  // namespace lockstep

@@ -3,10 +3,11 @@
 // Only files of distributed/ include this.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <vector>
+
+#include "distributed/data_parallel_config.h"
+#include "distributed/named_tensors.h"
 
 namespace lockstep {
 
@@ -16,13 +17,15 @@ struct BucketCaps {
   size_t first_bytes, bytes;
 };
 
+BucketCaps bucket_caps(const DataParallelConfig& config);
+
 // One bucket, but for parameters of several types. `caps`: those of the buckets, when their order
 // is not going to be known.
-std::vector<GradientBucket> unordered_buckets(const std::vector<at::Tensor>& parameters,
+std::vector<GradientBucket> unordered_buckets(const NamedTensors& parameters,
                                               const std::vector<size_t>& caps = {});
 
 // As Reducer::rebuild_buckets(). `order`: each parameter's number once.
-std::vector<GradientBucket> buckets_in_order(const std::vector<at::Tensor>& parameters,
+std::vector<GradientBucket> buckets_in_order(const NamedTensors& parameters,
                                              const std::vector<int64_t>& order,
                                              const BucketCaps& caps);
 

@@ -40,11 +40,29 @@ class GradientSources final : public torch::autograd::Node {
   }
 };
 
+// From gradients.first() to `end`.
+void add_those_there(const NamedTensors& parameters, GivenGradients& gradients, size_t end) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> sums, added;
+  for (size_t i = gradients.first(); i < end; ++i) {
+    auto& gradient = parameters[i].second.mutable_grad();
+    if (!gradient.defined()) {
+      gradient = gradients.take(i);
+      continue;
+    }
+    sums.push_back(gradient);
+    added.push_back(gradients.take(i));
+  }
+  if (!sums.empty()) at::_foreach_add_(sums, added);
+}
+
 }  // namespace
 
 GivenGradients::GivenGradients(size_t num_parameters, std::vector<at::Tensor> last,
-                               std::vector<Segment> later)
-    : gradients_(num_parameters), later_(std::move(later)), first_(num_parameters) {
+                               std::vector<Segment> remaining_segments)
+    : gradients_(num_parameters),
+      remaining_segments_(std::move(remaining_segments)),
+      first_(num_parameters) {
   put(std::move(last));
 }
 
@@ -55,8 +73,8 @@ void GivenGradients::put(std::vector<at::Tensor> made) {
 }
 
 void GivenGradients::make_next() {
-  check(next_ < later_.size(), "a gradient for each trainable parameter");
-  const auto segment = std::exchange(later_[next_++], {});
+  check(next_segment_ < remaining_segments_.size(), "a gradient for each trainable parameter");
+  const auto segment = std::exchange(remaining_segments_[next_segment_++], {});
   put(segment());
 }
 
@@ -65,34 +83,31 @@ at::Tensor GivenGradients::take(size_t index) {
   return std::exchange(gradients_[index], {});
 }
 
-at::Tensor make_root(const std::vector<at::Tensor>& parameters,
+at::Tensor make_root(const NamedTensors& parameters,
                      const std::shared_ptr<GivenGradients>& gradients) {
   torch::autograd::edge_list sources;
   for (size_t i = 0; i < parameters.size(); ++i)
     // The engine takes what is ready by falling sequence, and what accumulates before all else.
-    sources.emplace_back(std::make_shared<GradientSource>(
-                             i, torch::autograd::impl::gradient_edge(parameters[i]), gradients),
-                         0);
-  for (const auto& source : sources) source.function->add_input_metadata(parameters.front());
-  auto root = at::zeros({}, parameters.front().options());
+    sources.emplace_back(
+        std::make_shared<GradientSource>(
+            i, torch::autograd::impl::gradient_edge(parameters[i].second), gradients),
+        0);
+  const auto& like = parameters.front().second;
+  for (const auto& source : sources) source.function->add_input_metadata(like);
+  auto root = at::zeros({}, like.options());
   torch::autograd::create_gradient_edge(
       root, std::make_shared<GradientSources>(parameters.size(), std::move(sources)));
   return root;
 }
 
-void add_to_parameters(std::vector<at::Tensor>& parameters, GivenGradients& gradients, size_t end) {
-  const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> sums, added;
-  for (size_t i = gradients.first(); i < end; ++i) {
-    auto& gradient = parameters[i].mutable_grad();
-    if (!gradient.defined()) {
-      gradient = gradients.take(i);
-      continue;
-    }
-    sums.push_back(gradient);
-    added.push_back(gradients.take(i));
+void add_to_parameters(const NamedTensors& parameters, GivenGradients& gradients,
+                       const std::function<void(size_t first)>& before_segment) {
+  add_those_there(parameters, gradients, parameters.size());
+  while (const auto first = gradients.first()) {
+    if (before_segment) before_segment(first);
+    gradients.make_next();
+    add_those_there(parameters, gradients, first);
   }
-  if (!sums.empty()) at::_foreach_add_(sums, added);
 }
 
 }  // namespace lockstep

@@ -2,11 +2,11 @@
 // this.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <functional>
 #include <memory>
 #include <vector>
+
+#include "distributed/named_tensors.h"
 
 namespace lockstep {
 
@@ -16,7 +16,8 @@ class GivenGradients {
  public:
   using Segment = std::function<std::vector<at::Tensor>()>;
 
-  GivenGradients(size_t num_parameters, std::vector<at::Tensor> last, std::vector<Segment> later);
+  GivenGradients(size_t num_parameters, std::vector<at::Tensor> last,
+                 std::vector<Segment> remaining_segments);
 
   // From this parameter on they are there, or were taken.
   size_t first() const { return first_; }
@@ -31,18 +32,20 @@ class GivenGradients {
   void put(std::vector<at::Tensor> made);
 
   std::vector<at::Tensor> gradients_;
-  std::vector<Segment> later_;
-  size_t first_, next_ = 0;
+  std::vector<Segment> remaining_segments_;
+  size_t first_, next_segment_ = 0;
 };
 
 // A scalar whose backward() hands `gradients` to `parameters`, the last one first, and makes those
 // that are not there when it comes to them: what listens to autograd, as c10d::Reducer does, sees
 // an ordinary backward pass. They are moved on, not copied.
-at::Tensor make_root(const std::vector<at::Tensor>& parameters,
+at::Tensor make_root(const NamedTensors& parameters,
                      const std::shared_ptr<GivenGradients>& gradients);
 
-// The gradients of parameters from gradients.first() to `end` become the given ones, or grow by
-// them.
-void add_to_parameters(std::vector<at::Tensor>& parameters, GivenGradients& gradients, size_t end);
+// The gradients of all parameters become the given ones, or grow by them, segment by segment.
+// before_segment(first) is called before the next segment is made: those of the parameters from
+// `first` on are there then.
+void add_to_parameters(const NamedTensors& parameters, GivenGradients& gradients,
+                       const std::function<void(size_t first)>& before_segment = nullptr);
 
 }  // namespace lockstep

@@ -2,22 +2,25 @@
 
 #include <utility>
 
+#include "distributed/gradient_buckets.h"
+
 namespace lockstep {
 namespace {
 
-std::vector<GradientBucket> first_buckets(const ReducerParts& parts,
+std::vector<GradientBucket> first_buckets(const NamedTensors& parameters,
+                                          const DataParallelConfig& config,
                                           const std::vector<int64_t>& order) {
-  if (!order.empty()) return buckets_in_order(parts.parameters, order, parts.caps);
-  if (OrderedReducer::depends_on_order(parts.config)) return unordered_buckets(parts.parameters);
-  std::vector<size_t> caps = {parts.caps.bytes};
-  if (!parts.config.bucket_cap_mb) caps.insert(caps.begin(), parts.caps.first_bytes);
-  return unordered_buckets(parts.parameters, caps);
+  const auto caps = bucket_caps(config);
+  if (!order.empty()) return buckets_in_order(parameters, order, caps);
+  if (OrderedReducer::depends_on_order(config)) return unordered_buckets(parameters);
+  if (config.bucket_cap_mb) return unordered_buckets(parameters, {caps.bytes});
+  return unordered_buckets(parameters, {caps.first_bytes, caps.bytes});
 }
 
-std::unordered_map<size_t, std::string> numbered(const std::vector<std::string>& names) {
-  std::unordered_map<size_t, std::string> result;
-  for (const auto& name : names) result.emplace(result.size(), name);
-  return result;
+std::unordered_map<size_t, std::string> numbered_names(const NamedTensors& parameters) {
+  std::unordered_map<size_t, std::string> names;
+  for (const auto& [name, parameter] : parameters) names.emplace(names.size(), name);
+  return names;
 }
 
 }  // namespace
@@ -26,15 +29,17 @@ bool OrderedReducer::depends_on_order(const DataParallelConfig& config) {
   return config.static_graph || !config.find_unused_parameters;
 }
 
-OrderedReducer::OrderedReducer(const ReducerParts& parts, const std::vector<int64_t>& order)
-    : c10d::Reducer(parts.parameters, first_buckets(parts, order), parts.group,
-                    /*expect_sparse_gradients=*/std::vector<bool>(parts.parameters.size(), false),
-                    static_cast<int64_t>(parts.caps.bytes), parts.config.find_unused_parameters,
-                    parts.config.gradient_as_bucket_view, numbered(parts.names),
-                    static_cast<int64_t>(parts.caps.first_bytes),
+OrderedReducer::OrderedReducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                               const NamedTensors& parameters, const DataParallelConfig& config,
+                               const std::vector<int64_t>& order)
+    : c10d::Reducer(values_of(parameters), first_buckets(parameters, config, order), group,
+                    /*expect_sparse_gradients=*/std::vector<bool>(parameters.size(), false),
+                    static_cast<int64_t>(bucket_caps(config).bytes), config.find_unused_parameters,
+                    config.gradient_as_bucket_view, numbered_names(parameters),
+                    static_cast<int64_t>(bucket_caps(config).first_bytes),
                     /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
                     /*bucket_bytes_cap_list=*/{}),
-      averages_late_(parts.config.static_graph),
+      averages_late_(config.static_graph),
       order_(order) {
   has_rebuilt_bucket_ = !order_.empty();  // then a later step's order changes nothing
 }

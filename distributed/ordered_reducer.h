@@ -4,21 +4,12 @@
 
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include <string>
 #include <vector>
 
-#include "distributed/data_parallel.h"
-#include "distributed/gradient_buckets.h"
+#include "distributed/data_parallel_config.h"
+#include "distributed/named_tensors.h"
 
 namespace lockstep {
-
-struct ReducerParts {
-  const c10::intrusive_ptr<c10d::ProcessGroup>& group;
-  const std::vector<at::Tensor>& parameters;
-  const std::vector<std::string>& names;  // of the parameters
-  const DataParallelConfig& config;
-  BucketCaps caps;
-};
 
 class OrderedReducer final : public c10d::Reducer {
  public:
@@ -27,7 +18,9 @@ class OrderedReducer final : public c10d::Reducer {
 
   // `order`: as after a first step that had it; the buckets are final then. Empty: as in Python,
   // one bucket until the order is known.
-  OrderedReducer(const ReducerParts& parts, const std::vector<int64_t>& order);
+  OrderedReducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                 const NamedTensors& parameters, const DataParallelConfig& config,
+                 const std::vector<int64_t>& order);
 
   // Collective, after a backward pass whose gradients are averaged: with a static graph those of
   // the first one are averaged only here, when it is known how often each parameter was used.

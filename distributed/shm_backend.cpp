@@ -320,25 +320,4 @@ at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
       region->data(), {size}, [region](void*) {}, options);
 }
 
-void ShmBackend::average_in(const shm::Region& region,
-                            std::span<const shm::Group::Stretch> buckets) {
-  const std::lock_guard lock(one_at_a_time_);
-  group_->average_in(region, buckets, 1.0 / size_, deadline(c10d::kUnsetTimeout));
-}
-
-void ShmBackend::average(const Tensors& tensors) {
-  const std::lock_guard lock(one_at_a_time_);
-  for (size_t next = 0; next < tensors.size();) {
-    const auto type = element_type(tensors[next]);
-    size_t count = 0;
-    for (parts_.clear(); next < tensors.size() && element_type(tensors[next]) == type; ++next) {
-      const auto& tensor = tensors[next];
-      parts_.push_back({static_cast<std::byte*>(tensor.mutable_data_ptr()),
-                        static_cast<size_t>(tensor.numel()), type});
-      count += parts_.back().count;
-    }
-    group_->average_parts(parts_, count, 1.0 / size_, deadline(c10d::kUnsetTimeout));
-  }
-}
-
 }  // namespace lockstep

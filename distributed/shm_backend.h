@@ -8,7 +8,6 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -62,13 +61,12 @@ class ShmBackend final : public c10d::Backend {
   // to gain.
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
 
-  // Every bucket of gradients in `region` becomes the mean over ranks. Requires: floating-point
-  // types, the same places on every rank.
-  void average_in(const shm::Region& region, std::span<const shm::Group::Stretch> buckets);
-
-  // In place: every tensor becomes the mean over ranks, all as if they were one array. Requires:
-  // contiguous tensors of floating-point types; those of one type stand together.
-  void average(const Tensors& tensors);
+  // For collectives that c10d has no call for: body(group, deadline), alone with the group.
+  template <class Body>
+  void with_group(const Body& body) {
+    const std::lock_guard lock(one_at_a_time_);
+    body(*group_, deadline(c10d::kUnsetTimeout));
+  }
 
  private:
   shm::Clock::time_point deadline(std::chrono::milliseconds asked) const;
@@ -80,7 +78,6 @@ class ShmBackend final : public c10d::Backend {
   std::mutex one_at_a_time_;  // autograd may call from its own threads
   std::unique_ptr<shm::Group> group_;
   std::chrono::milliseconds timeout_;
-  std::vector<shm::Array> parts_;  // of average(); kept for its memory
 };
 
 }  // namespace lockstep

@@ -37,7 +37,7 @@ struct StepOutputs {
   std::vector<at::Tensor> gradients;
   // Each makes the gradients before those that there are; once, in this order, before the model is
   // used again.
-  std::vector<GradientSegment> later;
+  std::vector<GradientSegment> remaining_segments;
 };
 
 // How a run is going to use a model; known before ranks meet.

@@ -35,12 +35,12 @@ Batch place_for(const Batch& batch) {
 
 // All gradients of a backward pass that may come in segments.
 StepOutputs whole(StepOutputs step) {
-  for (const auto& segment : step.later) {
+  for (const auto& segment : step.remaining_segments) {
     auto before = segment();
     std::ranges::move(step.gradients, std::back_inserter(before));
     step.gradients = std::move(before);
   }
-  step.later.clear();
+  step.remaining_segments.clear();
   return step;
 }
 
@@ -72,7 +72,8 @@ std::optional<StepOutputs> GraphedPasses::pass(const Batch& batch, const at::Ten
   auto gradients = recording->gradients;
   // A product with one has the same bits, and one launch serves many tensors.
   if (options_.keeps_gradients) gradients = at::_foreach_mul(gradients, 1);
-  return StepOutputs{.outputs = recording->outputs, .gradients = std::move(gradients), .later = {}};
+  return StepOutputs{
+      .outputs = recording->outputs, .gradients = std::move(gradients), .remaining_segments = {}};
 }
 
 GraphedPasses::Recording* GraphedPasses::recording_of(const Batch& batch) {

@@ -5,15 +5,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "core/registry.h"
+#include "distributed/named_tensors.h"
 
 namespace lockstep {
-
-// Names and tensors of a module's trainable parameters, in its order.
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 class Optimizer {
  public:

@@ -74,8 +74,8 @@ size_t bytes_of_state(Optimizer& optimizer, const NamedTensors& parameters) {
   return bytes_of(optimizer.state());
 }
 
-Json plan_memory(const RunConfig& config, const Model& model, Optimizer& optimizer) {
-  const auto trained = trainable_parameters(model);
+Json plan_memory(const RunConfig& config, const Model& model, const NamedTensors& trained,
+                 Optimizer& optimizer) {
   const auto weights = bytes_of(tensors_of(model));
   const auto state = bytes_of_state(optimizer, trained);
   const auto average = config.train.ema.decay ? weights : 0;
@@ -88,8 +88,8 @@ Json plan_memory(const RunConfig& config, const Model& model, Optimizer& optimiz
           {"checkpoint", checkpoint}};
 }
 
-Json plan_gradients(const RunConfig& config, const Model& model, RankCounts ranks) {
-  const auto buckets = expected_bucket_bytes(model, config.distributed.data_parallel);
+Json plan_gradients(const RunConfig& config, const NamedTensors& trained, RankCounts ranks) {
+  const auto buckets = expected_bucket_bytes(trained, config.distributed.data_parallel);
   size_t bytes = 0;
   for (const auto bucket : buckets) bytes += bucket;
   if (config.distributed.data_parallel.gradient_compression != kNoCompression) bytes /= 2;
@@ -177,8 +177,8 @@ Json plan_parts(const RunConfig& config, const RunParts& parts, RankCounts ranks
   result["model"] = {{"name", config.model.name()},
                      {"parameters", num_parameters(*model)},
                      {"trained", count_numbers(trained)}};
-  result["memory"] = plan_memory(config, *model, *optimizer);
-  if (ranks.world > 1) result["gradients"] = plan_gradients(config, *model, ranks);
+  result["memory"] = plan_memory(config, *model, trained, *optimizer);
+  if (ranks.world > 1) result["gradients"] = plan_gradients(config, trained, ranks);
   return result;
 }
 

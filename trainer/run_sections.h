@@ -11,7 +11,7 @@
 #include "data/batch_plan.h"
 #include "data/dataset.h"
 #include "data/split.h"
-#include "distributed/data_parallel.h"
+#include "distributed/data_parallel_config.h"
 #include "trainer/early_stop.h"
 #include "trainer/non_finite.h"
 #include "trainer/precision.h"

@@ -258,7 +258,8 @@ Outputs Trainer::unguarded_pass(const Batch& batch, const StepBatches& batches, 
   batches.verify(batch, outputs, /*has_gradient=*/!step);
   clock_.enter(Phase::Backward);
   if (step)
-    parallel_.add_gradients(std::move(step->gradients), synchronize, std::move(step->later));
+    parallel_.add_gradients(std::move(step->gradients), synchronize,
+                            std::move(step->remaining_segments));
   else
     parallel_.backward(weighted(outputs.loss), synchronize);
   return outputs;

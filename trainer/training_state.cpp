@@ -95,13 +95,6 @@ NamedTensors tensors_of(const Model& model) {
   return tensors;
 }
 
-NamedTensors trainable_parameters(const Model& model) {
-  NamedTensors parameters;
-  for (const auto& item : model.named_parameters())
-    if (item.value().requires_grad()) parameters.emplace_back(item.key(), item.value());
-  return parameters;
-}
-
 Checkpoint live_state(const TrainingState& state) {
   Checkpoint checkpoint{
       .head = state.head, .model = tensors_of(state.model), .optimizer = state.optimizer.state()};

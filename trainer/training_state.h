@@ -25,9 +25,6 @@ struct TrainingState {
 // Parameters, then buffers, in the module's order: the live ones.
 NamedTensors tensors_of(const Model& model);
 
-// Those that are trained, in the module's order: the live ones.
-NamedTensors trainable_parameters(const Model& model);
-
 // What a checkpoint of `state` holds but for the random states. The tensors are the live ones.
 Checkpoint live_state(const TrainingState& state);
 

@@ -67,7 +67,7 @@ CompiledResults CompiledStep::run(std::vector<at::Tensor> inputs) const {
   if (segments_.size() == 1) return results;
   const auto values = std::make_shared<std::vector<at::Tensor>>(std::move(inputs));
   for (size_t i = 1; i < segments_.size(); ++i)
-    results.later.emplace_back([this, values, i] { return run_segment(i, *values); });
+    results.remaining_segments.emplace_back([this, values, i] { return run_segment(i, *values); });
   return results;
 }
 

@@ -16,7 +16,7 @@ struct CompiledResults {
   std::vector<at::Tensor> scalars;    // loss, sums and, where there are any, targets
   std::vector<at::Tensor> gradients;  // of the last trained parameters
   std::vector<at::Tensor> buffers;    // those that training changes, as they are now
-  std::vector<GradientSegment> later;
+  std::vector<GradientSegment> remaining_segments;
 };
 
 // Thread: one at a time, whoever calls.

@@ -115,17 +115,18 @@ class CompiledModel final : public Model {
     inputs.push_back(weight);
     auto results = computed(batch, [&] { return training_->run(std::move(inputs)); });
     if (!is_verified_) verify_gradients(results.gradients);
-    if (results.later.empty())
+    auto& remaining = results.remaining_segments;
+    if (remaining.empty())
       change_buffers(results.buffers);
     else  // what comes later may take them as they were
-      results.later.back() = [this, last = results.later.back(), buffers = results.buffers] {
+      remaining.back() = [this, last = remaining.back(), buffers = results.buffers] {
         auto gradients = last();
         change_buffers(buffers);
         return gradients;
       };
     return {.outputs = outputs_of(results.scalars, count),
             .gradients = std::move(results.gradients),
-            .later = std::move(results.later)};
+            .remaining_segments = std::move(remaining)};
   }
 
   std::string target_name() const override { return manifest_.targets; }

@@ -109,8 +109,8 @@ class Segmented final : public Model {
     };
     return {.outputs = forward(batch),
             .gradients = {gradient(3)},
-            .later = {[=] { return std::vector{gradient(2)}; },
-                      [=] { return std::vector{gradient(1)}; }}};
+            .remaining_segments = {[=] { return std::vector{gradient(2)}; },
+                                   [=] { return std::vector{gradient(1)}; }}};
   }
 };
 
@@ -220,7 +220,7 @@ TEST_CASE("graphed passes: a backward pass of the model's own is recorded as a w
   warm_up(passes, batch);
   const auto step = passes.pass(batch, kWeight);
   REQUIRE(step.has_value());
-  CHECK(step->later.empty());
+  CHECK(step->remaining_segments.empty());
   REQUIRE(step->gradients.size() == 3);
   for (size_t i = 0; i < 3; ++i)
     CHECK(step->gradients[i][0].item<float>() == 8 * 0.375f * static_cast<float>(i + 1));

@@ -1,0 +1,18 @@
+#include "distributed/named_tensors.h"
+
+namespace lockstep {
+
+NamedTensors trainable_parameters(const torch::nn::Module& module) {
+  NamedTensors parameters;
+  for (const auto& item : module.named_parameters())
+    if (item.value().requires_grad()) parameters.emplace_back(item.key(), item.value());
+  return parameters;
+}
+
+std::vector<at::Tensor> values_of(const NamedTensors& tensors) {
+  std::vector<at::Tensor> values;
+  for (const auto& [name, tensor] : tensors) values.push_back(tensor);
+  return values;
+}
+
+}  // namespace lockstep

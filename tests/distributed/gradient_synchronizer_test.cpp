@@ -1,0 +1,80 @@
+#include "distributed/gradient_synchronizer.h"
+
+#include <ATen/ATen.h>
+#include <torch/nn/module.h>
+
+#include <catch2/catch.hpp>
+
+#include "distributed/local_gradients.h"
+#include "distributed/reducer_gradients.h"
+#include "distributed/shared_memory_gradients.h"
+#include "tests/distributed/run_ranks.h"
+
+using namespace lockstep;
+
+namespace {
+
+struct Weights : torch::nn::Module {
+  Weights() {
+    frozen = register_parameter("frozen", at::ones({2}), /*requires_grad=*/false);
+    first = register_parameter("first", at::ones({3}));
+    second = register_parameter("second", at::ones({4}));
+  }
+  at::Tensor frozen, first, second;
+};
+
+// Which implementation gradients of `world` get.
+std::string chosen_for(World& world, const DataParallelConfig& config) {
+  const Weights weights;
+  const auto made = make_gradient_synchronizer(world, trainable_parameters(weights), config);
+  if (dynamic_cast<const LocalGradients*>(made.get())) return "local";
+  if (dynamic_cast<const SharedMemoryGradients*>(made.get())) return "shared memory";
+  return dynamic_cast<const ReducerGradients*>(made.get()) ? "reducer" : "another";
+}
+
+std::vector<std::string> chosen_by_two(const std::string& backend,
+                                       const DataParallelConfig& config) {
+  return run_ranks(
+      2, [&](World& world) { return chosen_for(world, config); }, backend);
+}
+
+}  // namespace
+
+TEST_CASE("gradient synchronizer: shared memory where ranks have it, else the Reducer") {
+  const std::vector<std::string> shared(2, "shared memory"), reducer(2, "reducer");
+  CHECK(chosen_by_two("shm", {}) == shared);
+  CHECK(chosen_by_two("gloo", {}) == reducer);
+}
+
+TEST_CASE("gradient synchronizer: options of the Reducer take it in shared memory too") {
+  const std::vector<std::string> reducer(2, "reducer");
+  CHECK(chosen_by_two("shm", {.find_unused_parameters = true}) == reducer);
+  CHECK(chosen_by_two("shm", {.static_graph = true}) == reducer);
+  CHECK(chosen_by_two("shm", {.gradient_as_bucket_view = true}) == reducer);
+  CHECK(chosen_by_two("shm", {.gradient_compression = kCompressToBf16}) == reducer);
+}
+
+TEST_CASE("gradient synchronizer: of one rank gradients stay as they are") {
+  World world({.device = "cpu"});
+  CHECK(chosen_for(world, {.static_graph = true}) == "local");
+  const Weights weights;
+  const auto made = make_gradient_synchronizer(world, trainable_parameters(weights), {});
+  made->before_forward();
+  made->backward((weights.first * 3).sum() + (weights.second * 5).sum(), true);
+  CHECK(at::equal(weights.first.grad(), at::full({3}, 3.0)));
+  CHECK(at::equal(weights.second.grad(), at::full({4}, 5.0)));
+  CHECK(made->exposed_wait().count() == 0);
+  CHECK(made->order().empty());
+  made->zero_gradients();
+  CHECK_FALSE(weights.first.grad().defined());
+  CHECK_FALSE(weights.second.grad().defined());
+}
+
+TEST_CASE("gradient synchronizer: parameters that are trained, by name, in the module's order") {
+  const Weights weights;
+  const auto parameters = trainable_parameters(weights);
+  REQUIRE(parameters.size() == 2);
+  CHECK(parameters[0].first == "first");
+  CHECK(parameters[1].first == "second");
+  CHECK(parameters[1].second.is_same(weights.second));
+}

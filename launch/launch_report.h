@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "launch/error_file.h"
-#include "launch/worker_process.h"
+#include "launch/process_exit.h"
 
 namespace lockstep {
 

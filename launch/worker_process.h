@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "launch/process_exit.h"
+
 namespace lockstep {
 
 struct WorkerCommand {
@@ -18,12 +20,6 @@ struct WorkerCommand {
   int stdout_fd = -1, stderr_fd = -1;
   int stdin_fd = -1;               // -1: /dev/null
   std::vector<int> inherited_fds;  // stay open in the worker, under the same numbers
-};
-
-// How a process ended: one of the two.
-struct ProcessExit {
-  int code = 0;
-  std::optional<int> signal;
 };
 
 class WorkerProcess {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "trainer/evaluation.h"
+#include "trainer/meter.h"
 
 namespace lockstep {
 

@@ -84,13 +84,4 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
   return means;
 }
 
-double metric_of(const std::map<std::string, double>& evaluation, const std::string& metric,
-                 const std::string& key) {
-  if (const auto found = evaluation.find(metric); found != evaluation.end()) return found->second;
-  std::vector<std::string> names;
-  for (const auto& [name, value] : evaluation) names.push_back(name);
-  throw config_error(
-      fmt::format("{}: the evaluation has no '{}'{}", key, metric, suggest(metric, names)));
-}
-
 }  // namespace lockstep

@@ -35,9 +35,4 @@ struct EvaluationOptions {
 std::map<std::string, double> evaluate(World& world, Model& model, const Dataset& dataset,
                                        const EvaluationOptions& options);
 
-// A metric of what evaluate() returned. Throws Config when there is no such, naming those that
-// there are; `key`: of the run file, that asked for it.
-double metric_of(const std::map<std::string, double>& evaluation, const std::string& metric,
-                 const std::string& key);
-
 }  // namespace lockstep

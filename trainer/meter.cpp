@@ -2,8 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
 #include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/nearest_name.h"
 
 namespace lockstep {
 
@@ -72,6 +77,15 @@ Measured Meter::take() {
   measured.samples = static_cast<double>(std::exchange(samples_, 0));
   for (auto& [name, sum] : sums_) measured.counters[name] = {take_from(sum), measured.targets};
   return measured;
+}
+
+double metric_of(const std::map<std::string, double>& evaluation, const std::string& metric,
+                 const std::string& key) {
+  if (const auto found = evaluation.find(metric); found != evaluation.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : evaluation) names.push_back(name);
+  throw config_error(
+      fmt::format("{}: the evaluation has no '{}'{}", key, metric, suggest(metric, names)));
 }
 
 }  // namespace lockstep

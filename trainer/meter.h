@@ -46,4 +46,9 @@ class Meter {
   int64_t samples_ = 0;
 };
 
+// A metric of what evaluate() returned. Throws Config when there is no such, naming those that
+// there are; `key`: of the run file, that asked for it.
+double metric_of(const std::map<std::string, double>& evaluation, const std::string& metric,
+                 const std::string& key);
+
 }  // namespace lockstep

@@ -11,10 +11,10 @@
 
 #include "core/error.h"
 #include "launch/launch_report.h"
+#include "launch/node_place.h"
 #include "launch/rank_view.h"
 #include "launch/rendezvous/rendezvous_options.h"
 #include "launch/status_judge.h"
-#include "launch/worker_env.h"
 
 namespace lockstep {
 

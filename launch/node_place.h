@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+// One node's part of one attempt.
+struct NodePlace {
+  int node_rank = 0, num_nodes = 1;
+  int first_rank = 0;  // of the node's workers
+  int world_size = 1;
+  int restart_count = 0, max_restarts = 0;
+  std::string master_addr = "127.0.0.1";
+  int master_port = 0;
+  std::string run_id;
+};
+
+}  // namespace lockstep

@@ -2,6 +2,15 @@
 
 namespace lockstep {
 
+NamedTensors tensors_of(const torch::nn::Module& module) {
+  NamedTensors tensors;
+  for (const auto& item : module.named_parameters())
+    tensors.emplace_back(item.key(), item.value().detach());
+  for (const auto& item : module.named_buffers())
+    tensors.emplace_back(item.key(), item.value().detach());
+  return tensors;
+}
+
 NamedTensors trainable_parameters(const torch::nn::Module& module) {
   NamedTensors parameters;
   for (const auto& item : module.named_parameters())

@@ -12,6 +12,9 @@ namespace lockstep {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
+// Parameters, then buffers: the live ones, detached.
+NamedTensors tensors_of(const torch::nn::Module& module);
+
 // The parameters that are trained: the live ones.
 NamedTensors trainable_parameters(const torch::nn::Module& module);
 

@@ -13,11 +13,11 @@
 #include "core/nearest_name.h"
 #include "core/printable.h"
 #include "distributed/collectives.h"
+#include "distributed/named_tensors.h"
 #include "distributed/objects.h"
 #include "trainer/chosen_weights.h"
 #include "trainer/safetensors.h"
 #include "trainer/safetensors_index.h"
-#include "trainer/training_state.h"
 
 namespace lockstep {
 namespace {

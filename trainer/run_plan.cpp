@@ -9,11 +9,11 @@
 
 #include "core/size_text.h"
 #include "distributed/data_parallel.h"
+#include "distributed/named_tensors.h"
 #include "trainer/initial_weights.h"
 #include "trainer/model_building.h"
 #include "trainer/run_length.h"
 #include "trainer/safetensors.h"
-#include "trainer/training_state.h"
 #include "trainer/trial.h"
 
 namespace lockstep {

@@ -86,15 +86,6 @@ nlohmann::json find_checkpoint(const std::filesystem::path& checkpoints, Checkpo
 
 }  // namespace
 
-NamedTensors tensors_of(const Model& model) {
-  NamedTensors tensors;
-  for (const auto& item : model.named_parameters())
-    tensors.emplace_back(item.key(), item.value().detach());
-  for (const auto& item : model.named_buffers())
-    tensors.emplace_back(item.key(), item.value().detach());
-  return tensors;
-}
-
 Checkpoint live_state(const TrainingState& state) {
   Checkpoint checkpoint{
       .head = state.head, .model = tensors_of(state.model), .optimizer = state.optimizer.state()};

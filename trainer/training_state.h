@@ -22,9 +22,6 @@ struct TrainingState {
   WeightAverage* average = nullptr;  // none: weights are not averaged
 };
 
-// Parameters, then buffers, in the module's order: the live ones.
-NamedTensors tensors_of(const Model& model);
-
 // What a checkpoint of `state` holds but for the random states. The tensors are the live ones.
 Checkpoint live_state(const TrainingState& state);
 

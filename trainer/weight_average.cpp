@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "trainer/training_state.h"
+#include "distributed/named_tensors.h"
 
 namespace lockstep {
 namespace {

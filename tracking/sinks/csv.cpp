@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cmath>
 
+#include "tracking/csv_field.h"
 #include "tracking/line_file.h"
 #include "tracking/sink.h"
 #include "tracking/sinks/file_path.h"
@@ -23,17 +23,6 @@ void fields(V& v, CsvConfig& c) {
 }
 
 constexpr std::string_view kCsvHeader = "step,epoch,time,metric,value\n";
-
-std::string csv_quoted(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + '"';
-}
-
-std::string csv_number(double value) {
-  return std::isnan(value) ? "nan" : fmt::format("{}", value);  // no "-nan"
-}
 
 // Behind the row that begins at `begin`; line breaks inside quotes do not end it.
 size_t csv_row_end(std::string_view text, size_t begin) {
@@ -81,7 +70,7 @@ class CsvSink final : public Sink {
     const auto moment =
         fmt::format("{},{},{}", row.step, csv_number(row.epoch), csv_number(row.time));
     for (const auto& [name, value] : row.values)
-      file_->append(fmt::format("{},{},{}\n", moment, csv_quoted(name), csv_number(value)));
+      file_->append(fmt::format("{},{},{}\n", moment, csv_field(name), csv_number(value)));
   }
 
   void rewind(int64_t step) override { file_->rewind(step); }

@@ -174,11 +174,28 @@ def many_runs(arguments, runs):
             yield op
 
 
+def command_rows(arguments, runs, what):
+    """`lockstep runs list` as a process of its own."""
+    rows = []
+    for words in (["list"], ["list", "--json"]):
+        seconds, kilobytes = [], []
+        for _ in range(arguments.rounds):
+            begin = time.perf_counter()
+            process = subprocess.Popen([arguments.binary / "lockstep", "runs", *words, "--dir", runs], stdout=subprocess.DEVNULL)
+            _, status, used = os.wait4(process.pid, 0)
+            seconds.append(time.perf_counter() - begin)
+            kilobytes.append(used.ru_maxrss)
+            assert status == 0
+        rows += [measuring.row(f"lockstep runs {' '.join(words)}, {what}", "ms", [1000 * each for each in seconds]),
+                 measuring.row("largest memory of it", "MB", [each / 1024 for each in kilobytes], 1)]
+    return rows
+
+
 def run_list(arguments, place):
     runs = place / "runs"
     runs.mkdir(parents=True)
     write(arguments, many_runs(arguments, runs))
-    rows = []
+    rows = command_rows(arguments, runs, "without an index")
     for what in ("the first time", "again, with the index of before"):
         begin = time.perf_counter()
         server = Server(arguments.binary, runs)
@@ -197,6 +214,7 @@ def run_list(arguments, place):
                 rows.append(measuring.row("size of the index", "MB", [(runs / ".dashboard" / "index").stat().st_size / 1e6], 2))
             rows.append(measuring.row("largest memory", "MB", [server.megabytes()], 1))
             server.end()
+            rows += command_rows(arguments, runs, "with the dashboard's index")
     filters = ["config.optimizer.lr > 0.05", "state = finished and config.optimizer.name = sgd", "run-0123",
                "min(train/metric-3) < 1 or config.data.batch_size in (1, 2, 4)", "not tag = good"]
     rows.append(timed_rows("filtered, sorted, with columns", 4 * arguments.rounds, lambda i: server.get(

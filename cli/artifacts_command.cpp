@@ -10,11 +10,11 @@
 #include "cli/aligned_text.h"
 #include "cli/command_words.h"
 #include "cli/commands.h"
-#include "cli/runs_view.h"
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
 #include "core/size_text.h"
+#include "runs/json_text.h"
 #include "tracking/artifacts/store.h"
 
 namespace lockstep {
@@ -94,7 +94,7 @@ class ArtifactsCommand {
                     "--help",
                     command_, place));
   }
-  void print(const Json& json) { out_ << json_text(json, 2) << "\n"; }
+  void print(const Json& json) { out_ << to_text(json, 2) << "\n"; }
   bool as_json() const { return options_.count("json") > 0; }
 
   int list();
@@ -179,7 +179,7 @@ int ArtifactsCommand::show(const Artifact& artifact) {
   for (const auto& [key, value] : artifact.metadata.items())
     rows.push_back({printable(key, 200), value.is_string()
                                              ? printable(value.get<std::string>(), 1000)
-                                             : printable(json_text(value, -1), 1000)});
+                                             : printable(to_text(value), 1000)});
   print_aligned(rows, out_);
   std::vector<TextRow> files = {{"file", "size", "sha256"}};
   for (const auto& file : artifact.files)

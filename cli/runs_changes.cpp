@@ -18,6 +18,7 @@
 #include "core/nearest_name.h"
 #include "core/printable.h"
 #include "core/size_text.h"
+#include "runs/run_use.h"
 #include "tracking/artifacts/store.h"
 #include "tracking/run_trash.h"
 
@@ -93,8 +94,7 @@ class Removals {
   }
   void print(bool json, std::ostream& out) const {
     if (json) {
-      out << json_text({{"dry_run", dry_run_}, {"removed", removed_}, {"bytes", bytes_}}, 2)
-          << "\n";
+      out << to_text({{"dry_run", dry_run_}, {"removed", removed_}, {"bytes", bytes_}}, 2) << "\n";
       return;
     }
     std::vector<TextRow> rows;
@@ -115,10 +115,9 @@ class Removals {
   bool complete_ = true;
 };
 
-// The entries of every job, by the job's directory.
-std::map<fs::path, std::vector<RunRecord>> jobs_below(const fs::path& runs) {
-  std::map<fs::path, std::vector<RunRecord>> jobs;
-  for (auto& record : list_runs(runs)) jobs[record.dir].push_back(std::move(record));
+std::map<fs::path, RunSnapshot> jobs_of(RunList& runs) {
+  std::map<fs::path, RunSnapshot> jobs;
+  for (const auto& entry : runs.all()) jobs.emplace(entry.run->dir, entry.run);
   return jobs;
 }
 
@@ -134,33 +133,34 @@ void remove_artifact_garbage(const CollectGarbage& request, Removals& removals) 
   });
 }
 
-std::string confirmation(const std::vector<RunRecord>& job) {
-  const auto& dir = job.front().dir;
-  return fmt::format("delete run '{}' ({}, {}, in {})?", job.front().info.job_id,
-                     state_name(job_state(job)), size_text(tree_bytes(dir)), dir.string());
+std::string confirmation(const std::string& id, const RunSummary& run) {
+  return fmt::format("delete run '{}' ({}, {}, in {})?", id, state_name(run.state),
+                     size_text(tree_bytes(run.dir)), run.dir.string());
 }
 
 }  // namespace
 
 int delete_run(const DeleteRun& request, const RunsStreams& streams) {
-  const auto found = find_run(request.runs, request.id);
-  const auto& dir = found.front().dir;
-  const auto job = list_job(dir);
-  const auto& id = found.front().info.job_id;
-  if (found.size() < job.size())
+  RunList runs(request.runs);
+  const auto found = runs.find(request.id);
+  NameTable names;
+  const auto run = read_run(found.front().run->dir, names);  // as it is by now
+  const auto& dir = run->dir;
+  const auto& id = found.front().info().job_id;
+  if (found.size() < entries_of(run, names).size())
     throw config_error(
         fmt::format("lockstep runs delete: '{}' is one entry of run '{}'; delete that as a whole",
-                    found.front().info.id, id));
-  if (const auto reason = why_in_use(job); !reason.empty())
+                    found.front().info().id, id));
+  if (const auto reason = why_in_use(*run); !reason.empty())
     throw config_error(fmt::format("lockstep runs delete: run '{}' is not over: {}", id, reason));
   if (!request.yes && !streams.ask)
     throw config_error(fmt::format(
         "lockstep runs delete: nobody can be asked here; --yes deletes run '{}' without", id));
   const auto bytes = tree_bytes(dir);
-  const bool wanted = request.yes || streams.ask(confirmation(job));
+  const bool wanted = request.yes || streams.ask(confirmation(id, *run));
   if (wanted) remove_run(request.runs, dir);
   if (request.json)
-    streams.out << json_text({{"id", id}, {"deleted", wanted}, {"bytes", wanted ? bytes : 0}}, 2)
+    streams.out << to_text({{"id", id}, {"deleted", wanted}, {"bytes", wanted ? bytes : 0}}, 2)
                 << "\n";
   else
     streams.out << (wanted ? fmt::format("deleted {}, {}\n", id, size_text(bytes))
@@ -173,13 +173,14 @@ int collect_garbage(const CollectGarbage& request, const RunsStreams& streams) {
   const auto age = request.older_than ? parse_age(*request.older_than) : kUndisturbed;
   const auto states = request.state ? parse_states(*request.state) : std::set<RunState>();
   const auto now = static_cast<double>(std::time(nullptr));
+  RunList runs(request.runs);
   Removals removals(request.dry_run, streams.notes);
   for (const auto& path : trash_of(request.runs))
     removals.remove("trash", path, [&] { remove_tree(path); });
-  for (const auto& [dir, job] : jobs_below(request.runs)) {
-    if (!why_in_use(job).empty()) continue;
-    const bool in_state = states.empty() || states.contains(job_state(job));
-    if (choose && in_state && now - last_written(job) >= age) {
+  for (const auto& [dir, run] : jobs_of(runs)) {
+    if (!why_in_use(*run).empty()) continue;
+    const bool in_state = states.empty() || states.contains(run->state);
+    if (choose && in_state && now - last_written(*run) >= age) {
       removals.remove("run", dir, [&, &dir = dir] { remove_run(request.runs, dir); });
       continue;
     }

@@ -13,7 +13,6 @@
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "core/nearest_name.h"
-#include "core/printable.h"
 #include "tracking/run_tags.h"
 #include "tracking/stop_request.h"
 
@@ -86,22 +85,23 @@ std::vector<std::string> ids_of(const std::string& command, const RunsOptions& o
 
 std::string dir_of(const RunsOptions& options) { return options["dir"].as<std::string>(); }
 
-std::vector<RunRecord> find(const std::string& command, const RunsOptions& options) {
-  return find_run(dir_of(options), ids_of(command, options).front());
+std::vector<RunEntry> find(const std::string& command, RunList& runs, const RunsOptions& options) {
+  return runs.find(ids_of(command, options).front());
 }
 
 void list(const RunsOptions& options, std::ostream& out) {
-  auto records = list_runs(dir_of(options));
+  RunList runs(dir_of(options));
+  auto entries = runs.all();
   if (options.count("tag"))
-    std::erase_if(records, [tag = options["tag"].as<std::string>()](const RunRecord& record) {
-      return std::ranges::count(read_run_tags(record.dir).tags, tag) == 0;
+    std::erase_if(entries, [tag = options["tag"].as<std::string>()](const RunEntry& entry) {
+      return std::ranges::count(entry.run->tags.tags, tag) == 0;
     });
   if (options.count("json")) {
     auto json = Json::array();
-    for (const auto& record : records) json.push_back(entry_json(record));
-    out << json_text(json, 2) << "\n";
-  } else if (!records.empty()) {
-    print_table(records, static_cast<double>(std::time(nullptr)), out);
+    for (const auto& entry : entries) json.push_back(entry_json(entry));
+    out << to_text(json, 2) << "\n";
+  } else if (!entries.empty()) {
+    print_table(entries, static_cast<double>(std::time(nullptr)), out);
   } else if (options.count("tag")) {
     out << fmt::format("no run in '{}' has this tag\n", dir_of(options));
   } else {
@@ -111,22 +111,24 @@ void list(const RunsOptions& options, std::ostream& out) {
 }
 
 void show(const RunsOptions& options, std::ostream& out) {
-  const auto records = find("show", options);
+  RunList runs(dir_of(options));
+  const auto entries = find("show", runs, options);
   if (options.count("json"))
-    out << json_text(page_json(records), 2) << "\n";
+    out << to_text(page_json(entries), 2) << "\n";
   else
-    print_page(records, static_cast<double>(std::time(nullptr)), out);
+    print_page(entries, static_cast<double>(std::time(nullptr)), out);
 }
 
 void compare(const RunsOptions& options, std::ostream& out) {
   const auto ids = ids_of("compare", options);
   if (ids.size() < 2)
     throw config_error("lockstep runs compare: with which other run? Give two IDs or more");
-  std::vector<std::vector<RunRecord>> runs;
-  for (const auto& id : ids) runs.push_back(find_run(dir_of(options), id));
-  const auto comparison = comparison_json(runs);
+  RunList runs(dir_of(options));
+  std::vector<std::vector<RunEntry>> compared;
+  for (const auto& id : ids) compared.push_back(runs.find(id));
+  const auto comparison = comparison_json(compared);
   if (options.count("json"))
-    out << json_text(comparison, 2) << "\n";
+    out << to_text(comparison, 2) << "\n";
   else
     print_comparison(comparison, out);
 }
@@ -136,15 +138,13 @@ void export_values(const RunsOptions& options, std::ostream& out, std::ostream& 
   if (format != "csv" && format != "jsonl")
     throw config_error(fmt::format("lockstep runs export: --format '{}' is unknown{}", format,
                                    suggest(format, {"csv", "jsonl"})));
-  const auto records = find("export", options);
-  for (const auto& record : records)
-    for (const auto& note : record.notes)
-      notes << printable(fmt::format("note: {}: {}", record.info.id, note), std::string::npos)
-            << "\n";
+  RunList runs(dir_of(options));
+  const auto entries = find("export", runs, options);
+  print_notes(entries, notes);
   const auto write = format == "csv" ? export_csv : export_jsonl;
-  if (!options.count("output")) return write(records, out);
+  if (!options.count("output")) return write(entries, out);
   std::ostringstream text;
-  write(records, text);
+  write(entries, text);
   write_file_durably(options["output"].as<std::string>(), text.view());
 }
 
@@ -164,27 +164,29 @@ std::vector<std::string> take_tag_changes(std::vector<std::string>& words) {
 void tag(const RunsOptions& options, const std::vector<std::string>& changes, std::ostream& out) {
   const auto note =
       options.count("note") ? std::optional(options["note"].as<std::string>()) : std::nullopt;
-  const auto records = find("tag", options);
-  const auto tags = change_run_tags(records.front().dir, changes, note);
+  RunList runs(dir_of(options));
+  const auto entry = find("tag", runs, options).front();
+  const auto tags = change_run_tags(entry.run->dir, changes, note);
+  const auto& id = entry.info().job_id;
   if (options.count("json"))
-    out << json_text(
-               {{"id", records.front().info.job_id}, {"tags", tags.tags}, {"note", tags.note}}, 2)
-        << "\n";
+    out << to_text({{"id", id}, {"tags", tags.tags}, {"note", tags.note}}, 2) << "\n";
   else
-    out << fmt::format("{}: {}\n", records.front().info.job_id, tags_text(tags));
+    out << fmt::format("{}: {}\n", id, tags_text(tags));
 }
 
 void stop(const RunsOptions& options, std::ostream& out) {
-  const auto record = find("stop", options).front();
-  if (record.end.state != RunState::Running)
-    throw config_error(fmt::format("lockstep runs stop: {} does not run any more: it is {}",
-                                   record.info.job_id, state_name(record.end.state)));
-  request_stop(record.dir, options["reason"].as<std::string>());
+  RunList runs(dir_of(options));
+  const auto entry = find("stop", runs, options).front();
+  const auto& id = entry.info().job_id;
+  const auto state = entry.end().state;
+  if (state != RunState::Running)
+    throw config_error(fmt::format("lockstep runs stop: {} does not run any more: it is {}", id,
+                                   state_name(state)));
+  request_stop(entry.run->dir, options["reason"].as<std::string>());
   if (options.count("json"))
-    out << json_text({{"id", record.info.job_id}, {"stop", "requested"}}, 2) << "\n";
+    out << to_text({{"id", id}, {"stop", "requested"}}, 2) << "\n";
   else
-    out << fmt::format("{}: asked to stop; it ends with a checkpoint after its step\n",
-                       record.info.job_id);
+    out << fmt::format("{}: asked to stop; it ends with a checkpoint after its step\n", id);
 }
 
 int change(const std::string& command, const RunsOptions& options, const RunsStreams& streams) {

@@ -12,16 +12,6 @@
 namespace lockstep {
 namespace {
 
-// {"optimizer": {"lr": 0.1}} as {"optimizer.lr": 0.1}; lists are values.
-void flatten(const Json& json, const std::string& path, std::map<std::string, Json>& flat) {
-  if (!json.is_object() || json.empty()) {
-    if (!path.empty()) flat[path] = json;
-    return;
-  }
-  for (const auto& [key, value] : json.items())
-    flatten(value, path.empty() ? key : fmt::format("{}.{}", path, key), flat);
-}
-
 // {key: {run id: value}}, in the order of the keys; a run without a key is left out there.
 Json by_key(const std::vector<std::string>& ids,
             const std::vector<std::map<std::string, Json>>& runs) {
@@ -44,21 +34,21 @@ std::string cell(const Json& values, const std::string& id, const char* member =
   const auto& value = member ? it->at(member) : *it;
   if (value.is_string()) return printable(value.get<std::string>());
   return value.is_number_float() ? fmt::format("{:.6g}", value.get<double>())
-                                 : printable(json_text(value, -1));
+                                 : printable(to_text(value));
 }
 
 }  // namespace
 
-Json comparison_json(const std::vector<std::vector<RunRecord>>& runs) {
+Json comparison_json(const std::vector<std::vector<RunEntry>>& runs) {
   std::vector<std::string> ids;
   std::vector<std::map<std::string, Json>> configs, metrics;
-  for (const auto& records : runs) {
-    const auto page = page_json(records);
+  for (const auto& entries : runs) {
+    const auto page = page_json(entries);
     const auto id = page["id"].get<std::string>();
     if (std::ranges::count(ids, id) > 0)
       throw config_error(fmt::format("lockstep runs compare: run '{}' is given twice", id));
     ids.push_back(id);
-    flatten(page["config"], "", configs.emplace_back());
+    configs.push_back(leaves_of(page["config"]));
     metrics.push_back(page["metrics"].get<std::map<std::string, Json>>());
   }
   auto config = Json::object();

@@ -3,51 +3,55 @@
 #include <ostream>
 
 #include "cli/runs_view.h"
+#include "core/error.h"
+#include "runs/run_logs.h"
+#include "tracking/agent/log_tail.h"
+#include "tracking/csv_field.h"
 
 namespace lockstep {
 namespace {
 
-// RFC 4180.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
+// Calls `visit` with every value of a log. One that cannot be read at all has none, and a note.
+template <class Visit>
+void visit_log(const std::filesystem::path& path, const Visit& visit) {
+  LogTail log(path);
+  try {
+    while (const auto record = log.next())
+      if (const auto* row = std::get_if<LoggedRow>(&*record))
+        for (const auto& [key, value] : row->values) visit(log.keys()[key], *row, value);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Config) throw;
   }
-  return quoted + '"';
 }
 
 template <class Visit>
-void visit_values(const std::vector<RunRecord>& records, const Visit& visit) {
-  for (const auto& record : records) {
-    for (const auto& path : {record.log, record.node_log}) {
-      if (path.empty()) continue;
-      const auto log = read_event_log(path);
-      for (const auto& row : log.rows)
-        for (const auto& [key, value] : row.values)
-          visit(log.keys[key], row, value, record.info.rank);
-    }
-  }
+void visit_values(const std::vector<RunEntry>& entries, const Visit& visit) {
+  for (const auto& entry : entries)
+    for (const auto* source : {entry.rank, entry.node})
+      if (source)
+        visit_log(log_path(entry.run->dir, *source),
+                  [&](const std::string& name, const LoggedRow& row, double value) {
+                    visit(name, row, value, entry.info().rank);
+                  });
 }
 
 }  // namespace
 
-void export_csv(const std::vector<RunRecord>& records, std::ostream& out) {
+void export_csv(const std::vector<RunEntry>& entries, std::ostream& out) {
   out << "metric,step,time,value,rank\n";
-  visit_values(records, [&](const std::string& name, const LoggedRow& row, double value, int rank) {
-    out << fmt::format("{},{},{:.6f},{},{}\n", csv_field(name), row.step, row.time, value, rank);
+  visit_values(entries, [&](const std::string& name, const LoggedRow& row, double value, int rank) {
+    out << fmt::format("{},{},{:.6f},{},{}\n", csv_field(name), row.step, row.time,
+                       csv_number(value), rank);
   });
 }
 
-void export_jsonl(const std::vector<RunRecord>& records, std::ostream& out) {
-  visit_values(records, [&](const std::string& name, const LoggedRow& row, double value, int rank) {
-    out << json_text({{"metric", name},
-                      {"step", row.step},
-                      {"time", number_json(row.time)},
-                      {"value", number_json(value)},
-                      {"rank", rank}},
-                     -1)
+void export_jsonl(const std::vector<RunEntry>& entries, std::ostream& out) {
+  visit_values(entries, [&](const std::string& name, const LoggedRow& row, double value, int rank) {
+    out << to_text({{"metric", name},
+                    {"step", row.step},
+                    {"time", number_value(row.time)},
+                    {"value", number_value(value)},
+                    {"rank", rank}})
         << "\n";
   });
 }

@@ -2,21 +2,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <ctime>
 
 #include "cli/runs_view.h"
+#include "runs/run_json.h"
 #include "tracking/run_directory.h"
-#include "tracking/run_tags.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-Json text_or_null(const std::optional<std::string>& text) {
-  return text ? Json(*text) : Json(nullptr);
-}
 
 Json iso_time(double unix_seconds) {
   // Outside of the years 1970 to 9999 it is no time that a run was made at.
@@ -24,26 +19,22 @@ Json iso_time(double unix_seconds) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(unix_seconds)));
 }
 
-Json metrics_json(const RunRecord& record) {
+Json metrics_json(const RunEntry& entry) {
   auto json = Json::object();
-  for (const auto& [name, metric] : record.metrics)
-    json[name] = {{"last", number_json(metric.last)},
-                  {"min", number_json(metric.min)},
-                  {"max", number_json(metric.max)},
-                  {"step", metric.step},
-                  {"count", metric.count}};
+  for (const auto& [name, metric] : entry.metrics()) json[std::string(name)] = totals_json(*metric);
   return json;
 }
 
-Json rank_json(const RunRecord& record) {
-  return {{"id", record.info.id},
-          {"rank", record.info.rank},
-          {"node_rank", record.info.node_rank},
-          {"local_rank", record.info.local_rank},
-          {"host", record.info.host},
-          {"pid", record.info.pid},
-          {"state", state_name(record.end.state)},
-          {"summary", summary_json(record)}};
+Json rank_json(const RunEntry& entry) {
+  const auto& info = entry.info();
+  return {{"id", info.id},
+          {"rank", info.rank},
+          {"node_rank", info.node_rank},
+          {"local_rank", info.local_rank},
+          {"host", info.host},
+          {"pid", info.pid},
+          {"state", state_name(entry.end().state)},
+          {"summary", summary_json(entry)}};
 }
 
 Json checkpoints_json(const fs::path& run_dir) {
@@ -59,64 +50,18 @@ Json checkpoints_json(const fs::path& run_dir) {
   return paths;
 }
 
-const RunEnd& worst_end(const std::vector<RunRecord>& records) {
-  const auto badness = [](const RunRecord& record) { return severity(record.end.state); };
-  return std::ranges::max_element(records, {}, badness)->end;
-}
-
-// The first rank's view, as the whole job's: its id and name, and the end of the rank that fared
-// worst.
-RunRecord job_record(const std::vector<RunRecord>& records) {
-  auto job = records.front();
-  if (records.size() == 1) return job;
-  job.end = worst_end(records);
-  job.info.id = job.info.job_id;
-  if (const auto written = read_job(job.dir)) job.info.name = written->name;
-  return job;
-}
-
-Json finite_json(const Json& json) {
-  if (json.is_number_float()) return number_json(json.get<double>());
-  if (!json.is_structured()) return json;
-  auto copy = json;
-  for (auto& member : copy) member = finite_json(member);
-  return copy;
-}
-
-}  // namespace
-
-RunState job_state(const std::vector<RunRecord>& records) { return worst_end(records).state; }
-
-Json number_json(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  return value;
-}
-
-Json summary_json(const RunRecord& record) {
-  auto json = Json::object();
-  for (const auto& [name, metric] : record.metrics) json[name] = number_json(metric.last);
-  json.update(finite_json(record.summary));
-  return json;
-}
-
-Json entry_json(const RunRecord& record) {
-  const auto& info = record.info;
-  Json json = {{"id", info.id},
-               {"name", info.name},
-               {"group", text_or_null(info.group)},
-               {"job_type", text_or_null(info.job_type)},
-               {"state", state_name(record.end.state)},
-               {"exit", has_ended(record.end.state) ? Json(record.end.exit_code) : Json(nullptr)},
-               {"created", iso_time(info.created)},
+// As whom the page shows an entry: itself, or the whole job.
+Json whole_json(const RunEntry& entry, const RunInfo& info, const RunEnd& end) {
+  auto json = run_json(info, end);
+  json.update({{"created", iso_time(info.created)},
                {"rank", info.rank},
                {"world_size", info.world_size},
-               {"dir", record.dir.string()},
-               {"step", record.step},
+               {"dir", entry.run->dir.string()},
+               {"step", entry.step()},
                {"planned", to_json(info.planned)},
-               {"summary", summary_json(record)}};
-  auto notes = record.notes;
-  const auto tags = read_run_tags(record.dir);
+               {"summary", summary_json(entry)}});
+  auto notes = entry.notes();
+  const auto& tags = entry.run->tags;
   if (!tags.tags.empty()) json["tags"] = tags.tags;
   if (!tags.note.empty()) json["note"] = tags.note;
   if (!tags.problem.empty()) notes.push_back(tags.problem);
@@ -124,28 +69,44 @@ Json entry_json(const RunRecord& record) {
   return json;
 }
 
-Json page_json(const std::vector<RunRecord>& records) {
-  const auto first = job_record(records);
-  auto json = entry_json(first);
-  json["job_id"] = first.info.job_id;
-  json["reason"] = first.end.reason;
-  if (first.end.signal) json["signal"] = *first.end.signal;
-  if (first.end.rank) json["failed_rank"] = *first.end.rank;
-  json["host"] = first.info.host;
-  json["command"] = first.info.command;
-  json["config"] = finite_json(first.config);
-  json["metrics"] = metrics_json(first);
-  json["ranks"] = Json::array();
-  for (const auto& record : records) json["ranks"].push_back(rank_json(record));
-  std::error_code ignored;
-  const auto logs = logs_path(first.dir);
-  json["logs"] = fs::is_directory(logs, ignored) ? Json(logs.string()) : Json(nullptr);
-  json["checkpoints"] = checkpoints_json(first.dir);
+}  // namespace
+
+Json summary_json(const RunEntry& entry) {
+  auto json = Json::object();
+  for (const auto& [name, metric] : entry.metrics())
+    json[std::string(name)] = number_value(metric->last);
+  if (entry.rank)
+    for (const auto& [name, value] : entry.rank->summary)
+      json[entry.names->text(name)] = number_value(value);
   return json;
 }
 
-std::string json_text(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+Json entry_json(const RunEntry& entry) { return whole_json(entry, entry.info(), entry.end()); }
+
+Json page_json(const std::vector<RunEntry>& entries) {
+  const auto& first = entries.front();
+  const auto& run = *first.run;
+  const bool is_job = entries.size() > 1;
+  auto info = first.info();
+  if (is_job) info.id = info.job_id;
+  if (is_job && run.is_written) info.name = run.written.name;
+  const auto end = is_job ? run.end.value_or(RunEnd{.state = run.state}) : first.end();
+  auto json = whole_json(first, info, end);
+  json["job_id"] = info.job_id;
+  json["reason"] = end.reason;
+  if (end.signal) json["signal"] = *end.signal;
+  if (end.rank) json["failed_rank"] = *end.rank;
+  json["host"] = info.host;
+  json["command"] = info.command;
+  json["config"] = finite_value(first.config());
+  json["metrics"] = metrics_json(first);
+  json["ranks"] = Json::array();
+  for (const auto& entry : entries) json["ranks"].push_back(rank_json(entry));
+  std::error_code ignored;
+  const auto logs = logs_path(run.dir);
+  json["logs"] = fs::is_directory(logs, ignored) ? Json(logs.string()) : Json(nullptr);
+  json["checkpoints"] = checkpoints_json(run.dir);
+  return json;
 }
 
 }  // namespace lockstep

@@ -9,11 +9,11 @@
 #include "cli/trainer_program.h"
 #include "core/durable_file.h"
 #include "core/error.h"
-#include "tracking/run_list.h"
-#include "ui/column_spool.h"
+#include "runs/column_spool.h"
+#include "runs/run_catalog.h"
+#include "runs/run_list.h"
 #include "ui/program_output.h"
 #include "ui/report.h"
-#include "ui/run_catalog.h"
 
 namespace lockstep {
 
@@ -29,7 +29,7 @@ int write_report(const std::vector<std::string>& words, std::ostream& out) {
   const std::filesystem::path dir = parsed["dir"].as<std::string>();
   std::vector<std::string> ids;
   for (const auto& id : parsed["id"].as<std::vector<std::string>>()) {
-    auto job = find_run(dir, id).front().dir.filename().string();
+    auto job = find_run_directory(dir, id).filename().string();
     if (std::ranges::count(ids, job) == 0) ids.push_back(std::move(job));
   }
   ColumnSpool spool({dir, "/var/tmp", "/tmp"});

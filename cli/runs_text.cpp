@@ -22,34 +22,37 @@ std::string value_text(const Json& value) {
   return value.is_number() ? fmt::format("{:.5g}", value.get<double>()) : "-";
 }
 
+std::string value_text(double value) {
+  return std::isnan(value) ? "nan" : fmt::format("{:.5g}", value);
+}
+
+// What summary_json() has under the name, as text.
+std::string summary_text(const RunEntry& entry, uint32_t name) {
+  if (entry.rank)
+    for (const auto& [known, value] : entry.rank->summary)
+      if (known == name) return value_text(value);
+  for (const auto* source : {entry.rank, entry.node}) {
+    if (!source) continue;
+    const auto it = std::ranges::find(source->metrics, name, &MetricTotals::name);
+    if (it != source->metrics.end() && it->count > 0) return value_text(it->last);
+  }
+  return "-";
+}
+
 // An entry of a job with one entry speaks for all ranks.
 std::string ranks_text(const RunInfo& info) {
   return info.job_type ? fmt::format("{} of {}", info.rank, info.world_size)
                        : std::to_string(info.world_size);
 }
 
-std::vector<std::string> metric_columns(const std::vector<Json>& summaries) {
-  std::vector<std::string> names;
-  for (const char* name : kKeyMetrics)
-    if (std::ranges::any_of(summaries, [&](const Json& summary) { return summary.contains(name); }))
-      names.emplace_back(name);
-  return names;
-}
-
-void print_notes(const std::vector<RunRecord>& records, std::ostream& out) {
-  for (const auto& record : records)
-    for (const auto& note : record.notes)
-      out << printable(fmt::format("note: {}: {}", record.info.id, note), std::string::npos)
-          << "\n";
-}
-
-void print_metrics(const RunRecord& record, std::ostream& out) {
-  if (record.metrics.empty()) return;
+void print_metrics(const RunEntry& entry, std::ostream& out) {
+  const auto metrics = entry.metrics();
+  if (metrics.empty()) return;
   std::vector<TextRow> rows = {{"metric", "last", "min", "max", "step", "values"}};
-  for (const auto& [name, metric] : record.metrics)
-    rows.push_back({name, value_text(number_json(metric.last)), value_text(number_json(metric.min)),
-                    value_text(number_json(metric.max)), std::to_string(metric.step),
-                    std::to_string(metric.count)});
+  for (const auto& [name, metric] : metrics)
+    rows.push_back({std::string(name), value_text(metric->last), value_text(metric->min),
+                    value_text(metric->max), std::to_string(metric->step),
+                    std::to_string(metric->count)});
   out << "\n";
   print_aligned(rows, out);
 }
@@ -63,9 +66,10 @@ void print_ranks(const Json& ranks, std::ostream& out) {
   print_aligned(rows, out);
 }
 
-std::string step_text(const RunRecord& record) {
-  const auto planned = record.info.planned.steps;
-  return planned > 0 ? fmt::format("{} of {}", record.step, planned) : std::to_string(record.step);
+std::string step_text(const RunEntry& entry) {
+  const auto planned = entry.info().planned.steps;
+  return planned > 0 ? fmt::format("{} of {}", entry.step(), planned)
+                     : std::to_string(entry.step());
 }
 
 std::string state_text(const Json& page) {
@@ -80,32 +84,42 @@ std::string state_text(const Json& page) {
 
 }  // namespace
 
-void print_table(const std::vector<RunRecord>& records, double now, std::ostream& out) {
-  std::vector<Json> summaries;
-  for (const auto& record : records) summaries.push_back(summary_json(record));
-  const auto metrics = metric_columns(summaries);
-  std::vector<TextRow> rows = {{"ID", "STATE", "RANKS", "AGE"}};
-  rows[0].insert(rows[0].end(), metrics.begin(), metrics.end());
-  std::vector<std::string> tags;
-  for (const auto& record : records)
-    tags.push_back(fmt::format("{}", fmt::join(read_run_tags(record.dir).tags, ",")));
-  const bool tagged = std::ranges::any_of(tags, [](const auto& text) { return !text.empty(); });
-  if (tagged) rows[0].emplace_back("TAGS");
-  for (size_t i = 0; i < records.size(); ++i) {
-    const auto& info = records[i].info;
-    rows.push_back({info.id, state_name(records[i].end.state), ranks_text(info),
-                    info.created > 0 ? age_text(now - info.created) : "-"});
-    for (const auto& metric : metrics)
-      rows.back().push_back(value_text(summaries[i].value(metric, Json())));
-    if (tagged) rows.back().push_back(tags[i]);
-  }
-  print_aligned(rows, out);
-  print_notes(records, out);
+void print_notes(const std::vector<RunEntry>& entries, std::ostream& out) {
+  for (const auto& entry : entries)
+    for (const auto& note : entry.notes())
+      out << printable(fmt::format("note: {}: {}", entry.info().id, note), std::string::npos)
+          << "\n";
 }
 
-void print_page(const std::vector<RunRecord>& records, double now, std::ostream& out) {
-  const auto& first = records.front();
-  const auto page = page_json(records);
+void print_table(const std::vector<RunEntry>& entries, double now, std::ostream& out) {
+  std::vector<TextRow> rows = {{"ID", "STATE", "RANKS", "AGE"}};
+  for (const auto& entry : entries) {
+    const auto& info = entry.info();
+    rows.push_back({info.id, state_name(entry.end().state), ranks_text(info),
+                    info.created > 0 ? age_text(now - info.created) : "-"});
+  }
+  // A column that no entry has anything in is left out.
+  const auto add_column = [&](const char* title, const std::string& nothing, const auto& text) {
+    TextRow column = {title};
+    for (const auto& entry : entries) column.push_back(text(entry));
+    if (std::all_of(column.begin() + 1, column.end(), [&](const auto& c) { return c == nothing; }))
+      return;
+    for (size_t i = 0; i < rows.size(); ++i) rows[i].push_back(std::move(column[i]));
+  };
+  for (const char* metric : kKeyMetrics)
+    add_column(metric, "-", [name = entries.front().names->find(metric)](const RunEntry& entry) {
+      return summary_text(entry, name);
+    });
+  add_column("TAGS", "", [](const RunEntry& entry) {
+    return fmt::format("{}", fmt::join(entry.run->tags.tags, ","));
+  });
+  print_aligned(std::move(rows), out);
+  print_notes(entries, out);
+}
+
+void print_page(const std::vector<RunEntry>& entries, double now, std::ostream& out) {
+  const auto& first = entries.front();
+  const auto page = page_json(entries);
   const auto text = [](const Json& value) {
     return value.is_string() ? value.get<std::string>() : "-";
   };
@@ -113,21 +127,24 @@ void print_page(const std::vector<RunRecord>& records, double now, std::ostream&
       {"run", text(page["id"])}, {"name", text(page["name"])}, {"state", state_text(page)}};
   rows.push_back({"step", step_text(first)});
   if (!page["group"].is_null()) rows.push_back({"group", text(page["group"])});
-  const auto tags = read_run_tags(first.dir);
+  const auto& tags = first.run->tags;
   if (!tags.tags.empty() || !tags.note.empty()) rows.push_back({"tags", tags_text(tags)});
   rows.push_back({"created", fmt::format("{} ({} ago)", text(page["created"]),
-                                         age_text(now - first.info.created))});
-  rows.push_back({"ranks", std::to_string(first.info.world_size)});
-  rows.push_back({"directory", first.dir.string()});
+                                         age_text(now - first.info().created))});
+  rows.push_back({"ranks", std::to_string(first.info().world_size)});
+  rows.push_back({"directory", first.run->dir.string()});
   rows.push_back({"logs", text(page["logs"])});
   for (const auto& checkpoint : page["checkpoints"])
     rows.push_back({"checkpoint", text(checkpoint)});
-  for (const auto& [name, value] : first.summary.items()) rows.push_back({name, value_text(value)});
+  if (first.rank)
+    for (const auto& [name, value] : first.rank->summary)
+      rows.push_back({first.names->text(name), value_text(value)});
   print_aligned(rows, out);
   print_metrics(first, out);
-  if (records.size() > 1) print_ranks(page["ranks"], out);
-  if (first.config.is_object()) out << "\nconfig\n" << to_yaml(first.config);
-  print_notes(records, out);
+  if (entries.size() > 1) print_ranks(page["ranks"], out);
+  if (const auto config = first.config(); config.is_object())
+    out << "\nconfig\n" << to_yaml(config);
+  print_notes(entries, out);
   if (!tags.problem.empty()) out << "note: " << printable(tags.problem, std::string::npos) << "\n";
 }
 

@@ -15,10 +15,10 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "launch/signal_watch.h"
-#include "tracking/run_list.h"
+#include "runs/column_spool.h"
+#include "runs/run_list.h"
+#include "runs/run_logs.h"
 #include "tracking/unix_time.h"
-#include "ui/column_spool.h"
-#include "ui/run_logs.h"
 
 namespace lockstep {
 namespace {
@@ -106,7 +106,7 @@ void show_run(const RunLogs& logs, NameTable& names, bool whole, std::ostream& o
     out << "\n";
     print_aligned(ranks, out);
   }
-  for (const auto& problem : run.problems) out << "problem: " << printable(problem, 200) << "\n";
+  for (const auto& problem : run.problems()) out << "problem: " << printable(problem, 200) << "\n";
 }
 
 bool goes_on(const RunLogs& logs) {
@@ -152,7 +152,7 @@ int watch_run(const std::vector<std::string>& words, std::ostream& out) {
   if (!parsed.count("id"))
     throw config_error("lockstep runs watch: which run? Give its ID, see lockstep runs list");
   const std::filesystem::path dir = parsed["dir"].as<std::string>();
-  const auto run_dir = find_run(dir, parsed["id"].as<std::string>()).front().dir;
+  const auto run_dir = find_run_directory(dir, parsed["id"].as<std::string>());
   SignalWatch signals;
   NameTable names;
   ColumnSpool spool({dir, "/var/tmp", "/tmp"});

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "ui/log_index.h"
-#include "ui/run_summary.h"
+#include "runs/log_index.h"
+#include "runs/run_summary.h"
 
 namespace lockstep {
 

@@ -12,10 +12,11 @@
 #include "core/own_priority.h"
 #include "core/period.h"
 #include "launch/rank_env.h"
+#include "runs/run_list.h"
+#include "runs/run_use.h"
 #include "tracking/agent/agent.h"
 #include "tracking/agent/agent_status.h"
 #include "tracking/agent/sync.h"
-#include "tracking/run_list.h"
 
 namespace lockstep {
 namespace {
@@ -111,7 +112,7 @@ void show_progress_line(const std::vector<SinkStatus>& sinks) {
 fs::path find_run_dir(const std::string& run, const std::string& runs_dir) {
   std::error_code error;
   if (fs::is_directory(fs::path(run) / "events", error)) return existing_run(run);
-  return find_run(runs_dir, run).front().dir;
+  return find_run_directory(runs_dir, run);
 }
 
 std::vector<int64_t> pids_of(const cxxopts::ParseResult& parsed) {
@@ -191,6 +192,7 @@ int sync_command(int argc, char** argv) {
   sync.config = read_tracking_config(sync.run_dir);
   if (parsed.count("sink"))
     choose_sinks(sync.config, parsed["sink"].as<std::vector<std::string>>());
+  sync.ends = ends_to_sync(sync.run_dir);
   sync.environment = environment_of_process();
   sync.timeout = parse_duration(parsed["timeout"].as<std::string>()).value;
   sync.on_progress = show_progress_line;

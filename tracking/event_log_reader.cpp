@@ -47,22 +47,12 @@ bool all_zero(std::string_view bytes) {
 // False when frames must not be read; then `log` says why, unless the file is only empty or cut in
 // its header.
 bool check_header(std::string_view bytes, LogContents& log) {
-  const auto magic = bytes.substr(0, kEventLogMagic.size());
   if (all_zero(bytes)) return false;
-  if (magic != kEventLogMagic.substr(0, magic.size())) {
-    log.problem = "not an event log";
-    return false;
-  }
-  if (bytes.size() < kEventLogHeaderBytes) {
-    log.torn = true;
-    return false;
-  }
-  uint32_t version = 0;
-  PayloadReader(bytes.substr(kEventLogMagic.size())).take(version);
-  if (version == kEventLogVersion) return true;
-  log.problem = fmt::format("event log of format version {}, this program reads version {}",
-                            version, kEventLogVersion);
-  return false;
+  log.problem = log_header_problem(bytes);
+  if (!log.problem.empty()) return false;
+  const bool is_cut = bytes.size() < kEventLogHeaderBytes;
+  log.torn |= is_cut;
+  return !is_cut;
 }
 
 // The copies are no news, but what was damaged before them is mended. Rows point into `log.keys`,
@@ -92,15 +82,6 @@ void decode_segment(std::string_view bytes, LogContents& log) {
   log.torn |= !all_zero(bytes.substr(good));
 }
 
-// Asked for a segment that is not begun: a writer that was killed while it made it had not come to
-// the magic.
-bool has_magic(const std::filesystem::path& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  std::string magic(kEventLogMagic.size(), '\0');
-  return file.is_open() && ::pread(file.get(), magic.data(), magic.size(), 0) > 0 &&
-         magic == kEventLogMagic;
-}
-
 }  // namespace
 
 const char* level_name(TextLevel level) {
@@ -111,6 +92,18 @@ const char* level_name(TextLevel level) {
     case TextLevel::Error: return "error";
   }
   return "info";
+}
+
+std::string log_header_problem(std::string_view bytes) {
+  const auto magic = bytes.substr(0, kEventLogMagic.size());
+  if (all_zero(bytes)) return "";
+  if (magic != kEventLogMagic.substr(0, magic.size())) return "not an event log";
+  uint32_t version = kEventLogVersion;
+  if (bytes.size() >= kEventLogHeaderBytes)
+    PayloadReader(bytes.substr(kEventLogMagic.size())).take(version);
+  if (version == kEventLogVersion) return "";
+  return fmt::format("event log of format version {}, this program reads version {}", version,
+                     kEventLogVersion);
 }
 
 LogContents decode_event_log(std::string_view bytes) {
@@ -128,7 +121,7 @@ LogContents read_event_log(const std::filesystem::path& path) {
     if (!next || !log.problem.empty()) break;
     number = next->beginning.number;
   }
-  log.torn |= has_magic(segment_path(path, number + 1));
+  log.torn |= has_log_magic(segment_path(path, number + 1));
   return log;
 }
 

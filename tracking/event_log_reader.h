@@ -35,6 +35,10 @@ struct LogContents {
                         // else empty
 };
 
+// Why a log with these first bytes cannot be read at all; empty where it can, and where it is only
+// in the making or cut.
+std::string log_header_problem(std::string_view bytes);
+
 // The bytes of one segment. Pure and safe for any bytes; never throws for their content.
 LogContents decode_event_log(std::string_view bytes);
 

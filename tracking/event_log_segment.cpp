@@ -85,6 +85,13 @@ std::filesystem::path segment_path(const std::filesystem::path& log, uint32_t nu
          fmt::format("{}.{}{}", log.stem().string(), number, log.extension().string());
 }
 
+bool has_log_magic(const std::filesystem::path& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  std::string magic(kEventLogMagic.size(), '\0');
+  return file.is_open() && ::pread(file.get(), magic.data(), magic.size(), 0) > 0 &&
+         magic == kEventLogMagic;
+}
+
 std::string encode_beginning(uint32_t number, const LogState& state) {
   std::string copies;
   if (state.info) append_frame(copies, FrameType::Identity, to_message_pack(to_json(*state.info)));

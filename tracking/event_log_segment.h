@@ -46,6 +46,10 @@ std::string read_log_piece(int file, uint64_t offset, size_t size);
 // `number` 0 is `log` itself.
 std::filesystem::path segment_path(const std::filesystem::path& log, uint32_t number);
 
+// Whether the file begins as an event log. A segment of which next_segment() knows nothing, but
+// which does, is damaged: a writer that was killed while it made one had not come to the magic.
+bool has_log_magic(const std::filesystem::path& path);
+
 // All bytes from the header to the last copy.
 std::string encode_beginning(uint32_t number, const LogState& state);
 

@@ -4,12 +4,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "tracking/artifacts/content.h"
-#include "tracking/run_directory.h"
 
 namespace lockstep {
 namespace {
@@ -37,15 +35,6 @@ bool is_temporary(const std::string& name) {
 
 }  // namespace
 
-std::string why_in_use(const std::vector<RunRecord>& job) {
-  for (const auto& record : job)
-    if (record.end.state == RunState::Running) return "it is running";
-  const auto& dir = job.front().dir;
-  if (std::ranges::any_of(rank_logs(dir), has_writer)) return "a process writes its log";
-  if (std::ranges::any_of(node_logs(dir), has_writer)) return "its tracking agent is at work";
-  return "";
-}
-
 uint64_t tree_bytes(const fs::path& path) {
   std::error_code error;
   if (fs::symlink_status(path, error).type() == fs::file_type::regular)
@@ -66,20 +55,6 @@ double changed_at(const fs::path& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return 0;
   return static_cast<double>(status.st_mtim.tv_sec);
-}
-
-double last_written(const std::vector<RunRecord>& job) {
-  double latest = 0;
-  const auto& dir = job.front().dir;
-  for (const auto& record : job) latest = std::fmax(latest, record.info.created);
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (fs::directory_iterator it(dir / "events", error), end; !error && it != end;
-       it.increment(error))
-    files.push_back(it->path());  // all segments of all logs
-  for (const char* name : {"run.json", "end.json", "checkpoints"}) files.push_back(dir / name);
-  for (const auto& file : files) latest = std::fmax(latest, changed_at(file));
-  return latest;
 }
 
 void remove_run(const fs::path& runs, const fs::path& run_dir) {

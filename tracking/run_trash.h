@@ -3,24 +3,15 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <string>
 #include <vector>
 
-#include "tracking/run_list.h"
-
 namespace lockstep {
-
-// Why the run must stay: a process writes to it. Empty when it is over.
-std::string why_in_use(const std::vector<RunRecord>& job);
 
 // Bytes of the files at and below `path`; links count nothing.
 uint64_t tree_bytes(const std::filesystem::path& path);
 
 // Seconds since 1970 at which `path` itself was changed; 0 when it is not there.
 double changed_at(const std::filesystem::path& path);
-
-// When the run last wrote something, in seconds since 1970.
-double last_written(const std::vector<RunRecord>& job);
 
 // The run leaves the list at once, and its files are removed. Throws Environment; when that is
 // about the files, gc finds them in the trash.

@@ -14,8 +14,8 @@
 #include "core/nearest_name.h"
 #include "core/printable.h"
 #include "core/size_text.h"
+#include "runs/run_list.h"
 #include "tracking/run_directory.h"
-#include "tracking/run_list.h"
 #include "trainer/checkpoint.h"
 
 namespace lockstep {
@@ -80,7 +80,7 @@ CheckpointWords parse(const std::vector<std::string>& words) {
 fs::path directory_of_run(const std::string& run, const std::string& runs) {
   std::error_code error;
   if (fs::is_directory(checkpoints_path(run), error)) return run;
-  return find_run(runs, run).front().dir;
+  return find_run_directory(runs, run);
 }
 
 // "RUN" or "RUN:STEP".

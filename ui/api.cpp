@@ -8,8 +8,8 @@
 
 #include "core/error.h"
 #include "core/printable.h"
+#include "runs/json_text.h"
 #include "ui/api_pages.h"
-#include "ui/json_text.h"
 
 namespace lockstep {
 namespace {

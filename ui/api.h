@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/config_value.h"
-#include "ui/run_catalog.h"
-#include "ui/run_files.h"
+#include "runs/run_catalog.h"
+#include "runs/run_files.h"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ui/run_logs.h"
+#include "runs/run_logs.h"
 
 namespace lockstep {
 

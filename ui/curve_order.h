@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ui/log_index.h"
+#include "runs/log_index.h"
 
 namespace lockstep {
 

@@ -10,14 +10,14 @@
 
 #include "core/error.h"
 #include "core/local_address.h"
+#include "runs/column_spool.h"
+#include "runs/json_text.h"
 #include "ui/api.h"
 #include "ui/api_pages.h"
 #include "ui/assets.h"
 #include "ui/bounded_server.h"
-#include "ui/column_spool.h"
 #include "ui/http_answer.h"
 #include "ui/http_guard.h"
-#include "ui/json_text.h"
 #include "ui/report.h"
 
 namespace lockstep {

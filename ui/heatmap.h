@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "ui/log_index.h"
+#include "runs/log_index.h"
 
 namespace lockstep {
 

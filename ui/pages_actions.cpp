@@ -3,12 +3,13 @@
 
 #include "core/error.h"
 #include "core/printable.h"
-#include "tracking/run_list.h"
+#include "runs/json_text.h"
+#include "runs/run_list.h"
+#include "runs/run_use.h"
 #include "tracking/run_trash.h"
 #include "tracking/stop_request.h"
 #include "tracking/unix_time.h"
 #include "ui/api_pages.h"
-#include "ui/json_text.h"
 
 namespace lockstep {
 namespace {
@@ -66,9 +67,10 @@ ApiAnswer delete_action(Dashboard& dashboard, const RunRequest& request) {
   const auto& id = request.run->id;
   if (text_member(body_of(request), "confirm") != id)
     throw bad_request("to delete a run, `confirm` must be its id");
-  const auto job = list_job(request.run->dir);
-  if (job.empty()) throw not_found(fmt::format("there is no run '{}'", printable(id)));
-  if (const auto reason = why_in_use(job); !reason.empty())
+  const auto run = read_run(request.run->dir, dashboard.catalog.names());
+  if (entries_of(run, dashboard.catalog.names()).empty())
+    throw not_found(fmt::format("there is no run '{}'", printable(id)));
+  if (const auto reason = why_in_use(*run); !reason.empty())
     throw ApiError(409, "conflict", fmt::format("the run is not over: {}", reason));
   remove_run(dashboard.catalog.directory(), request.run->dir);
   dashboard.catalog.refresh(id);

@@ -6,10 +6,10 @@
 
 #include "core/error.h"
 #include "core/printable.h"
+#include "runs/json_text.h"
 #include "tracking/artifacts/store.h"
 #include "ui/api_pages.h"
 #include "ui/console_files.h"
-#include "ui/json_text.h"
 
 namespace lockstep {
 namespace {

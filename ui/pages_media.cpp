@@ -5,8 +5,8 @@
 #include <charconv>
 
 #include "core/printable.h"
+#include "runs/json_text.h"
 #include "ui/api_pages.h"
-#include "ui/json_text.h"
 
 namespace lockstep {
 namespace {

@@ -8,13 +8,14 @@
 
 #include "core/durable_file.h"
 #include "core/error.h"
+#include "runs/json_text.h"
+#include "runs/run_json.h"
 #include "tracking/run_directory.h"
 #include "tracking/stop_request.h"
 #include "tracking/unix_time.h"
 #include "ui/api_pages.h"
 #include "ui/config_defaults.h"
 #include "ui/console_files.h"
-#include "ui/json_text.h"
 
 namespace lockstep {
 namespace {
@@ -32,14 +33,11 @@ const char* media_name(MediaTotals::Kind kind) {
   return "image";
 }
 
-Json totals_json(const MetricTotals& metric) {
-  return {{"last", number_value(metric.last)},
-          {"min", number_value(metric.min)},
-          {"max", number_value(metric.max)},
-          {"mean", number_value(metric.mean())},
-          {"step", metric.step},
-          {"count", metric.count},
-          {"num_nan", metric.num_nan}};
+Json whole_totals_json(const MetricTotals& metric) {
+  auto json = totals_json(metric);
+  json["mean"] = number_value(metric.mean());
+  json["num_nan"] = metric.num_nan;
+  return json;
 }
 
 // A run may have tens of thousands of metrics. What has a part for each of them is written as text:
@@ -121,7 +119,7 @@ void append_metrics(std::string& text, const RunSummary& run, const NameTable& n
                  {"section", std::string(name.substr(0, slash == name.npos ? 0 : slash))},
                  {"axis", name.starts_with("system/") ? "time" : "step"}},
                 "sources");
-    const auto totals = to_text(totals_json(*use.totals));
+    const auto totals = to_text(whole_totals_json(*use.totals));
     text += to_text(use.sources) + ',' + totals.substr(1);
   }
   text += ']';
@@ -233,15 +231,6 @@ Json job_summary(const RunSummary& run, const NameTable& names) {
   return summary;
 }
 
-void flatten_json(const Json& json, const std::string& path, std::map<std::string, Json>& flat) {
-  if (!json.is_object() || json.empty()) {
-    if (!path.empty()) flat[path] = json;
-    return;
-  }
-  for (const auto& [key, value] : json.items())
-    flatten_json(value, path.empty() ? key : fmt::format("{}.{}", path, key), flat);
-}
-
 Json differences(const std::vector<std::map<std::string, Json>>& runs) {
   std::set<std::string> keys;
   for (const auto& run : runs)
@@ -307,8 +296,8 @@ Json comparison(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
   for (size_t i = 0; i < runs.size(); ++i) {
     const auto& run = runs[i];
     rows.push_back(run_row(*run, unix_now()));
-    flatten_json(config_of(dashboard, *run), "", configs.emplace_back());
-    flatten_json(environment_json(*run), "", environments.emplace_back());
+    configs.push_back(leaves_of(config_of(dashboard, *run)));
+    environments.push_back(leaves_of(environment_json(*run)));
     for (const auto& source : run->sources)
       for (const auto& metric : source.metrics)
         if (metric.count > 0) {
@@ -320,7 +309,7 @@ Json comparison(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
   for (const auto& [name, of_runs] : totals) {
     auto values = Json::array();
     for (const auto* metric : of_runs)
-      values.push_back(metric ? totals_json(*metric) : Json(nullptr));
+      values.push_back(metric ? whole_totals_json(*metric) : Json(nullptr));
     metrics.push_back({{"name", std::string(name)}, {"values", values}});
   }
   return {{"runs", rows},

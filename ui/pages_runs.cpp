@@ -7,9 +7,11 @@
 
 #include "core/printable.h"
 #include "core/version.h"
+#include "runs/json_text.h"
+#include "runs/run_ending.h"
+#include "runs/run_json.h"
 #include "tracking/unix_time.h"
 #include "ui/api_pages.h"
-#include "ui/json_text.h"
 #include "ui/run_field.h"
 #include "ui/run_filter.h"
 
@@ -17,10 +19,6 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kMostRows = 1000, kMostColumns = 100, kMostAlerts = 1000;
-
-Json text_or_nothing(const std::optional<std::string>& text) {
-  return text ? Json(*text) : Json(nullptr);
-}
 
 Json content_json(const FieldContent& content) {
   if (const auto* number = std::get_if<double>(&content)) return number_value(*number);
@@ -107,31 +105,27 @@ const char* type_name(const std::set<FieldValue::Type>& types) {
 }  // namespace
 
 Json run_row(const RunSummary& run, double now) {
-  const bool ended = run.end && run.state != RunState::Running && run.state != RunState::Lost;
-  const auto& end = run.end;
-  return {{"id", run.id},
-          {"name", run.info.name},
-          {"group", text_or_nothing(run.info.group)},
-          {"job_type", text_or_nothing(run.info.job_type)},
-          {"state", state_name(run.state)},
-          {"exit", ended ? Json(end->exit_code) : Json(nullptr)},
-          {"signal", ended && end->signal ? Json(*end->signal) : Json(nullptr)},
-          {"failed_rank", ended && end->rank ? Json(*end->rank) : Json(nullptr)},
-          {"reason", ended ? end->reason : ""},
-          {"created", number_value(run.info.created)},
-          {"updated", number_value(run.updated)},
-          {"duration", number_value(run.duration(now))},
-          {"host", run.info.host},
-          {"world_size", run.info.world_size},
-          {"num_ranks", run.num_ranks},
-          {"step", run.step},
-          {"epoch", number_value(run.epoch)},
-          {"planned", to_json(run.info.planned)},
-          {"tags", run.tags.tags},
-          {"note", run.tags.note},
-          {"num_alerts", run.num_alerts},
-          {"problems", run.problems},
-          {"version", run.version}};
+  const auto end = run.end.value_or(RunEnd{.state = run.state});
+  const bool ended = has_ended(run.state);
+  auto row = run_json(run.info, end);
+  row.update({{"signal", ended && end.signal ? Json(*end.signal) : Json(nullptr)},
+              {"failed_rank", ended && end.rank ? Json(*end.rank) : Json(nullptr)},
+              {"reason", ended ? end.reason : ""},
+              {"created", number_value(run.info.created)},
+              {"updated", number_value(run.updated)},
+              {"duration", number_value(run.duration(now))},
+              {"host", run.info.host},
+              {"world_size", run.info.world_size},
+              {"num_ranks", run.num_ranks},
+              {"step", run.step},
+              {"epoch", number_value(run.epoch)},
+              {"planned", to_json(run.info.planned)},
+              {"tags", run.tags.tags},
+              {"note", run.tags.note},
+              {"num_alerts", run.num_alerts},
+              {"problems", run.problems()},
+              {"version", run.version}});
+  return row;
 }
 
 Json progress_json(const RunCatalog& catalog) {

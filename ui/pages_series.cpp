@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <set>
 
+#include "runs/json_text.h"
+#include "tracking/csv_field.h"
 #include "tracking/unix_time.h"
 #include "ui/api_pages.h"
 #include "ui/band.h"
 #include "ui/curve_order.h"
 #include "ui/heatmap.h"
-#include "ui/json_text.h"
 #include "ui/point_choice.h"
 #include "ui/run_field.h"
 
@@ -226,16 +227,6 @@ void append_band(std::string& text, Dashboard& dashboard, const BandGroup& group
   text += '}';
 }
 
-std::string csv_text(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + '"';
-}
-
 // "RUN_train_loss.csv": the run and the metric, where there is only one of it.
 std::string csv_name(const std::vector<CurveName>& names) {
   std::set<std::string> runs, metrics;
@@ -287,7 +278,7 @@ ApiAnswer series_csv_page(Dashboard& dashboard, const ApiRequest& request) {
     const auto curve = read_curve(dashboard, name, {.step = true, .time = true, .epoch = true});
     const auto& x = axis_of(curve, axis);
     const auto head =
-        fmt::format("{},{},{},", csv_text(name.run->id), name.source, csv_text(name.metric));
+        fmt::format("{},{},{},", csv_field(name.run->id), name.source, csv_field(name.metric));
     for (size_t i = 0; i < curve.value.size(); ++i) {
       if ((range.from && !(x[i] >= *range.from)) || (range.to && !(x[i] <= *range.to))) continue;
       fmt::format_to(std::back_inserter(text), "{}{:.0f},{},{:.6f},{}\n", head, curve.step[i],

@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "core/version.h"
+#include "runs/json_text.h"
 #include "tracking/unix_time.h"
 #include "ui/api_pages.h"
 #include "ui/assets.h"
 #include "ui/console_files.h"
 #include "ui/curve_order.h"
-#include "ui/json_text.h"
 #include "ui/point_choice.h"
 
 namespace lockstep {

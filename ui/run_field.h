@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "ui/run_summary.h"
+#include "runs/run_summary.h"
 
 namespace lockstep {
 

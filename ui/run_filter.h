@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "ui/run_summary.h"
+#include "runs/run_summary.h"
 
 namespace lockstep {
 

@@ -12,9 +12,10 @@ LAYERS = {
     "data": {"core"},
     "models": {"core", "data/batch.h", "data/mapped_file.h", "data/safetensors_header.h", "data/zip_file.h"},
     "distributed": {"core"},
-    "trainer": {"core", "launch", "tracking", "data", "models", "distributed"},
-    "ui": {"core", "tracking"},
-    "cli": {"core", "launch", "tracking", "ui"},
+    "runs": {"core", "tracking"},
+    "trainer": {"core", "launch", "tracking", "data", "models", "distributed", "runs/run_list.h"},
+    "ui": {"core", "tracking", "runs"},
+    "cli": {"core", "launch", "tracking", "runs", "ui"},
 }
 FOLDERS = set(LAYERS) | {"configs", "tests", "bench", "examples", "docs", "cmake", "python"}
 
@@ -22,7 +23,7 @@ FOLDERS = set(LAYERS) | {"configs", "tests", "bench", "examples", "docs", "cmake
 EXCEPTIONS = {}
 
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
-TORCH_FREE = re.compile(r"^(core|launch|tracking|ui|cli|distributed/shm)/|"
+TORCH_FREE = re.compile(r"^(core|launch|tracking|runs|ui|cli|distributed/shm)/|"
                         r"^data/(images|transforms)/|^data/(parquet|tokenize)/|"
                         r"^data/(array_file|cell_value|csv_file|csv_records|element_type|file_kind|gzip|hive_partitions|idx_file|jsonl_file)\.|"
                         r"^data/(mapped_file|npy_file|parquet_file|random|unpack)\.|"

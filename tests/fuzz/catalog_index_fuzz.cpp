@@ -1,15 +1,15 @@
 // Any bytes as an entry of the dashboard's index: what is read of them is a run like any other,
 // which is written as the same bytes.
 
-#include "ui/catalog_index.h"
+#include "runs/catalog_index.h"
 
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
+#include "runs/index_codec.h"
 #include "tests/fuzz/seeds.h"
-#include "ui/index_codec.h"
 
 using namespace lockstep;
 
@@ -36,7 +36,9 @@ RunSummary some_run() {
   run.tags.tags = {"good"};
   run.config = {{1, {.type = FieldValue::Type::Number, .number = 0.1}},
                 {2, {.type = FieldValue::Type::Text, .text = 2}}};
-  run.problems = {"damaged"};
+  run.job_problem = "damaged";
+  run.written.name = "mnist";
+  run.end_facts = {{.by = Witness::Launcher, .end = end}};
   auto& source = run.sources.emplace_back();
   source.source = "rank-0";
   source.end = end;

@@ -9,9 +9,9 @@
 #include <set>
 #include <string>
 
+#include "runs/run_files.h"
 #include "tests/fuzz/seeds.h"
 #include "tests/temporary_directory.h"
-#include "ui/run_files.h"
 
 namespace {
 

@@ -189,6 +189,16 @@ TEST_CASE("runs export: names are quoted, damage is a note beside the data, -o w
   CHECK(lab.notes().starts_with("note: a: rank-00000.lsev: damaged after 10 records ("));
 }
 
+TEST_CASE("runs export: NaN is nan whatever its sign is, as in JSON") {
+  Lab lab;
+  add_job(lab.path(), "a", kMain, 1, 1700000000);
+  {
+    EventLogWriter log(event_log_path(lab.path() / "a", 0));
+    log_loss(log, 3, -std::numeric_limits<double>::quiet_NaN());
+  }
+  CHECK(lab({"export", "a"}).ends_with(",nan,0\n"));
+}
+
 TEST_CASE("runs export: system metrics are there, with the lowest logging rank of their node") {
   Lab lab;
   add_job(lab.path(), "job", kAll, 2, 1700000000);

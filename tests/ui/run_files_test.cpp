@@ -1,4 +1,4 @@
-#include "ui/run_files.h"
+#include "runs/run_files.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>

@@ -6,10 +6,11 @@ import pathlib
 import random
 import re
 import shutil
+import subprocess
 
 import pytest
 
-from conftest import LogWriter
+from conftest import LOCKSTEP, LogWriter
 
 RUNS = 220  # with fewer there is no index
 
@@ -138,4 +139,22 @@ def test_a_read_only_dashboard_writes_none(runs, filled, start):
     dashboard = checked(start("--read-only"))
     assert table(dashboard) == rows
     dashboard.write("DELETE", "/api/runs/run-000", {"confirm": "run-000"})
+    assert not index.parent.exists()
+
+
+def test_the_command_lists_the_same_with_and_without_it_and_writes_none(runs, filled):
+    index, _, _ = filled
+    good = index.read_bytes()
+
+    def listed(*words):
+        return subprocess.run([LOCKSTEP, "runs", *words, "--dir", runs], capture_output=True, check=True).stdout
+
+    both = [listed("list"), listed("list", "--json"), listed("show", "run-007", "--json")]
+    assert len(json.loads(both[1])) == RUNS
+    for bad in (b"", good[: len(good) // 2], b"\xff" * 10_000):
+        index.write_bytes(bad)
+        assert [listed("list"), listed("list", "--json"), listed("show", "run-007", "--json")] == both
+        assert index.read_bytes() == bad
+    shutil.rmtree(index.parent)
+    assert [listed("list"), listed("list", "--json"), listed("show", "run-007", "--json")] == both
     assert not index.parent.exists()

@@ -45,7 +45,8 @@ LogTail::LogTail(std::filesystem::path path, uint64_t offset)
 }
 
 void LogTail::keep() {
-  kept_ = {segment_, segment_begin_, offset_, keys_.size(), identity_, config_};
+  kept_ = {segment_, segment_begin_, offset_,   num_records_, num_passed_over_,
+           has_gap_, keys_.size(),   identity_, config_};
   std::erase_if(rewinds_, [this](const Rewind& rewind) { return rewind.offset <= offset_; });
 }
 
@@ -57,6 +58,9 @@ void LogTail::go_back() {
   segment_ = kept_.segment;
   segment_begin_ = kept_.segment_begin;
   offset_ = kept_.offset;
+  num_records_ = kept_.num_records;
+  num_passed_over_ = kept_.num_passed_over;
+  has_gap_ = kept_.has_gap;
   keys_.resize(kept_.num_keys);
   identity_ = kept_.identity;
   config_ = kept_.config;
@@ -112,6 +116,8 @@ bool LogTail::has_more() {
 // before the next segment was begun is read first, then the next one follows.
 bool LogTail::go_on() {
   if (next_) {
+    has_gap_ = has_gap_ || has_rest();
+    num_passed_over_ += segment_begin_ + size_of_open_file(file_.get()) - offset_;
     enter_next();
     return true;
   }
@@ -130,6 +136,23 @@ void LogTail::enter_next() {
   if (!state.config.is_null()) config_ = std::move(state.config);
   if (state.keys.size() >= keys_.size()) keys_ = std::move(state.keys);
   next_.reset();
+}
+
+bool LogTail::has_rest() const {
+  constexpr size_t kRestPiece = 64u << 10;
+  // A file without a whole header was not opened.
+  const FileDescriptor other(file_.is_open() ? -1 : ::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  const int file = file_.is_open() ? file_.get() : other.get();
+  if (file < 0) return false;
+  for (auto at = file_.is_open() ? offset_ - segment_begin_ : 0;; at += kRestPiece) {
+    const auto bytes = read_log_piece(file, at, kRestPiece);
+    if (bytes.find_first_not_of('\0') != std::string::npos) return true;
+    if (bytes.size() < kRestPiece) return false;
+  }
+}
+
+bool LogTail::is_damaged() const {
+  return has_gap_ || has_rest() || has_log_magic(segment_path(path_, segment_ + 1));
 }
 
 // Of the segments before the one that has `offset` nothing is needed: it repeats what holds.
@@ -196,7 +219,10 @@ std::optional<Record> LogTail::read_here() {
   const auto found = frame();
   if (!found) return std::nullopt;
   auto record = decode_record(*found, keys_.size());
-  if (!record) offset_ = before;  // damage: the segment ends here
+  if (!record)
+    offset_ = before;  // damage: the segment ends here
+  else
+    ++num_records_;
   return record;
 }
 

@@ -39,6 +39,14 @@ class LogTail {
   // Bytes that are written and not read yet, zeros behind them included.
   uint64_t backlog() const;
 
+  // What a tail that began at 0 has passed: records of all kinds, those that a rewind takes back
+  // included, and their bytes in all segments. Not that of damage, nor of zeros behind a segment.
+  uint64_t num_records() const { return num_records_; }
+  uint64_t num_good_bytes() const { return file_.is_open() ? offset_ - num_passed_over_ : 0; }
+  // Whether something other than zeros follows what it could read of some segment, or the next
+  // segment's beginning is damaged. Asked when nobody writes the log any more.
+  bool is_damaged() const;
+
   const std::filesystem::path& path() const { return path_; }
   const std::vector<std::string>& keys() const { return keys_; }
   // As of the last record returned.
@@ -55,6 +63,8 @@ class LogTail {
   struct Place {
     uint32_t segment = 0;
     uint64_t segment_begin = 0, offset = 0;
+    uint64_t num_records = 0, num_passed_over = 0;
+    bool has_gap = false;
     size_t num_keys = 0;
     std::optional<RunInfo> identity;
     Json config;
@@ -64,6 +74,7 @@ class LogTail {
   bool has_more();
   void forget_buffer();
   bool go_on();
+  bool has_rest() const;
   void skip_segments(uint64_t offset);
   void enter_next();
   std::optional<Record> read();
@@ -80,7 +91,9 @@ class LogTail {
   uint64_t segment_begin_ = 0;       // sizes of the segments before it
   std::optional<OpenSegment> next_;  // once it is known, this one is final
   uint64_t offset_;
-  std::string buffer_;  // the bytes of the segment from buffer_begin_ on
+  uint64_t num_records_ = 0, num_passed_over_ = 0;
+  bool has_gap_ = false;  // damage before a segment that was entered
+  std::string buffer_;    // the bytes of the segment from buffer_begin_ on
   uint64_t buffer_begin_ = 0;
   size_t piece_;            // how much is read at once: little of a log that grows slowly
   uint64_t looked_to_ = 0;  // rewinds before this offset are known

@@ -10,7 +10,6 @@
 #include "tracking/agent/run_entries.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/run_directory.h"
-#include "tracking/run_list.h"
 
 namespace lockstep {
 namespace {
@@ -19,21 +18,6 @@ constexpr auto kLastWordsWithin = std::chrono::seconds(10);
 constexpr int kSyncTickMs = 200;
 
 bool at_rest(const SinkStatus& sink) { return sink.complete || sink.gave_up; }
-
-// How each entry ended, by its id.
-std::map<std::string, RunEnd> ends_of(const std::filesystem::path& run_dir) {
-  std::map<std::string, RunEnd> ends;
-  const auto name = run_dir.filename().string();
-  for (const auto& record : list_job(run_dir)) {
-    if (record.end.state == RunState::Running)
-      throw environment_error(fmt::format(
-          "{} is still running: its tracking agent feeds the sinks; sync when it is over", name));
-    ends[record.info.id] = record.end;
-    ends.emplace(record.info.job_id, record.end);
-  }
-  if (ends.empty()) throw config_error(fmt::format("{} holds no run", run_dir.string()));
-  return ends;
-}
 
 // The agent of a run that has just ended may still write its last words, behind which a sink gets
 // the end.
@@ -61,7 +45,6 @@ TrackingConfig read_tracking_config(const std::filesystem::path& run_dir) {
 }
 
 std::vector<SinkStatus> sync_run(const SyncOptions& options) {
-  const auto ends = ends_of(options.run_dir);
   wait_for_last_words(options.run_dir);
   std::vector<std::unique_ptr<SinkThread>> sinks;
   for (const auto& part : options.config.sinks.parts()) {
@@ -69,7 +52,7 @@ std::vector<SinkStatus> sync_run(const SyncOptions& options) {
     sinks.push_back(std::make_unique<SinkThread>(part, options.environment));
     for (const auto& plan : plan_entries(options.run_dir, options.config, std::nullopt)) {
       sinks.back()->add(plan);
-      if (const auto end = ends.find(plan.id); end != ends.end())
+      if (const auto end = options.ends.find(plan.id); end != options.ends.end())
         sinks.back()->set_end(plan.id, end->second);
     }
   }

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "tracking/agent/sink_thread.h"
@@ -19,6 +21,7 @@ struct SyncOptions {
   std::filesystem::path run_dir;
   TrackingConfig config;  // with the sinks to feed; the console is passed over
   Environment environment;
+  std::map<std::string, RunEnd> ends;  // of its entries, by id (runs/run_use.h)
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   // Called about five times a second, from the calling thread.
   std::function<void(const std::vector<SinkStatus>&)> on_progress;
@@ -26,8 +29,7 @@ struct SyncOptions {
 
 // Works until every sink has everything, gave up, or `timeout` has passed. What a sink has already
 // is not sent again. When the result is not complete the process must end without static
-// destruction (std::_Exit): a sink may hang in a call. Throws Environment: the run goes on still
-// (its agent feeds the sinks); Config: there is nothing recorded.
+// destruction (std::_Exit): a sink may hang in a call. The run must be over.
 std::vector<SinkStatus> sync_run(const SyncOptions& options);
 
 }  // namespace lockstep

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <future>
 
+#include "runs/run_list.h"
+#include "runs/run_use.h"
 #include "tests/temporary_directory.h"
 #include "tests/tracking/agent/recorder_sink.h"
 #include "tests/tracking/sample_log.h"
@@ -17,7 +19,6 @@
 #include "tracking/end_facts.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/run_directory.h"
-#include "tracking/run_list.h"
 #include "tracking/unix_time.h"
 
 using namespace lockstep;
@@ -234,6 +235,7 @@ TEST_CASE("sync: sends a run again and again without doubles, and a sink that is
   SyncOptions options{.run_dir = run,
                       .config = recorder_config(),
                       .environment = [](const std::string&) { return std::nullopt; },
+                      .ends = ends_to_sync(run),
                       .timeout = 60s,
                       .on_progress = {}};
   for (int i = 0; i < 3; ++i) {
@@ -252,16 +254,16 @@ TEST_CASE("sync: a run that goes on is left to its agent") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 1, false);
   const EventLogWriter log(event_log_path(run, 0));
-  CHECK_THROWS_WITH(sync_run({.run_dir = run, .config = recorder_config()}),
-                    Catch::Contains("is still running"));
+  CHECK_THROWS_WITH(ends_to_sync(run), Catch::Contains("is still running"));
 }
 
 TEST_CASE("runs: system metrics of the agent are shown with the first rank of its node") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 2);
   run_agent(options_for(run, 2));
-  const auto records = list_job(run);
-  REQUIRE(records.size() == 2);
-  CHECK(records[0].metrics.contains("system/memory.percent"));
-  CHECK_FALSE(records[1].metrics.contains("system/memory.percent"));
+  NameTable names;
+  const auto entries = entries_of(read_run(run, names), names);
+  REQUIRE(entries.size() == 2);
+  CHECK(entries[0].metrics().contains("system/memory.percent"));
+  CHECK_FALSE(entries[1].metrics().contains("system/memory.percent"));
 }

@@ -1,4 +1,4 @@
-#include "ui/column_spool.h"
+#include "runs/column_spool.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

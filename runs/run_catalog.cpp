@@ -1,14 +1,14 @@
-#include "ui/run_catalog.h"
+#include "runs/run_catalog.h"
 
 #include <algorithm>
 #include <tuple>
 #include <utility>
 
 #include "core/error.h"
+#include "runs/catalog_index.h"
+#include "runs/run_files.h"
+#include "runs/run_stamp.h"
 #include "tracking/unix_time.h"
-#include "ui/catalog_index.h"
-#include "ui/run_files.h"
-#include "ui/run_stamp.h"
 
 namespace lockstep {
 namespace {
@@ -84,7 +84,7 @@ void RunCatalog::find_runs() {
        it.increment(error)) {
     const auto name = it->path().filename().string();
     if (name.starts_with('.')) continue;
-    if (is_run(it->path())) found.emplace(name, directory_time(it->path()));
+    if (is_run(it->path(), Links::Refuse)) found.emplace(name, directory_time(it->path()));
     // A run in the making has its directory first, and what shows it to be a run next.
     else if (unix_now() - directory_time(it->path()) < 60)
       unfinished = true;
@@ -309,7 +309,8 @@ bool RunCatalog::add(const std::string& id) {
     if (jobs_.contains(id)) return true;
     before = number_;
   }
-  if (id.find('/') != std::string::npos || !is_inner_path(id) || !is_run(directory_ / id))
+  if (id.find('/') != std::string::npos || !is_inner_path(id) ||
+      !is_run(directory_ / id, Links::Refuse))
     return false;
   const std::lock_guard lock(mutex_);
   if (was_removed_since(before, id)) return false;
@@ -349,7 +350,7 @@ std::shared_ptr<RunLogs> RunCatalog::open(const std::string& id) {
 }
 
 void RunCatalog::refresh(const std::string& id) {
-  if (!is_run(directory_ / id)) return forget(id);
+  if (!is_run(directory_ / id, Links::Refuse)) return forget(id);
   read(id, false, true);
 }
 

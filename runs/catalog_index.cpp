@@ -1,4 +1,4 @@
-#include "ui/catalog_index.h"
+#include "runs/catalog_index.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include "core/durable_file.h"
 #include "core/error.h"
 #include "core/version.h"
-#include "ui/index_codec.h"
+#include "runs/index_codec.h"
 
 namespace lockstep {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kIndexMagic = "LSRUNIDX";
-constexpr uint32_t kIndexVersion = 2;
+constexpr uint32_t kIndexVersion = 4;
 constexpr size_t kMostIndexBytes = size_t{1} << 30;
 
 // Reads and writes: `archive` is an IndexReader, or an IndexWriter with constant values.
@@ -118,9 +118,18 @@ void visit_source(A& archive, Source& source) {
 template <class A, class Run>
 void visit_run(A& archive, Run& run) {
   archive.value(run.id);
+  visit_info(archive, run.written);
+  archive.value(run.is_written);
   visit_info(archive, run.info);
   archive.choice(run.state, RunState::Lost);
   visit_end_if_any(archive, run.end);
+  archive.list(run.end_facts, [](A& a, auto& fact) {
+    a.choice(fact.by, Witness::Agent);
+    a.value(fact.number);
+    visit_end(a, fact.end);
+    a.value(fact.is_consequence);
+    a.value(fact.time);
+  });
   archive.list(run.tags.tags, [](A& a, auto& tag) { a.value(tag); });
   archive.value(run.tags.note);
   archive.value(run.tags.problem);
@@ -131,7 +140,8 @@ void visit_run(A& archive, Run& run) {
     a.value(leaf.second.number);
     a.name(leaf.second.text);
   });
-  archive.list(run.problems, [](A& a, auto& problem) { a.value(problem); });
+  archive.value(run.job_problem);
+  archive.value(run.end_problem);
   archive.value(run.updated);
   archive.value(run.step);
   archive.value(run.epoch);

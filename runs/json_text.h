@@ -1,6 +1,7 @@
-// JSON written directly, for answers with many numbers.
+// JSON of what was measured, as values and, for answers with many numbers, written directly.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,7 +22,10 @@ void append_text(std::string& text, std::string_view value);
 Json number_value(double value);
 // A copy without NaN and infinities.
 Json finite_value(const Json& json);
-// Invalid UTF-8 is replaced.
-std::string to_text(const Json& json);
+// Invalid UTF-8 is replaced. `indent` -1: on one line.
+std::string to_text(const Json& json, int indent = -1);
+
+// {"optimizer": {"lr": 0.1}} as {"optimizer.lr": 0.1}; lists are values.
+std::map<std::string, Json> leaves_of(const Json& json);
 
 }  // namespace lockstep

@@ -1,13 +1,13 @@
-#include "ui/log_index.h"
+#include "runs/log_index.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
+#include "runs/run_catalog.h"
 #include "tests/temporary_directory.h"
 #include "tracking/event_log_reader.h"
 #include "tracking/event_log_writer.h"
-#include "ui/run_catalog.h"
 
 using namespace lockstep;
 
@@ -157,7 +157,7 @@ TEST_CASE("log index: what is no event log is a problem, not an error") {
   std::fclose(file);
   LogIndex index({.path = path, .number = 2}, log.names, &log.spool);
   index.catch_up();
-  CHECK_THAT(index.summary().problem, Catch::Contains("no event log"));
+  CHECK_THAT(index.summary().problem, Catch::Contains("not an event log"));
 }
 
 TEST_CASE("log index: records are found again by their place, in any segment") {

@@ -1,8 +1,8 @@
-#include "ui/recorded_console.h"
+#include "runs/recorded_console.h"
 
 #include <algorithm>
 
-#include "ui/log_record.h"
+#include "runs/log_record.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "ui/run_catalog.h"
+#include "runs/run_catalog.h"
 
 #include <atomic>
 #include <catch2/catch.hpp>

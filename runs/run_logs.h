@@ -8,15 +8,26 @@
 #include <string>
 #include <vector>
 
-#include "ui/log_index.h"
+#include "runs/log_index.h"
 
 namespace lockstep {
+
+// Whether what is a link counts as what it leads to. The dashboard refuses them: they could lead
+// out of the directory of runs, and whoever sees its page need not be whoever may read all files.
+enum class Links { Refuse, Follow };
+
+// The event logs of a run, ranks before nodes, each in order.
+std::vector<LogName> log_names(const std::filesystem::path& run_dir, Links links);
+
+// Where the log of `source` lies.
+std::filesystem::path log_path(const std::filesystem::path& run_dir, const SourceSummary& source);
 
 // Thread: any.
 class RunLogs {
  public:
   // Reads nothing yet. `spool` nullptr: totals only.
-  RunLogs(std::filesystem::path run_dir, NameTable& names, ColumnSpool* spool);
+  RunLogs(std::filesystem::path run_dir, NameTable& names, ColumnSpool* spool,
+          Links links = Links::Refuse);
 
   // Reads what was appended to the logs, and logs that are new. Returns whether anything changed.
   // Waits for those who look.
@@ -43,6 +54,7 @@ class RunLogs {
   std::filesystem::path run_dir_;
   NameTable& names_;
   ColumnSpool* spool_;
+  Links links_;
   mutable std::shared_mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<LogIndex>> logs_;
   bool was_read_ = false;

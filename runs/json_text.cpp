@@ -1,10 +1,22 @@
-#include "ui/json_text.h"
+#include "runs/json_text.h"
 
 #include <array>
 #include <charconv>
 #include <cmath>
 
 namespace lockstep {
+namespace {
+
+void add_leaves_of(const Json& json, const std::string& path, std::map<std::string, Json>& leaves) {
+  if (!json.is_object() || json.empty()) {
+    if (!path.empty()) leaves[path] = json;
+    return;
+  }
+  for (const auto& [key, value] : json.items())
+    add_leaves_of(value, path.empty() ? key : path + "." + key, leaves);
+}
+
+}  // namespace
 
 void append_number(std::string& text, double value) {
   if (std::isnan(value)) {
@@ -56,8 +68,14 @@ Json finite_value(const Json& json) {
   return copy;
 }
 
-std::string to_text(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::map<std::string, Json> leaves_of(const Json& json) {
+  std::map<std::string, Json> leaves;
+  add_leaves_of(json, "", leaves);
+  return leaves;
+}
+
+std::string to_text(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace lockstep

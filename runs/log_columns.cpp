@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-#include "ui/log_index.h"
+#include "runs/log_index.h"
 
 namespace lockstep {
 namespace {

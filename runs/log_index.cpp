@@ -1,5 +1,6 @@
-#include "ui/log_index.h"
+#include "runs/log_index.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -7,9 +8,9 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "runs/log_record.h"
 #include "tracking/end_facts.h"
 #include "tracking/event_log_reader.h"
-#include "ui/log_record.h"
 
 namespace lockstep {
 namespace {
@@ -22,6 +23,28 @@ constexpr size_t kMostPlaces = 1u << 20;
 uint64_t inode_of(const std::filesystem::path& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_ino) : 0;
+}
+
+void refuse_no_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const auto type = std::filesystem::status(path, ignored).type();
+  using Type = std::filesystem::file_type;
+  if (type != Type::regular && type != Type::not_found && type != Type::none)
+    throw environment_error(fmt::format("cannot read {}: not a file", path.string()));
+}
+
+// Why nothing of a log can be read, by what it begins with; empty where something can.
+std::string header_problem_of(const std::filesystem::path& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) return "";
+  return log_header_problem(read_log_piece(file.get(), 0, kEventLogHeaderBytes));
+}
+
+std::string damage_of(const LogTail& log) {
+  const auto problem = header_problem_of(log.path());
+  if (!problem.empty()) return problem;
+  return fmt::format("damaged after {} records ({} bytes), which is what is shown",
+                     log.num_records(), log.num_good_bytes());
 }
 
 }  // namespace
@@ -47,6 +70,7 @@ void LogIndex::begin_anew() {
   consoles_.clear();
   media_.clear();
   max_step_.reset();
+  has_rows_ = false;
   config_ = nullptr;
   summary_ = {};
   summary_.source = name_.source();
@@ -71,7 +95,10 @@ bool LogIndex::catch_up() {
     read_appended();
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::Bug) throw;
-    summary_.problem = fmt::format("{}: {}", name_.path.filename().string(), error.what());
+    const auto name = name_.path.filename().string();
+    summary_.problem = error.kind() == ErrorKind::Config
+                           ? fmt::format("{}: {}", name, header_problem_of(name_.path))
+                           : error.what();
   }
   finish_state(alive);
   return replaced || state != summary_.state || problem != summary_.problem ||
@@ -81,6 +108,7 @@ bool LogIndex::catch_up() {
 void LogIndex::read_appended() {
   for (int attempts = 0; attempts < 3; ++attempts) {
     if (!tail_) {
+      refuse_no_file(name_.path);
       inode_ = inode_of(name_.path);
       tail_ = std::make_unique<LogTail>(name_.path);
     }
@@ -100,14 +128,11 @@ void LogIndex::read_appended() {
 }
 
 void LogIndex::finish_state(bool alive) {
-  if (tail_ && tail_->identity()) {
-    summary_.info = *tail_->identity();
-    config_ = tail_->config();
-  }
+  if (tail_ && tail_->identity()) summary_.info = *tail_->identity();
+  if (tail_) config_ = tail_->config();
   summary_.state = resolve({}, summary_.end, alive).state;
-  if (!alive && summary_.problem.empty() && tail_ && is_damaged_behind(name_.path, tail_->offset()))
-    summary_.problem = fmt::format("{}: damaged after {} bytes; what is before is shown",
-                                   name_.path.filename().string(), tail_->offset());
+  if (!alive && summary_.problem.empty() && tail_ && tail_->is_damaged())
+    summary_.problem = fmt::format("{}: {}", name_.path.filename().string(), damage_of(*tail_));
   if (!alive && open_.num_values > 0) flush_block();
   if (!alive) open_ = {};
 }
@@ -128,8 +153,12 @@ bool LogIndex::take(Record&& record, uint64_t begin) {
     for (const auto& [name, value] : summary->values.items()) {
       if (!value.is_number()) continue;
       const auto number = names_.add(name);
-      std::erase_if(s.summary, [&](const auto& known) { return known.first == number; });
-      s.summary.emplace_back(number, value.get<double>());
+      const auto known =
+          std::ranges::find(s.summary, number, [](const auto& one) { return one.first; });
+      if (known == s.summary.end())
+        s.summary.emplace_back(number, value.get<double>());
+      else
+        known->second = value.get<double>();
     }
   } else if (const auto* text = std::get_if<TextLine>(&record)) {
     take_text(*text, begin);
@@ -169,14 +198,19 @@ void LogIndex::add_total(uint32_t key, double value, int64_t step) {
   metric.sum += value;
 }
 
+void LogIndex::note_step(int64_t step) {
+  if (!max_step_ || step > *max_step_) max_step_ = step;
+}
+
 void LogIndex::take_row(const LoggedRow& row) {
   auto& s = summary_;
   s.updated = std::max(s.updated, row.time);
-  if (!max_step_ || row.step > *max_step_) {
-    max_step_ = row.step;
+  note_step(row.step);
+  if (!has_rows_ || row.step > s.step) {
     s.step = row.step;
     s.epoch = row.epoch;
   }
+  has_rows_ = true;
   for (const auto& [key, value] : row.values) add_total(key, value, row.step);
   if (!spool_) return;
   const auto number = static_cast<uint32_t>(open_.step.size());
@@ -194,7 +228,7 @@ void LogIndex::take_row(const LoggedRow& row) {
 
 void LogIndex::take_media(MediaTotals::Kind kind, const Moment& at, uint64_t begin) {
   summary_.updated = std::max(summary_.updated, at.time);
-  if (!max_step_ || at.step > *max_step_) max_step_ = at.step;
+  note_step(at.step);
   const auto name = names_.add(at.name);
   const auto [it, is_new] =
       media_.try_emplace(uint64_t{name} << 8 | static_cast<uint8_t>(kind), summary_.media.size());

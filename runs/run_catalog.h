@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "ui/run_logs.h"
-#include "ui/run_summary.h"
+#include "runs/run_logs.h"
+#include "runs/run_summary.h"
 
 namespace lockstep {
 
@@ -25,7 +25,8 @@ struct CatalogProgress {
 };
 
 // What a catalog reads by itself: only what it is asked for, or all runs; and whether it may keep
-// an index for the next start (ui/catalog_index.h). One that is there is used by both of the last.
+// an index for the next start (runs/catalog_index.h). One that is there is used by both of the
+// last.
 enum class CatalogReading { Asked, All, AllAndKeep };
 
 struct CatalogChanges {

@@ -1,4 +1,4 @@
-#include "ui/run_summary.h"
+#include "runs/run_summary.h"
 
 #include <fmt/format.h>
 
@@ -49,6 +49,24 @@ const MetricTotals* RunSummary::metric(uint32_t name) const {
 const SourceSummary* RunSummary::find_source(const std::string& source) const {
   const auto it = std::ranges::find(sources, source, &SourceSummary::source);
   return it == sources.end() ? nullptr : &*it;
+}
+
+const RunInfo& RunSummary::info_of(const SourceSummary* rank) const {
+  return rank && !rank->info.id.empty() ? rank->info : written;
+}
+
+double RunSummary::started() const {
+  double latest = num_ranks == 0 ? written.created : 0;
+  for (const auto& source : sources)
+    if (!source.is_node) latest = std::fmax(latest, info_of(&source).created);
+  return latest;
+}
+
+std::vector<std::string> RunSummary::problems() const {
+  std::vector<std::string> all = {job_problem, tags.problem, end_problem};
+  for (const auto& source : sources) all.push_back(source.problem);
+  std::erase(all, "");
+  return all;
 }
 
 double RunSummary::duration(double now) const {

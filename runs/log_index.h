@@ -11,10 +11,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runs/column_spool.h"
+#include "runs/recorded_console.h"
+#include "runs/run_summary.h"
 #include "tracking/agent/log_tail.h"
-#include "ui/column_spool.h"
-#include "ui/recorded_console.h"
-#include "ui/run_summary.h"
 
 namespace lockstep {
 
@@ -106,6 +106,7 @@ class LogIndex {
   void read_appended();
   void finish_state(bool alive);
   bool take(Record&& record, uint64_t begin);  // false: the log went back, read it again
+  void note_step(int64_t step);
   void take_row(const LoggedRow& row);
   void take_media(MediaTotals::Kind kind, const Moment& at, uint64_t begin);
   void take_text(const TextLine& text, uint64_t begin);
@@ -125,6 +126,7 @@ class LogIndex {
   SourceSummary summary_;
   Json config_;
   std::optional<int64_t> max_step_;  // of what a rewind can take back
+  bool has_rows_ = false;
   std::vector<Block> blocks_;
   OpenBlock open_;
   std::vector<RecordPlace> places_;

@@ -1,5 +1,6 @@
-// What the dashboard knows of every run without opening it: what the list, the filter and the page
-// of a run show. Small, because there may be ten thousand. A snapshot: never changed once made.
+// What is known of every run without opening it: what `lockstep runs list`, and the dashboard's
+// list, filter and page of a run show. Small, because there may be ten thousand. A snapshot: never
+// changed once made.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "runs/name_table.h"
+#include "tracking/end_facts.h"
 #include "tracking/record.h"
-#include "tracking/run_end.h"
 #include "tracking/run_info.h"
 #include "tracking/run_tags.h"
-#include "ui/name_table.h"
 
 namespace lockstep {
 
@@ -72,13 +73,16 @@ struct FieldValue {
 struct RunSummary {
   std::string id;  // the name of its directory
   std::filesystem::path dir;
-  RunInfo info;  // of the job
+  RunInfo written;          // as run.json has it; where there is none, named like the directory
+  bool is_written = false;  // there is a run.json, and it could be read
+  RunInfo info;             // of the job: `written`, and what its first log says beyond it
   RunState state = RunState::Lost;
-  std::optional<RunEnd> end;  // where it ended
+  std::optional<RunEnd> end;       // where it ended
+  EndFacts end_facts;         // what is told of it
   RunTags tags;
   std::vector<SourceSummary> sources;                   // ranks in order, then nodes
   std::vector<std::pair<uint32_t, FieldValue>> config;  // "optimizer.lr", ascending by number
-  std::vector<std::string> problems;
+  std::string job_problem, end_problem;  // why run.json, or what is told of the end, cannot be read; else empty
   double updated = 0;
   int64_t step = 0;
   double epoch = 0;
@@ -90,6 +94,12 @@ struct RunSummary {
   // That of the lowest source that has it, or nullptr.
   const MetricTotals* metric(uint32_t name) const;
   const SourceSummary* find_source(const std::string& source) const;
+  // Who a rank says it is; `written` where it does not, or for nullptr, a job without an event log.
+  const RunInfo& info_of(const SourceSummary* rank) const;
+  // When the newest of its ranks was made; unix seconds.
+  double started() const;
+  // What could not be read, of all its files.
+  std::vector<std::string> problems() const;
   // Seconds; of a running run those so far.
   double duration(double now) const;
 };

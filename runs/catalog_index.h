@@ -2,7 +2,7 @@
 // anybody may delete. Every entry says from which state of the run's files it was made, and counts
 // for as long as nobody has looked at them.
 //
-// The file: "LSRUNIDX", u32 2, then blocks of u32 length | u32 CRC32C of the payload | payload. The
+// The file: "LSRUNIDX", u32 3, then blocks of u32 length | u32 CRC32C of the payload | payload. The
 // first block has the version of Lockstep and the texts that the others name by their place; each
 // of the others is a run. What another version wrote is passed over.
 #pragma once
@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "ui/run_summary.h"
+#include "runs/run_summary.h"
 
 namespace lockstep {
 

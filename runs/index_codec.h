@@ -1,5 +1,5 @@
 // Values as bytes and back, for files that the same program reads again: one list of fields says
-// both (ui/catalog_index.cpp). Texts that occur often are places in a list that goes with them.
+// both (runs/catalog_index.cpp). Texts that occur often are places in a list that goes with them.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "runs/name_table.h"
 #include "tracking/event_frame.h"
-#include "ui/name_table.h"
 
 namespace lockstep {
 

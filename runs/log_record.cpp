@@ -1,4 +1,4 @@
-#include "ui/log_record.h"
+#include "runs/log_record.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -75,19 +75,6 @@ void visit_console_lines(const std::filesystem::path& log, uint64_t begin, uint6
     }
     begin = last;
   }
-}
-
-bool is_damaged_behind(const std::filesystem::path& log, uint64_t offset) {
-  constexpr size_t kPiece = 64u << 10;
-  const auto segment = segment_at(log, offset);
-  const bool has_header = segment.begin > 0 || segment.size >= kEventLogHeaderBytes;
-  for (auto at = has_header ? offset - std::min(offset, segment.begin) : 0; at < segment.size;
-       at += kPiece) {
-    const auto bytes = read_log_piece(segment.file.get(), at, kPiece);
-    if (bytes.find_first_not_of('\0') != std::string::npos) return true;
-    if (bytes.size() < kPiece) break;
-  }
-  return false;
 }
 
 }  // namespace lockstep

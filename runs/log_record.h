@@ -21,8 +21,4 @@ std::optional<Record> read_log_record(const std::filesystem::path& log, uint64_t
 void visit_console_lines(const std::filesystem::path& log, uint64_t begin, uint64_t end,
                          const std::function<void(const ConsoleLine&)>& take);
 
-// Whether anything but zeros follows `offset`: the log is damaged there, or its writer was killed
-// in the middle of a record.
-bool is_damaged_behind(const std::filesystem::path& log, uint64_t offset);
-
 }  // namespace lockstep

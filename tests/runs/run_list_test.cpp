@@ -79,12 +79,12 @@ TEST_CASE("runs: the state is what end.json says, then the log, then whether a p
   add_job(runs.path(), "job", kMain, 1, 1.7e9);
   const auto state = [&] { return list_runs(runs.path()).at(0).end().state; };
   CHECK(state() == RunState::Finished);
-  write_run_end(
+  tell_end(
       runs / "job",
       {.state = RunState::Failed, .exit_code = 75, .signal = 9, .rank = 1, .reason = "killed"});
   CHECK(state() == RunState::Failed);
   CHECK(list_runs(runs.path()).at(0).end().reason == "killed");
-  clear_run_end(runs / "job");
+  clear_end(runs / "job");
   std::optional<EventLogWriter> writer(std::in_place, event_log_path(runs / "job", 0));
   writer->identity(sample_info("job"));
   CHECK(state() == RunState::Running);
@@ -180,7 +180,7 @@ TEST_CASE("runs: what the index has is not read again, unless somebody changed i
     EventLogWriter log(event_log_path(runs / "a", 0));
     log_loss(log, 3, 0.5);
   }
-  write_run_end(runs / "b", {.state = RunState::Failed, .exit_code = 70});
+  tell_end(runs / "b", {.state = RunState::Failed, .exit_code = 70});
   CHECK(notes_of_tags(runs.path()) == Ids{"", "", "of the index", ""});
   CHECK(list_runs(runs.path()).at(0).step() == 3);
   CHECK(list_runs(runs.path()).at(1).end().exit_code == 70);

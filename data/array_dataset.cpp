@@ -141,12 +141,12 @@ Error ArrayDataset::refused(std::optional<size_t> number, const std::string& why
                   names_file ? printable(files_.files[*number].string(), 400) : path_, why));
 }
 
-std::vector<int64_t> ArrayDataset::shards() const {
-  return ends_.size() > 1 ? ends_ : std::vector<int64_t>{};
-}
-
-std::vector<int64_t> ArrayDataset::groups() const {
-  return files_.mapped ? std::vector<int64_t>{} : shards();
+SampleInfo ArrayDataset::sample_info() const {
+  return {.shards = ends_.size() > 1 ? ends_ : std::vector<int64_t>(),
+          .reads_whole_shards = !files_.mapped,
+          .labels = [this] { return numbers_of("label"); },
+          .lengths = [this] { return numbers_of("length"); },
+          .weights = [this] { return numbers_of("weight"); }};
 }
 
 ArrayDataset::OpenShard ArrayDataset::open(size_t number) const {
@@ -289,12 +289,9 @@ void ArrayDataset::fill(const SampleRequest& request, std::span<const at::Tensor
   });
 }
 
-Batch ArrayDataset::get_batch(std::span<const int64_t> indices) const {
-  return lockstep::gather(*this, {.indices = indices});
-}
-
-std::vector<double> ArrayDataset::values(const std::string& what) const {
-  const auto field = std::ranges::find(layout_, what, &FieldLayout::name);
+// Of each sample; none where there is no such field of one number.
+std::vector<double> ArrayDataset::numbers_of(const std::string& field_name) const {
+  const auto field = std::ranges::find(layout_, field_name, &FieldLayout::name);
   if (field == layout_.end() || !field->shape.empty()) return {};
   const auto f = static_cast<size_t>(field - layout_.begin());
   std::vector<double> all(static_cast<size_t>(size()));

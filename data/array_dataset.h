@@ -67,12 +67,9 @@ class ArrayDataset : public Dataset {
   ArrayDataset(std::string name, const ArrayDatasetConfig& config, ArrayShards shards);
 
   int64_t size() const override { return ends_.back(); }
-  std::vector<int64_t> groups() const override;
-  std::vector<int64_t> shards() const override;
+  SampleInfo sample_info() const override;
   std::vector<FieldLayout> layout() const override;
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override;
-  Batch get_batch(std::span<const int64_t> indices) const override;
-  std::vector<double> values(const std::string& what) const override;
 
  private:
   struct Field {
@@ -91,6 +88,7 @@ class ArrayDataset : public Dataset {
     int64_t size = 0;
   };
 
+  std::vector<double> numbers_of(const std::string& field_name) const;
   OpenShard open(size_t number) const;
   OpenShard reopen(size_t number) const;
   Field make_field(const std::string& name, const ArrayFieldConfig& change,

@@ -12,11 +12,15 @@ void Dataset::fill(const SampleRequest&, std::span<const at::Tensor>) const {
   check(false, "a dataset with a layout() must also have fill()");
 }
 
-std::vector<double> Dataset::values(const std::string&) const { return {}; }
+Batch Dataset::get_batch(std::span<const int64_t> indices) const {
+  return gather(*this, {.indices = indices});
+}
 
 Batch gather(const Dataset& dataset, const SampleRequest& request) {
+  const auto layout = dataset.layout();
+  check(!layout.empty(), "a dataset has a layout(), or a get_batch() of its own");
   const auto count = static_cast<int64_t>(request.indices.size());
-  auto batch = BatchMemory(dataset.layout(), {.rows = count}).take(count);
+  auto batch = BatchMemory(layout, {.rows = count}).take(count);
   std::ranges::copy(request.indices, batch.indices.mutable_data_ptr<int64_t>());
   std::vector<at::Tensor> fields;
   for (const auto& [name, tensor] : batch.fields) fields.push_back(tensor);

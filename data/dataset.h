@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,14 +26,32 @@ struct SampleRequest {
   std::span<const int64_t> indices;  // each in [0, size())
   uint64_t seed = 0;
   int64_t epoch = 0;
-  // Of how many groups (Dataset::groups()) the samples of this and the next requests are: whoever
-  // keeps so many loads each once.
+  // Of how many shards (SampleInfo) the samples of this and the next requests are: whoever keeps so
+  // many loads each once.
   int64_t nearby_groups = 1;
 };
 
-// size() and get_batch() make a dataset. One whose samples all have the same shape can offer more:
-// with layout() and fill() its samples go straight into the loader's reused (on CUDA page-locked)
-// memory, several workers share a batch, and it may augment.
+// A number of every sample. Called when an order needs it; may read the files. Empty: not known.
+using SampleNumbers = std::function<std::vector<double>()>;
+inline std::vector<double> no_sample_numbers() { return {}; }
+
+// What is known of the samples without loading them one by one. Valid as long as the dataset.
+struct SampleInfo {
+  // Where samples are stored together, such as the files of a set of them or the row groups of
+  // Parquet: the end of each such shard, ascending, the last one size(). Empty: in one piece.
+  std::vector<int64_t> shards = {};
+  // Whether reading one sample is as expensive as reading its shard. A shuffled order then goes
+  // from shard to shard; other data only do with data.shuffle_buffer.
+  bool reads_whole_shards = false;
+  // Classes, for balanced orders; lengths, for batches of similar length; weights, for weighted
+  // sampling.
+  SampleNumbers labels = no_sample_numbers, lengths = no_sample_numbers,
+                weights = no_sample_numbers;
+};
+
+// size() and get_batch() make a dataset. One whose samples all have the same shape has layout() and
+// fill() instead of get_batch(): its samples go straight into the loader's reused (on CUDA
+// page-locked) memory, several workers share a batch, and it may augment.
 //
 // Thread: const and safe to call from several loader threads at once.
 class Dataset {
@@ -48,19 +67,12 @@ class Dataset {
   // trained on, which has learned before.
   virtual void learn(const Dataset& /*train_set*/, std::span<const int64_t> /*training*/) {}
 
-  // Where samples lie together, and reading one is as dear as reading all of them: the end of each
-  // such group, ascending, the last one size(). Training then goes from group to group. Empty: any
-  // order costs the same.
-  virtual std::vector<int64_t> groups() const { return {}; }
-
-  // Where samples are stored together, such as the files of a set of them, whether or not one alone
-  // is dear: as groups() says. For orders that read one shard after the other
-  // (data.shuffle_buffer).
-  virtual std::vector<int64_t> shards() const { return groups(); }
+  // What orders of the samples are made of.
+  virtual SampleInfo sample_info() const { return {}; }
 
   // The samples `indices` (each in [0, size())), in that order. Throws Environment when their
-  // storage fails, naming file and sample.
-  virtual Batch get_batch(std::span<const int64_t> indices) const = 0;
+  // storage fails, naming file and sample. As a default, what fill() gives.
+  virtual Batch get_batch(std::span<const int64_t> indices) const;
 
   // The fields of every sample; empty when their shapes differ or fill() is not offered.
   virtual std::vector<FieldLayout> layout() const { return {}; }
@@ -68,10 +80,6 @@ class Dataset {
   // Writes the samples into `fields`: for each field of layout() a contiguous CPU tensor
   // [number of indices, shape...]. Called only where layout() is not empty. Throws as get_batch().
   virtual void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const;
-
-  // A number of every sample that is known without loading it: "label" (its class), "length" (for
-  // batches of similar length), "weight" (for weighted sampling). Empty when it is not known.
-  virtual std::vector<double> values(const std::string& what) const;
 
   // What the numbers it gives mean, for whoever uses the model later: {"classes": [...],
   // "columns": {...}}. Null when there is nothing to say. After learn().
@@ -81,8 +89,7 @@ class Dataset {
   virtual std::vector<std::string> remarks() const { return {}; }
 };
 
-// A batch of fresh memory, filled by dataset.fill(): what get_batch() returns where that is
-// offered.
+// A batch of fresh memory, filled by dataset.fill().
 Batch gather(const Dataset& dataset, const SampleRequest& request);
 
 using DatasetRegistry = Registry<Dataset>;

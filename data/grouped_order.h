@@ -29,7 +29,7 @@ struct GroupedOrderOptions {
 // Thread: const and safe to use from several threads at once.
 class GroupedOrder {
  public:
-  // `ends`: of the groups, as Dataset::groups() says.
+  // `ends`: of the groups, as SampleInfo::shards.
   GroupedOrder(std::span<const int64_t> ends, GroupedOrderOptions options);
 
   int64_t size() const { return size_; }

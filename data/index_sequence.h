@@ -50,7 +50,7 @@ class IndexSequence {
   }
   std::vector<int64_t> all() const { return slice(0, size_); }
 
-  // How many groups (Dataset::groups()) samples that follow each other are of: whoever keeps so
+  // How many shards (SampleInfo) samples that follow each other are of: whoever keeps so
   // many loads each once.
   int64_t nearby_groups() const { return nearby_; }
 

@@ -11,7 +11,7 @@ namespace lockstep {
 
 // Calls use(shard, rows, places) for each shard of which there are samples: rows[i], counted from
 // the shard's begin, is the sample at place places[i] of `indices`. `ends`: of the shards, as
-// Dataset::shards() says; indices are below the last one.
+// SampleInfo::shards has them; indices are below the last one.
 template <class Use>
 void for_each_shard(const std::vector<int64_t>& ends, std::span<const int64_t> indices,
                     const Use& use) {

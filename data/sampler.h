@@ -25,7 +25,7 @@ struct LengthBuckets {
 
 // Shuffling group by group (data/grouped_order.h).
 struct SampleGroups {
-  std::vector<int64_t> ends;  // as Dataset::groups() says; empty: none of this
+  std::vector<int64_t> ends;  // as SampleInfo::shards; empty: none of this
   int64_t buffer = 1;         // samples that are shuffled together, at least
 };
 

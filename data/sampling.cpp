@@ -10,12 +10,12 @@
 namespace lockstep {
 namespace {
 
-std::vector<double> known_values(const Dataset& dataset, const char* what, const char* setting) {
-  auto values = dataset.values(what);
-  if (values.empty())
+std::vector<double> known(const SampleNumbers& numbers, const char* what, const char* setting) {
+  auto all = numbers();
+  if (all.empty())
     throw config_error(fmt::format(
         "{}: this dataset does not know the {} of a sample without loading it", setting, what));
-  return values;
+  return all;
 }
 
 std::vector<double> balanced_weights(const std::vector<double>& labels) {
@@ -39,12 +39,12 @@ std::vector<double> weights_of_classes(const std::vector<double>& labels,
   return weights;
 }
 
-std::vector<double> weights(const LoaderConfig& config, const Dataset& dataset) {
+std::vector<double> weights(const LoaderConfig& config, const SampleInfo& info) {
   if (config.sampling == "class_balanced")
-    return balanced_weights(known_values(dataset, "label", "data.sampling: class_balanced"));
+    return balanced_weights(known(info.labels, "label", "data.sampling: class_balanced"));
   if (config.class_weights.empty())
-    return known_values(dataset, "weight", "data.sampling: weighted without class_weights");
-  return weights_of_classes(known_values(dataset, "label", "data.class_weights"),
+    return known(info.weights, "weight", "data.sampling: weighted without class_weights");
+  return weights_of_classes(known(info.labels, "label", "data.class_weights"),
                             config.class_weights);
 }
 
@@ -91,22 +91,23 @@ std::vector<int64_t> count_classes(const std::vector<double>& labels) {
 SamplerOptions sampler_options(const LoaderConfig& config, const Dataset& dataset, uint64_t seed,
                                const BatchRule& batches) {
   refuse_idle(config);
+  const auto info = dataset.sample_info();
   SamplerOptions options{.shuffle = config.shuffle, .seed = seed, .batches = batches};
-  if (config.sampling != "uniform") options.weights = weights(config, dataset);
+  if (config.sampling != "uniform") options.weights = weights(config, info);
   if (config.shuffle_buffer) {
-    options.groups = {.ends = dataset.shards(), .buffer = *config.shuffle_buffer};
+    options.groups = {.ends = info.shards, .buffer = *config.shuffle_buffer};
     if (options.groups.ends.empty())
       throw config_error(
           "data.shuffle_buffer: this dataset is in one piece, not in shards: leave it out");
-  } else if (config.shuffle) {
-    options.groups.ends = dataset.groups();
+  } else if (config.shuffle && info.reads_whole_shards) {
+    options.groups.ends = info.shards;
   }
   if (config.shuffle_lanes && options.groups.ends.empty())
     throw config_error(
         "data.shuffle_lanes: has no effect without data.shuffle_buffer, or data that are read "
         "in groups");
   if (config.bucket_batches > 0)
-    options.buckets = {.lengths = known_values(dataset, "length", "data.bucket_batches"),
+    options.buckets = {.lengths = known(info.lengths, "length", "data.bucket_batches"),
                        .batch_size = batches.batch_size,
                        .window = config.bucket_batches};
   return options;

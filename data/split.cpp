@@ -65,20 +65,23 @@ void Subset::fill(const SampleRequest& request, std::span<const at::Tensor> fiel
   whole_->fill(of_whole, fields);
 }
 
-std::vector<double> Subset::values(const std::string& what) const {
-  const auto all = whole_->values(what);
-  if (all.empty()) return {};
-  std::vector<double> mine;
-  mine.reserve(members_.size());
-  for (const auto member : members_) mine.push_back(all[static_cast<size_t>(member)]);
-  return mine;
+SampleNumbers Subset::of_members(SampleNumbers of_whole) const {
+  return [this, of_whole = std::move(of_whole)] {
+    const auto all = of_whole();
+    std::vector<double> mine;
+    if (all.empty()) return mine;
+    mine.reserve(members_.size());
+    for (const auto member : members_) mine.push_back(all[static_cast<size_t>(member)]);
+    return mine;
+  };
 }
 
-std::vector<int64_t> Subset::ends_of(const std::vector<int64_t>& ends_of_whole) const {
-  std::vector<int64_t> ends;
-  for (const auto end : ends_of_whole)
-    ends.push_back(std::ranges::lower_bound(members_, end) - members_.begin());
-  return ends;
+SampleInfo Subset::sample_info() const {
+  auto info = whole_->sample_info();
+  for (auto& end : info.shards) end = std::ranges::lower_bound(members_, end) - members_.begin();
+  for (auto* numbers : {&info.labels, &info.lengths, &info.weights})
+    *numbers = of_members(std::move(*numbers));
+  return info;
 }
 
 TrainAndEval build_datasets(const Part<Dataset>& train, const Part<Dataset>& eval,

@@ -46,15 +46,13 @@ class Subset final : public Dataset {
   Batch get_batch(std::span<const int64_t> indices) const override;
   std::vector<FieldLayout> layout() const override { return whole_->layout(); }
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override;
-  std::vector<double> values(const std::string& what) const override;
-  std::vector<int64_t> groups() const override { return ends_of(whole_->groups()); }
-  std::vector<int64_t> shards() const override { return ends_of(whole_->shards()); }
+  SampleInfo sample_info() const override;
   Json meaning() const override { return whole_->meaning(); }
   std::vector<std::string> remarks() const override { return whole_->remarks(); }
 
  private:
   std::vector<int64_t> members_of(std::span<const int64_t> indices) const;
-  std::vector<int64_t> ends_of(const std::vector<int64_t>& ends_of_whole) const;
+  SampleNumbers of_members(SampleNumbers of_whole) const;
 
   std::shared_ptr<const Dataset> whole_;
   std::vector<int64_t> members_;

@@ -18,7 +18,7 @@ void gather_rows(const TableEncoding& encoding, const EncodedRows& block,
                  std::span<const int64_t> rows, std::span<const int64_t> places,
                  std::span<const at::Tensor> fields);
 
-// Appends the labels of `block` to `labels`, as Dataset::values("label") gives them.
+// Appends the labels of `block` to `labels`, as SampleInfo::labels gives them.
 void add_labels(const TableEncoding& encoding, const EncodedRows& block,
                 std::vector<double>& labels);
 

@@ -88,8 +88,10 @@ DataTable TableDataset::read_used(const fs::path& file, int64_t max_bad_rows) co
   return table;
 }
 
-std::vector<int64_t> TableDataset::groups() const {
-  return is_sharded() ? ends_ : std::vector<int64_t>{};
+SampleInfo TableDataset::sample_info() const {
+  return {.shards = is_sharded() ? ends_ : std::vector<int64_t>(),
+          .reads_whole_shards = true,
+          .labels = [this] { return labels(); }};
 }
 
 void TableDataset::learn(const Dataset& train_set, std::span<const int64_t> training) {
@@ -111,10 +113,6 @@ void TableDataset::learn(const Dataset& train_set, std::span<const int64_t> trai
   table_.reset();
 }
 
-Batch TableDataset::get_batch(std::span<const int64_t> indices) const {
-  return gather(*this, {.indices = indices});
-}
-
 void TableDataset::fill(const SampleRequest& request, std::span<const at::Tensor> fields) const {
   for (const auto index : request.indices)
     check(index >= 0 && index < size(), "sample index outside the dataset");
@@ -126,8 +124,8 @@ void TableDataset::fill(const SampleRequest& request, std::span<const at::Tensor
   });
 }
 
-std::vector<double> TableDataset::values(const std::string& what) const {
-  if (what != "label" || !encoding().has_label()) return {};
+std::vector<double> TableDataset::labels() const {
+  if (!encoding().has_label()) return {};
   std::vector<double> labels;
   if (!is_sharded()) add_labels(encoding(), rows_, labels);
   // Of shards: takes one more pass over the files.

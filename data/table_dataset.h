@@ -37,12 +37,10 @@ class TableDataset : public Dataset {
   TableDataset(const TableConfig& config, TableFiles files);
 
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
-  std::vector<int64_t> groups() const override;
+  SampleInfo sample_info() const override;
   void learn(const Dataset& train_set, std::span<const int64_t> training) override;
   std::vector<FieldLayout> layout() const override { return table_layout(encoding()); }
-  Batch get_batch(std::span<const int64_t> indices) const override;
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override;
-  std::vector<double> values(const std::string& what) const override;
   Json meaning() const override { return encoding().meaning(); }
   std::vector<std::string> remarks() const override { return remarks_; }
 
@@ -52,6 +50,7 @@ class TableDataset : public Dataset {
   DataTable read_used(const std::filesystem::path& file, int64_t max_bad_rows) const;
   DataTable reread(size_t file) const;
   const TableEncoding& encoding() const;
+  std::vector<double> labels() const;
 
   TableConfig config_;
   TableFiles files_;

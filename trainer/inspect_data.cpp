@@ -50,7 +50,7 @@ std::string describe_fields(const Batch& batch) {
 }
 
 std::string describe_classes(const Dataset& dataset) {
-  const auto labels = dataset.values("label");
+  const auto labels = dataset.sample_info().labels();
   if (labels.empty()) return {};
   if (!are_classes(labels)) {
     const auto [low, high] = std::ranges::minmax_element(labels);

@@ -12,7 +12,7 @@ namespace {
 
 // What the order of training is made of: ranks that differ in it would take different steps.
 nlohmann::json describe_data(const Dataset& dataset) {
-  const auto shards = dataset.shards();
+  const auto shards = dataset.sample_info().shards;
   return {{"samples", dataset.size()},
           {"shards", crc32c(shards.data(), shards.size() * sizeof(shards[0]))}};
 }

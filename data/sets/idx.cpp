@@ -107,10 +107,6 @@ class IdxDataset final : public Dataset {
 
   int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
 
-  Batch get_batch(std::span<const int64_t> indices) const override {
-    return gather(*this, {.indices = indices});
-  }
-
   std::vector<FieldLayout> layout() const override {
     return {{"image", at::kFloat, {1, height_, width_}}, {"label", at::kLong, {}}};
   }
@@ -129,9 +125,8 @@ class IdxDataset final : public Dataset {
     }
   }
 
-  std::vector<double> values(const std::string& what) const override {
-    if (what != "label") return {};
-    return {labels_.begin(), labels_.end()};
+  SampleInfo sample_info() const override {
+    return {.labels = [this] { return std::vector<double>(labels_.begin(), labels_.end()); }};
   }
 
  private:

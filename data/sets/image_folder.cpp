@@ -145,10 +145,6 @@ class ImageFolder final : public Dataset {
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
 
-  Batch get_batch(std::span<const int64_t> indices) const override {
-    return gather(*this, {.indices = indices});
-  }
-
   std::vector<FieldLayout> layout() const override {
     const auto [height, width] = pipeline_.size();
     return {{"image", at::kFloat, {3, height, width}}, {"label", at::kLong, {}}};
@@ -169,9 +165,8 @@ class ImageFolder final : public Dataset {
 
   Json meaning() const override { return {{"classes", classes_}}; }
 
-  std::vector<double> values(const std::string& what) const override {
-    if (what != "label") return {};
-    return {labels_.begin(), labels_.end()};
+  SampleInfo sample_info() const override {
+    return {.labels = [this] { return std::vector<double>(labels_.begin(), labels_.end()); }};
   }
 
  private:

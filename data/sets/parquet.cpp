@@ -136,7 +136,11 @@ class ParquetDataset final : public Dataset {
         }) {}
 
   int64_t size() const override { return groups_.ends().back(); }
-  std::vector<int64_t> groups() const override { return groups_.ends(); }
+  SampleInfo sample_info() const override {
+    return {.shards = groups_.ends(), .reads_whole_shards = true, .labels = [this] {
+              return labels();
+            }};
+  }
 
   Json meaning() const override { return encoding().meaning(); }
   std::vector<std::string> remarks() const override {
@@ -155,10 +159,6 @@ class ParquetDataset final : public Dataset {
 
   std::vector<FieldLayout> layout() const override { return table_layout(encoding()); }
 
-  Batch get_batch(std::span<const int64_t> indices) const override {
-    return gather(*this, {.indices = indices});
-  }
-
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
     for (const auto index : request.indices)
       check(index >= 0 && index < size(), "sample index outside the dataset");
@@ -169,16 +169,16 @@ class ParquetDataset final : public Dataset {
     });
   }
 
+ private:
   // Takes one more pass over the files.
-  std::vector<double> values(const std::string& what) const override {
+  std::vector<double> labels() const {
     std::vector<double> labels;
-    if (what != "label" || !encoding().has_label()) return labels;
+    if (!encoding().has_label()) return labels;
     for (size_t group = 0; group < groups_.ends().size(); ++group)
       add_labels(encoding(), encoding().encode(groups_.read(group)), labels);
     return labels;
   }
 
- private:
   TableEncoding::Statistics statistics_of_all() const {
     TableEncoding::Statistics statistics(config_);
     for (size_t group = 0; group < groups_.ends().size(); ++group) {

@@ -144,10 +144,6 @@ class SyntheticDataset final : public Dataset {
     return layout;
   }
 
-  Batch get_batch(std::span<const int64_t> indices) const override {
-    return gather(*this, {.indices = indices});
-  }
-
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
     for (size_t f = 0; f < sources_.size(); ++f)
       AT_DISPATCH_ALL_TYPES_AND(at::kBool, sources_[f].type, "synthetic", [&] {
@@ -162,9 +158,17 @@ class SyntheticDataset final : public Dataset {
       });
   }
 
-  std::vector<double> values(const std::string& what) const override {
+  SampleInfo sample_info() const override {
+    return {.labels = [this] { return numbers_of("label"); },
+            .lengths = [this] { return numbers_of("length"); },
+            .weights = [this] { return numbers_of("weight"); }};
+  }
+
+ private:
+  // Of each sample; none where there is no such field of one number.
+  std::vector<double> numbers_of(const std::string& field) const {
     for (size_t f = 0; f < sources_.size(); ++f) {
-      if (sources_[f].name != what || !sources_[f].shape.empty()) continue;
+      if (sources_[f].name != field || !sources_[f].shape.empty()) continue;
       std::vector<double> all(static_cast<size_t>(samples_));
       for (int64_t i = 0; i < samples_; ++i) {
         SampleRandom random(seed_, static_cast<int64_t>(f), i);
@@ -177,7 +181,6 @@ class SyntheticDataset final : public Dataset {
     return {};
   }
 
- private:
   int64_t samples_;
   uint64_t seed_;
   std::vector<NumberSource> sources_;

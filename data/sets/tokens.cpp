@@ -81,8 +81,9 @@ class TokensDataset final : public Dataset {
   }
 
   int64_t size() const override { return size_; }
-  std::vector<int64_t> shards() const override {
-    return files_.size() > 1 ? ends_ : std::vector<int64_t>{};
+  SampleInfo sample_info() const override {
+    return {.shards = files_.size() > 1 ? ends_ : std::vector<int64_t>(),
+            .lengths = [this] { return lengths(); }};
   }
 
   std::vector<FieldLayout> layout() const override {
@@ -91,7 +92,7 @@ class TokensDataset final : public Dataset {
   }
 
   Batch get_batch(std::span<const int64_t> indices) const override {
-    if (!pads_to_longest()) return gather(*this, {.indices = indices});
+    if (!pads_to_longest()) return Dataset::get_batch(indices);
     size_t longest = 1;
     for (const auto index : indices) longest = std::max(longest, window_of(index).tokens - 1);
     const std::vector<int64_t> shape = {static_cast<int64_t>(indices.size()),
@@ -126,15 +127,14 @@ class TokensDataset final : public Dataset {
     });
   }
 
-  std::vector<double> values(const std::string& what) const override {
-    if (what != "length") return {};
+ private:
+  std::vector<double> lengths() const {
     std::vector<double> lengths;
     for (int64_t i = 0; i < size_; ++i)
       lengths.push_back(static_cast<double>(windows_.at(static_cast<size_t>(i)).tokens - 1));
     return lengths;
   }
 
- private:
   bool pads_to_longest() const { return config_.pad_to == "longest"; }
 
   TokenWindow window_of(int64_t index) const {

@@ -143,9 +143,6 @@ TEST_CASE("loader: a dataset that hangs is an error after the timeout") {
 class FilledDataset final : public Dataset {
  public:
   int64_t size() const override { return 1000; }
-  Batch get_batch(std::span<const int64_t> indices) const override {
-    return gather(*this, {.indices = indices});
-  }
   std::vector<FieldLayout> layout() const override {
     return {{"value", at::kLong, {}}, {"noise", at::kDouble, {2}}};
   }

@@ -30,11 +30,12 @@ class Documents final : public Dataset {
                        {"length", at::tensor(lengths)}},
             .indices = at::tensor(std::vector<int64_t>(indices.begin(), indices.end()))};
   }
-  std::vector<double> values(const std::string& what) const override {
-    std::vector<double> lengths;
-    for (int64_t i = 0; what == "length" && i < kDocuments; ++i)
-      lengths.push_back(static_cast<double>(length_of(i)));
-    return lengths;
+  SampleInfo sample_info() const override {
+    return {.lengths = [] {
+      std::vector<double> lengths;
+      for (int64_t i = 0; i < kDocuments; ++i) lengths.push_back(static_cast<double>(length_of(i)));
+      return lengths;
+    }};
   }
 };
 

@@ -22,9 +22,6 @@ constexpr uint64_t kSeed = 11;
 class Numbered final : public Dataset {
  public:
   int64_t size() const override { return kSamples; }
-  Batch get_batch(std::span<const int64_t> indices) const override {
-    return gather(*this, {.indices = indices});
-  }
   std::vector<FieldLayout> layout() const override { return {{"noise", at::kDouble, {}}}; }
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
     auto* noise = fields[0].mutable_data_ptr<double>();
@@ -170,10 +167,7 @@ class Stored final : public Dataset {
   explicit Stored(std::vector<int64_t> ends)
       : ends_(std::move(ends)), shards_([](size_t shard, SharedWork&) { return shard; }) {}
   int64_t size() const override { return ends_.back(); }
-  std::vector<int64_t> shards() const override { return ends_; }
-  Batch get_batch(std::span<const int64_t> indices) const override {
-    return gather(*this, {.indices = indices});
-  }
+  SampleInfo sample_info() const override { return {.shards = ends_}; }
   std::vector<FieldLayout> layout() const override { return {{"shard", at::kLong, {}}}; }
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
     auto* out = fields[0].mutable_data_ptr<int64_t>();
@@ -200,7 +194,7 @@ TEST_CASE("streaming: ranks and workers read each shard once, and hold a bounded
         const Stored dataset(ends);
         const DistributedSampler sampler(
             dataset.size(), {rank, world},
-            {.seed = 3, .groups = {.ends = dataset.shards(), .buffer = 200}});
+            {.seed = 3, .groups = {.ends = dataset.sample_info().shards, .buffer = 200}});
         Loader loader(dataset, sampler.sequence(), {.batch_size = 16, .workers = workers});
         while (const auto batch = loader.next()) {
           const auto* begin = batch->indices.const_data_ptr<int64_t>();
@@ -224,10 +218,11 @@ TEST_CASE("streaming: going on late in an epoch reads nothing of what comes befo
   weights[17] = 40;
   for (const bool weighted : {false, true}) {
     const Stored dataset(ends);
-    const DistributedSampler sampler(dataset.size(), {1, 2},
-                                     {.seed = 3,
-                                      .weights = weighted ? weights : std::vector<double>{},
-                                      .groups = {.ends = dataset.shards(), .buffer = 200}});
+    const DistributedSampler sampler(
+        dataset.size(), {1, 2},
+        {.seed = 3,
+         .weights = weighted ? weights : std::vector<double>{},
+         .groups = {.ends = dataset.sample_info().shards, .buffer = 200}});
     Loader loader(dataset, sampler.sequence(9'600), {.batch_size = 16, .workers = 2});
     while (loader.next()) {
     }

@@ -15,11 +15,18 @@ class Knowing final : public Dataset {
   std::map<std::string, std::vector<double>> known;
   std::vector<int64_t> ends = {};
   int64_t size() const override { return 6; }
-  std::vector<int64_t> shards() const override { return ends; }
   Batch get_batch(std::span<const int64_t>) const override { return {}; }
-  std::vector<double> values(const std::string& what) const override {
-    const auto found = known.find(what);
-    return found == known.end() ? std::vector<double>{} : found->second;
+  SampleInfo sample_info() const override {
+    return {
+        .shards = ends, .labels = of("label"), .lengths = of("length"), .weights = of("weight")};
+  }
+
+ private:
+  SampleNumbers of(const std::string& what) const {
+    return [this, what] {
+      const auto found = known.find(what);
+      return found == known.end() ? std::vector<double>{} : found->second;
+    };
   }
 };
 

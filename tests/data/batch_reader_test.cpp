@@ -1,0 +1,67 @@
+#include "data/batch_reader.h"
+
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+
+#include "tests/data/error_of.h"
+
+namespace lockstep {
+namespace {
+
+// Its sample is its index; number 3 cannot be read.
+class Numbers final : public Dataset {
+ public:
+  int64_t size() const override { return 100; }
+  std::vector<FieldLayout> layout() const override { return {{"x", at::kLong, {}}}; }
+  void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
+    auto* x = fields[0].mutable_data_ptr<int64_t>();
+    for (const auto index : request.indices) {
+      if (index == 3) throw config_error("file 3: damaged");
+      *x++ = index;
+    }
+  }
+};
+
+std::vector<int64_t> values_in(const at::Tensor& tensor) {
+  const auto* begin = tensor.const_data_ptr<int64_t>();
+  return {begin, begin + tensor.numel()};
+}
+
+TEST_CASE("batch reader: pieces of a batch are read into one memory, in any order") {
+  const Numbers dataset;
+  BatchReader reader(dataset, {0, 1, 2, 9, 8, 7, 6, 5}, {.batch_size = 4});
+  REQUIRE(reader.is_divisible());
+  auto read = reader.begin(1);
+  REQUIRE(read.batch.size() == 4);
+  CHECK(reader.read({1, 2, 4}, read.batch).error == nullptr);
+  CHECK(reader.read({1, 0, 2}, read.batch).error == nullptr);
+  const auto batch = reader.finish(std::move(read));
+  CHECK(values_in(batch.at("x")) == std::vector<int64_t>{8, 7, 6, 5});
+  CHECK(values_in(batch.indices) == std::vector<int64_t>{8, 7, 6, 5});
+}
+
+TEST_CASE("batch reader: an error is that of the piece, and comes when the batch is finished") {
+  const Numbers dataset;
+  BatchReader reader(dataset, {0, 1, 2, 3}, {.batch_size = 4, .name = "d"});
+  auto read = reader.begin(0);
+  CHECK(reader.read({0, 0, 2}, read.batch).error == nullptr);
+  read.rows = reader.read({0, 2, 4}, read.batch);
+  CHECK(read.rows.bad.empty());
+  CHECK(error_of([&] { reader.finish(std::move(read)); }) ==
+        "config: d: batch 0, samples 2, 3: file 3: damaged");
+}
+
+TEST_CASE("batch reader: bad rows are told by their place in the batch, and left out at its end") {
+  const Numbers dataset;
+  BadSamples bad(1);
+  BatchReader reader(dataset, {0, 1, 2, 3, 4}, {.batch_size = 5, .bad_samples = &bad});
+  auto read = reader.read_whole(0);
+  CHECK(read.rows.bad == std::set<int64_t>{3});
+  const auto batch = reader.finish(std::move(read));
+  CHECK(values_in(batch.at("x")) == std::vector<int64_t>{0, 1, 2, 4});
+  CHECK(values_in(batch.indices) == std::vector<int64_t>{0, 1, 2, 4});
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -11,11 +11,11 @@
 #include <chrono>
 #include <iostream>
 
-#include "core/part.h"
+#include "core/config/part.h"
 #include "distributed/collectives.h"
-#include "launch/rank_env.h"
+#include "launch/environment/rank_env.h"
 #include "trainer/meeting.h"
-#include "trainer/saving.h"
+#include "trainer/checkpoint/saving.h"
 
 using namespace lockstep;
 

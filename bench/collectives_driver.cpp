@@ -16,7 +16,7 @@
 #include "distributed/collectives.h"
 #include "distributed/counters.h"
 #include "distributed/step_vote.h"
-#include "launch/rank_env.h"
+#include "launch/environment/rank_env.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "core/part.h"
+#include "core/config/part.h"
 #include "models/model.h"
 
 using namespace lockstep;

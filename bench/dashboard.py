@@ -5,7 +5,7 @@
     .venv/bin/python bench/dashboard.py --quick [--only million,ranks,list,charts,live]
 
 --peers asks TensorBoard and MLflow for the same data in the same run. --browser opens the same runs in Chromium
-(tests/ui_browser/figures.mjs; `cmake/setup.sh --peers` brings it): the page's own times, up to the frame that shows the result.
+(tests/dashboard_browser/figures.mjs; `cmake/setup.sh --peers` brings it): the page's own times, up to the frame that shows the result.
 """
 
 import argparse

@@ -12,12 +12,12 @@
 #include <fstream>
 #include <iostream>
 
-#include "core/part.h"
-#include "distributed/data_parallel.h"
+#include "core/config/part.h"
+#include "distributed/gradients/data_parallel.h"
 #include "models/model.h"
-#include "tracking/run_directory.h"
+#include "tracking/runs/run_directory.h"
 #include "tracking/tracker.h"
-#include "trainer/optimizer.h"
+#include "trainer/state/optimizer.h"
 
 using namespace lockstep;
 

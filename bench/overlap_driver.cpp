@@ -16,7 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "distributed/data_parallel.h"
+#include "distributed/gradients/data_parallel.h"
 #include "tests/distributed/delay_backend.h"
 
 namespace {

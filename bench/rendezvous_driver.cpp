@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "launch/rendezvous/address.h"
+#include "launch/protocol/address.h"
 #include "launch/rendezvous/meeting.h"
 
 namespace lockstep {

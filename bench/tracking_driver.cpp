@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "core/error.h"
-#include "tracking/run_directory.h"
+#include "tracking/runs/run_directory.h"
 #include "tracking/tracker.h"
 
 using namespace lockstep;

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/nearest_name.h"
+#include "core/config/nearest_name.h"
 
 namespace lockstep {
 namespace {

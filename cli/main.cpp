@@ -9,7 +9,7 @@
 #include "cli/commands.h"
 #include "cli/trainer_program.h"
 #include "core/error.h"
-#include "core/nearest_name.h"
+#include "core/config/nearest_name.h"
 #include "core/version.h"
 
 namespace lockstep {

@@ -9,9 +9,9 @@
 
 #include "cli/commands.h"
 #include "core/error.h"
-#include "core/own_priority.h"
-#include "core/period.h"
-#include "launch/rank_env.h"
+#include "core/system/own_priority.h"
+#include "core/config/period.h"
+#include "launch/environment/rank_env.h"
 #include "runs/run_list.h"
 #include "runs/run_use.h"
 #include "tracking/agent/agent.h"

@@ -15,13 +15,13 @@
 #include "cli/command_words.h"
 #include "cli/commands.h"
 #include "cli/trainer_program.h"
-#include "core/descriptor_limit.h"
-#include "core/durable_file.h"
+#include "core/system/descriptor_limit.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "launch/signal_watch.h"
-#include "ui/dashboard_server.h"
-#include "ui/http_guard.h"
-#include "ui/program_output.h"
+#include "dashboard/server/dashboard_server.h"
+#include "dashboard/server/http_guard.h"
+#include "dashboard/api/program_output.h"
 
 namespace lockstep {
 namespace {

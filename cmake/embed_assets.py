@@ -13,7 +13,7 @@ TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=u
 TEMPLATE = "report.html"  # not served: reports are made of it
 
 HEAD = """// Made by cmake/embed_assets.py.
-#include "ui/assets.h"
+#include "dashboard/api/assets.h"
 
 #define EMBED(symbol, file)                                                                       \\
   asm(".section .rodata\\n.balign 16\\n" #symbol ":\\n.incbin \\"" file "\\"\\n" #symbol "_end:\\n.byte 0\\n.previous\\n"); \\

@@ -6,7 +6,7 @@
 #include <torch/version.h>
 #endif
 
-#include "core/plugin.h"
+#include "core/config/plugin.h"
 
 #define LOCKSTEP_TEXT_OF(value) #value
 #define LOCKSTEP_TEXT(value) LOCKSTEP_TEXT_OF(value)

@@ -185,6 +185,6 @@ install_torch
 if [ $peers = yes ]; then install_compiler; fi
 install_mnist
 [ $peers = no ] || unpack_ssh_server
-install_npm ui/web "the dashboard"
-if [ $peers = yes ]; then install_npm tests/ui_browser "the browser tests"; fi
+install_npm dashboard/web "the dashboard"
+if [ $peers = yes ]; then install_npm tests/dashboard_browser "the browser tests"; fi
 if [ $peers = yes ]; then install_flights; install_bible; fi

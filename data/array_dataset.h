@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "core/config_map.h"
-#include "data/array_file.h"
+#include "core/config/config_map.h"
+#include "formats/array_file.h"
 #include "data/block_cache.h"
 #include "data/byte_scaling.h"
 #include "data/dataset.h"

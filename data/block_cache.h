@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "core/error.h"
-#include "data/shared_work.h"
+#include "core/system/shared_work.h"
 
 namespace lockstep {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "data/batch.h"
-#include "data/images/image.h"
+#include "formats/images/image.h"
 
 namespace lockstep {
 

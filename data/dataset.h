@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/registry.h"
+#include "core/config/registry.h"
 #include "data/batch.h"
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "data/table_encoding.h"
+#include "formats/table/table_encoding.h"
 
 namespace lockstep {
 

@@ -11,7 +11,7 @@
 
 #include "data/block_cache.h"
 #include "data/dataset.h"
-#include "data/mapped_file.h"
+#include "formats/mapped_file.h"
 #include "data/table_batch.h"
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "distributed/fence.h"
-#include "distributed/process_groups.h"
+#include "distributed/backends/process_groups.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/crc32c.h"
+#include "core/system/crc32c.h"
 #include "core/error.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "core/progress_page.h"
+#include "core/system/progress_page.h"
 #include "distributed/world.h"
 
 namespace lockstep {

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "distributed/collectives.h"
 #include "distributed/fence.h"
-#include "distributed/process_groups.h"
+#include "distributed/backends/process_groups.h"
 
 namespace lockstep {
 namespace {

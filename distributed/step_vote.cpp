@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "distributed/fence.h"
-#include "distributed/process_groups.h"
+#include "distributed/backends/process_groups.h"
 
 namespace lockstep {
 

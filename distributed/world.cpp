@@ -8,13 +8,13 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/local_address.h"
-#include "distributed/backends.h"
+#include "core/system/local_address.h"
+#include "distributed/backends/backends.h"
 #include "distributed/collectives.h"
-#include "distributed/cuda.h"
+#include "distributed/cuda/cuda.h"
 #include "distributed/fence.h"
-#include "distributed/own_address.h"
-#include "distributed/process_groups.h"
+#include "distributed/backends/own_address.h"
+#include "distributed/backends/process_groups.h"
 
 namespace lockstep {
 namespace {

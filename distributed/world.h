@@ -12,7 +12,7 @@
 #include <string>
 #include <variant>
 
-#include "core/progress_page.h"
+#include "core/system/progress_page.h"
 
 namespace lockstep {
 
@@ -42,7 +42,7 @@ struct WorldOptions {
   ProgressPage* progress = nullptr;  // where this rank tells what it does; outlives the World
 };
 
-// The c10d half of a World; distributed/process_groups.h, for this folder only.
+// The c10d half of a World; distributed/backends/process_groups.h, for this folder only.
 struct ProcessGroups;
 
 class World {

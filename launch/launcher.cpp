@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
-#include "core/local_address.h"
+#include "core/system/local_address.h"
 #include "launch/agent.h"
 
 namespace lockstep {

@@ -9,9 +9,9 @@
 // is started again.
 #pragma once
 
-#include "launch/launch_options.h"
-#include "launch/launch_report.h"
-#include "launch/log_directory.h"
+#include "launch/options/launch_options.h"
+#include "launch/report/launch_report.h"
+#include "launch/workers/log_directory.h"
 
 namespace lockstep {
 

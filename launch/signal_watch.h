@@ -7,7 +7,7 @@
 #include <csignal>
 #include <optional>
 
-#include "core/file_descriptor.h"
+#include "core/system/file_descriptor.h"
 
 namespace lockstep {
 

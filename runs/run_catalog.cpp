@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "core/error.h"
-#include "runs/catalog_index.h"
+#include "runs/index/catalog_index.h"
 #include "runs/run_files.h"
 #include "runs/run_stamp.h"
-#include "tracking/unix_time.h"
+#include "tracking/log/unix_time.h"
 
 namespace lockstep {
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "runs/run_logs.h"
-#include "runs/run_summary.h"
+#include "runs/index/run_summary.h"
 
 namespace lockstep {
 
@@ -25,7 +25,7 @@ struct CatalogProgress {
 };
 
 // What a catalog reads by itself: only what it is asked for, or all runs; and whether it may keep
-// an index for the next start (runs/catalog_index.h). One that is there is used by both of the
+// an index for the next start (runs/index/catalog_index.h). One that is there is used by both of the
 // last.
 enum class CatalogReading { Asked, All, AllAndKeep };
 

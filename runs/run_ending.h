@@ -1,7 +1,7 @@
-// How a run and its ranks ended: tracking/end_facts.h decides, from the facts and the logs.
+// How a run and its ranks ended: tracking/runs/end_facts.h decides, from the facts and the logs.
 #pragma once
 
-#include "runs/run_summary.h"
+#include "runs/index/run_summary.h"
 
 namespace lockstep {
 

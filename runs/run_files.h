@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/file_descriptor.h"
+#include "core/system/file_descriptor.h"
 
 namespace lockstep {
 

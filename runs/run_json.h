@@ -1,7 +1,7 @@
 // A run as JSON: what the commands and the dashboard say in the same words.
 #pragma once
 
-#include "runs/run_summary.h"
+#include "runs/index/run_summary.h"
 
 namespace lockstep {
 

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "core/error.h"
-#include "core/nearest_name.h"
-#include "runs/catalog_index.h"
+#include "core/config/nearest_name.h"
+#include "runs/index/catalog_index.h"
 #include "runs/run_files.h"
 #include "runs/run_logs.h"
 #include "runs/run_stamp.h"

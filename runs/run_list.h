@@ -1,5 +1,5 @@
 // All runs of a directory as they are now, for a command. What the dashboard's index has and nobody
-// changed since is not read again (runs/catalog_index.h); nothing is written.
+// changed since is not read again (runs/index/catalog_index.h); nothing is written.
 #pragma once
 
 #include <filesystem>

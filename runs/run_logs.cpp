@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "runs/run_ending.h"
 #include "runs/side_by_side.h"
-#include "tracking/run_directory.h"
+#include "tracking/runs/run_directory.h"
 
 namespace lockstep {
 namespace {

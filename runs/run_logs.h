@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runs/log_index.h"
+#include "runs/index/log_index.h"
 
 namespace lockstep {
 

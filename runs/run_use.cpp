@@ -8,9 +8,9 @@
 
 #include "core/error.h"
 #include "runs/run_list.h"
-#include "tracking/event_log_reader.h"
-#include "tracking/run_directory.h"
-#include "tracking/run_trash.h"
+#include "tracking/log/event_log_reader.h"
+#include "tracking/runs/run_directory.h"
+#include "tracking/runs/run_trash.h"
 
 namespace lockstep {
 

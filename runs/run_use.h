@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "runs/run_summary.h"
+#include "runs/index/run_summary.h"
 
 namespace lockstep {
 

@@ -7,14 +7,14 @@
 #include <set>
 #include <vector>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "tracking/agent/agent_status.h"
-#include "tracking/agent/log_tail.h"
-#include "tracking/agent_process.h"
-#include "tracking/event_log_writer.h"
-#include "tracking/path_watch.h"
-#include "tracking/run_directory.h"
-#include "tracking/unix_time.h"
+#include "tracking/log/log_tail.h"
+#include "tracking/agent/agent_process.h"
+#include "tracking/log/event_log_writer.h"
+#include "tracking/http/path_watch.h"
+#include "tracking/runs/run_directory.h"
+#include "tracking/log/unix_time.h"
 
 namespace lockstep {
 namespace {

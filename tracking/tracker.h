@@ -14,13 +14,13 @@
 #include <string_view>
 #include <vector>
 
-#include "core/config_value.h"
-#include "tracking/forward/forwarding.h"
-#include "tracking/metric.h"
-#include "tracking/run_end.h"
-#include "tracking/run_info.h"
-#include "tracking/sink.h"
-#include "tracking/tracking_config.h"
+#include "core/config/config_value.h"
+#include "tracking/agent/forwarding.h"
+#include "tracking/log/metric.h"
+#include "tracking/log/run_end.h"
+#include "tracking/log/run_info.h"
+#include "tracking/sinks/sink.h"
+#include "tracking/config/tracking_config.h"
 
 namespace lockstep {
 
@@ -71,14 +71,14 @@ class Tracker {
   // One value of another kind, at `at.step` (its time is set here). A record of more than 16 MiB is
   // dropped and counted.
   void histogram(Histogram histogram) noexcept;
-  void image(Image image) noexcept;  // see tracking/png.h
+  void image(Image image) noexcept;  // see tracking/sinks/png.h
   void table(Table table) noexcept;
   void alert(Alert alert) noexcept;
   void artifact(ArtifactUse artifact) noexcept;
 
   // Records the end and closes the log; later calls do nothing. The process that started the agent
   // then waits for the sinks, at most `tracking.finish_timeout`; the report names those that the
-  // agent goes on with. Tells nothing of the job's end (tracking/end_facts.h). A tracker that is
+  // agent goes on with. Tells nothing of the job's end (tracking/runs/end_facts.h). A tracker that is
   // destroyed without it leaves an entry without an end.
   TrackingReport finish(const RunEnd& end) noexcept;
 

@@ -7,12 +7,12 @@
 #include <chrono>
 #include <set>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "distributed/objects.h"
-#include "launch/rendezvous/address.h"
-#include "launch/rendezvous/token.h"
-#include "tracking/on_ranks.h"
+#include "launch/protocol/address.h"
+#include "launch/protocol/token.h"
+#include "tracking/runs/on_ranks.h"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "distributed/world.h"
-#include "launch/rank_env.h"
-#include "tracking/forward/forwarding.h"
+#include "launch/environment/rank_env.h"
+#include "tracking/agent/forwarding.h"
 
 namespace lockstep {
 

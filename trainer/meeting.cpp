@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "core/crc32c.h"
+#include "core/system/crc32c.h"
 #include "core/error.h"
 #include "distributed/objects.h"
 

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/split.h"
+#include "data/sampling/split.h"
 #include "distributed/world.h"
-#include "launch/rank_env.h"
-#include "trainer/run_sections.h"
+#include "launch/environment/rank_env.h"
+#include "trainer/config/run_sections.h"
 
 namespace lockstep {
 

@@ -8,12 +8,12 @@
 #include <array>
 
 #include "core/error.h"
-#include "data/batch_plan.h"
-#include "data/sampling.h"
-#include "distributed/cuda.h"
-#include "trainer/chosen_weights.h"
-#include "trainer/model_faults.h"
-#include "trainer/precision.h"
+#include "data/sampling/batch_plan.h"
+#include "data/sampling/sampling.h"
+#include "distributed/cuda/cuda.h"
+#include "trainer/checkpoint/chosen_weights.h"
+#include "trainer/loop/model_faults.h"
+#include "trainer/config/precision.h"
 
 namespace lockstep {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <memory>
 
-#include "data/batch_plan.h"
-#include "data/split.h"
+#include "data/sampling/batch_plan.h"
+#include "data/sampling/split.h"
 #include "models/model.h"
-#include "trainer/run_config.h"
+#include "trainer/config/run_config.h"
 
 namespace lockstep {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "launch/rank_env.h"
-#include "trainer/trainer.h"
+#include "launch/environment/rank_env.h"
+#include "trainer/loop/trainer.h"
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 // Scaling images as Python's PIL does: Image.resize(size, BILINEAR), to the bit.
 #pragma once
 
-#include "data/images/image.h"
+#include "formats/images/image.h"
 
 namespace lockstep {
 

@@ -5,9 +5,9 @@
 #include <array>
 #include <optional>
 
-#include "core/part_list.h"
-#include "data/images/decode.h"
-#include "data/images/image.h"
+#include "core/config/part_list.h"
+#include "formats/images/decode.h"
+#include "formats/images/image.h"
 #include "data/random.h"
 
 namespace lockstep {

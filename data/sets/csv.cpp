@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <optional>
 
-#include "core/config_map.h"
+#include "core/config/config_map.h"
 #include "core/error.h"
 #include "core/printable.h"
-#include "data/csv_file.h"
+#include "formats/table/csv_file.h"
 #include "data/table_dataset.h"
 
 namespace lockstep {

@@ -12,8 +12,8 @@
 #include "core/printable.h"
 #include "data/byte_scaling.h"
 #include "data/dataset.h"
-#include "data/idx_file.h"
-#include "data/mapped_file.h"
+#include "formats/idx_file.h"
+#include "formats/mapped_file.h"
 #include "data/row_ahead.h"
 
 namespace lockstep {

@@ -10,12 +10,12 @@
 #include <cctype>
 #include <filesystem>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "core/printable.h"
 #include "data/dataset.h"
 #include "data/images/transform.h"
-#include "data/mapped_file.h"
+#include "formats/mapped_file.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "data/jsonl_file.h"
+#include "formats/table/jsonl_file.h"
 #include "data/table_dataset.h"
 
 namespace lockstep {

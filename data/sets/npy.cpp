@@ -10,9 +10,9 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "data/array_dataset.h"
-#include "data/file_kind.h"
-#include "data/npy_file.h"
-#include "data/zip_file.h"
+#include "formats/file_kind.h"
+#include "formats/npy_file.h"
+#include "formats/zip_file.h"
 
 namespace lockstep {
 namespace {

@@ -1,6 +1,6 @@
 // Dataset "safetensors": the tensors of a safetensors file or a folder of them, mapped, so they
 // may be larger than memory. Gives: a field per tensor, [B, ...].
-#include "data/safetensors_header.h"
+#include "formats/safetensors_header.h"
 
 #include <fmt/format.h>
 

@@ -8,11 +8,11 @@
 #include <limits>
 #include <numbers>
 
-#include "core/config_map.h"
+#include "core/config/config_map.h"
 #include "core/error.h"
 #include "core/printable.h"
 #include "data/dataset.h"
-#include "data/element_type.h"
+#include "formats/element_type.h"
 #include "data/random.h"
 
 namespace lockstep {

@@ -15,7 +15,7 @@
 #include "data/dataset.h"
 #include "data/row_ahead.h"
 #include "data/sample_runs.h"
-#include "data/token_windows.h"
+#include "formats/tokens/token_windows.h"
 
 namespace lockstep {
 namespace {

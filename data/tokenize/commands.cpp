@@ -5,9 +5,9 @@
 #include <cxxopts.hpp>
 #include <optional>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
-#include "core/nearest_name.h"
+#include "core/config/nearest_name.h"
 #include "core/printable.h"
 #include "data/tokenize/documents.h"
 #include "data/tokenize/token_writer.h"

@@ -4,8 +4,8 @@
 
 #include "core/error.h"
 #include "core/printable.h"
-#include "data/file_kind.h"
-#include "data/unpack.h"
+#include "formats/file_kind.h"
+#include "formats/unpack.h"
 
 namespace lockstep {
 

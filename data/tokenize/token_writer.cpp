@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "core/durable_file.h"
-#include "data/token_shards.h"
+#include "core/system/durable_file.h"
+#include "formats/tokens/token_shards.h"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "data/element_type.h"
+#include "formats/element_type.h"
 
 namespace lockstep {
 

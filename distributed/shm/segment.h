@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <string>
 
-#include "core/file_descriptor.h"
+#include "core/system/file_descriptor.h"
 
 namespace lockstep::shm {
 

@@ -8,7 +8,7 @@
 
 #include <lockstep/core/error.h>
 #include <lockstep/data/dataset.h>
-#include <lockstep/launch/rank_env.h>
+#include <lockstep/launch/environment/rank_env.h>
 #include <lockstep/trainer/session.h>
 
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 
 #include <lockstep/core/error.h>
-#include <lockstep/core/file_descriptor.h>
-#include <lockstep/tracking/sink.h>
+#include <lockstep/core/system/file_descriptor.h>
+#include <lockstep/tracking/sinks/sink.h>
 
 namespace {
 

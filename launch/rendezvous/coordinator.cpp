@@ -6,9 +6,9 @@
 #include <climits>
 #include <tuple>
 
-#include "core/local_address.h"
-#include "launch/rendezvous/address.h"
-#include "launch/rendezvous/report_json.h"
+#include "core/system/local_address.h"
+#include "launch/protocol/address.h"
+#include "launch/protocol/report_json.h"
 
 namespace lockstep {
 namespace {

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "launch/poll_set.h"
+#include "core/system/poll_set.h"
 #include "launch/rendezvous/door.h"
-#include "launch/rendezvous/messages.h"
-#include "launch/rendezvous/rendezvous_options.h"
+#include "launch/protocol/messages.h"
+#include "launch/protocol/rendezvous_options.h"
 #include "launch/rendezvous/restart_policy.h"
-#include "launch/status_judge.h"
+#include "launch/hangs/status_judge.h"
 
 namespace lockstep {
 

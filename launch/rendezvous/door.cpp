@@ -9,8 +9,8 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "core/version.h"
-#include "launch/rendezvous/address.h"
-#include "launch/rendezvous/token.h"
+#include "launch/protocol/address.h"
+#include "launch/protocol/token.h"
 
 namespace lockstep {
 namespace {

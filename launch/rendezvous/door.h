@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "launch/poll_set.h"
-#include "launch/rendezvous/connection.h"
-#include "launch/rendezvous/messages.h"
+#include "core/system/poll_set.h"
+#include "launch/protocol/connection.h"
+#include "launch/protocol/messages.h"
 
 namespace lockstep {
 

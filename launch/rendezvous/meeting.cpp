@@ -8,10 +8,10 @@
 #include <array>
 #include <cerrno>
 
-#include "core/descriptor_limit.h"
+#include "core/system/descriptor_limit.h"
 #include "core/error.h"
-#include "core/local_address.h"
-#include "launch/rendezvous/address.h"
+#include "core/system/local_address.h"
+#include "launch/protocol/address.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "launch/launch_options.h"
+#include "launch/options/launch_options.h"
 #include "launch/rendezvous/coordinator.h"
 #include "launch/rendezvous/member.h"
 

@@ -10,8 +10,8 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "core/version.h"
-#include "launch/error_file.h"
-#include "launch/rendezvous/token.h"
+#include "launch/report/error_file.h"
+#include "launch/protocol/token.h"
 
 namespace lockstep {
 namespace {

@@ -8,11 +8,11 @@
 #include <variant>
 #include <vector>
 
-#include "launch/master_socket.h"
-#include "launch/poll_set.h"
-#include "launch/rendezvous/address.h"
-#include "launch/rendezvous/connection.h"
-#include "launch/rendezvous/messages.h"
+#include "launch/protocol/master_socket.h"
+#include "core/system/poll_set.h"
+#include "launch/protocol/address.h"
+#include "launch/protocol/connection.h"
+#include "launch/protocol/messages.h"
 
 namespace lockstep {
 

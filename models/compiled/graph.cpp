@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "core/printable.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/compiled/package.h"
+#include "models/package/package.h"
 
 namespace torch::inductor {
 class AOTIModelContainerRunner;

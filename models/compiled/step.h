@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/compiled/graph.h"
-#include "models/compiled/manifest.h"
+#include "models/package/manifest.h"
 #include "models/model.h"
 
 namespace lockstep {

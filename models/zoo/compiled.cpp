@@ -16,7 +16,7 @@
 #include "core/printable.h"
 #include "models/classification.h"
 #include "models/compiled/graph.h"
-#include "models/compiled/package.h"
+#include "models/package/package.h"
 #include "models/compiled/step.h"
 #include "models/language.h"
 

@@ -10,7 +10,7 @@ LAYERS = {
     "launch": {"core"},
     "tracking": {"core"},
     "data": {"core"},
-    "models": {"core", "data/batch.h", "data/mapped_file.h", "data/safetensors_header.h", "data/zip_file.h"},
+    "models": {"core", "data/batch.h", "formats/mapped_file.h", "formats/safetensors_header.h", "formats/zip_file.h"},
     "distributed": {"core"},
     "runs": {"core", "tracking"},
     "trainer": {"core", "launch", "tracking", "data", "models", "distributed", "runs/run_list.h"},
@@ -33,10 +33,10 @@ TORCH_FREE = re.compile(r"^(core|launch|tracking|runs|ui|cli|distributed/shm)/|"
 # rule: (pattern on code without comments and strings, files that may, what to say)
 OWNED = {
     "getenv": (r"\b(secure_)?getenv\s*\(", r"^launch/rank_env\.cpp$",
-               "the environment is read in launch/rank_env.cpp only"),
+               "the environment is read in launch/environment/rank_env.cpp only"),
     "environ": (r"\b(environ|setenv|unsetenv|putenv)\b",
                 r"^launch/(rank_env|worker_env|worker_process)\.cpp$|^tracking/agent_process\.cpp$",
-                "the environment of ranks is made in launch/worker_env.cpp, the agent gets its parent's"),
+                "the environment of ranks is made in launch/workers/worker_env.cpp, the agent gets its parent's"),
     "sleep": (r"\b(sleep_for|sleep_until|u?sleep|nanosleep)\s*\(", r"^$",
               "sleeping is no synchronisation: wait for the event, with a timeout"),
     "printing": (r"\bstd::(cout|cerr|clog)\b|\b(std::)?(f?printf|f?puts|v?printf)\s*\(|\b(fmt|std)::print(ln)?\s*\(",
@@ -106,8 +106,8 @@ def check_torch(path, text):
         if "torch/csrc/distributed" in target and not path.startswith("distributed/"):
             yield f"{path}:{number}: {target}: c10d is included in distributed/ only"
         gloo = target.startswith("gloo/") or target.endswith("ProcessGroupGloo.hpp")
-        if gloo and path != "distributed/gloo_backend.cpp":
-            yield f"{path}:{number}: {target}: gloo is seen by distributed/gloo_backend.cpp only"
+        if gloo and path != "distributed/backends/gloo_backend.cpp":
+            yield f"{path}:{number}: {target}: gloo is seen by distributed/backends/gloo_backend.cpp only"
 
 
 def check_owned(path, text):

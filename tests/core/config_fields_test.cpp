@@ -1,8 +1,8 @@
-#include "core/config_fields.h"
+#include "core/config/config_fields.h"
 
 #include <catch2/catch.hpp>
 
-#include "core/period.h"
+#include "core/config/period.h"
 #include "tests/data/error_of.h"
 
 namespace lockstep {

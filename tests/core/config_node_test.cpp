@@ -1,8 +1,8 @@
-#include "core/config_node.h"
+#include "core/config/config_node.h"
 
 #include <catch2/catch.hpp>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "tests/data/error_of.h"
 #include "tests/temporary_directory.h"
 

@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "core/part.h"
+#include "core/config/part.h"
 #include "tests/data/error_of.h"
 
 namespace lockstep {

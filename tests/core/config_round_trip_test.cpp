@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-#include "core/config_fields.h"
+#include "core/config/config_fields.h"
 
 namespace lockstep {
 namespace {

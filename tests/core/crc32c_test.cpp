@@ -1,6 +1,6 @@
 // The source is included so that the portable form is tested as well, which this machine may never
 // choose.
-#include "core/crc32c.cpp"
+#include "core/system/crc32c.cpp"
 
 #include <catch2/catch.hpp>
 #include <numeric>

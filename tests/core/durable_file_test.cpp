@@ -1,4 +1,4 @@
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 
-#include "core/file_descriptor.h"
+#include "core/system/file_descriptor.h"
 #include "tests/data/error_of.h"
 #include "tests/temporary_directory.h"
 

@@ -1,4 +1,4 @@
-#include "core/nearest_name.h"
+#include "core/config/nearest_name.h"
 
 #include <catch2/catch.hpp>
 

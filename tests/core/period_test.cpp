@@ -1,4 +1,4 @@
-#include "core/period.h"
+#include "core/config/period.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,10 +1,10 @@
-#include "core/plugin.h"
+#include "core/config/plugin.h"
 
 #include <dlfcn.h>
 
 #include <catch2/catch.hpp>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "tests/data/error_of.h"
 #include "tests/temporary_directory.h"
 

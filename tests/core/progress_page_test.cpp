@@ -1,4 +1,4 @@
-#include "core/progress_page.h"
+#include "core/system/progress_page.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

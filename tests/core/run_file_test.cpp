@@ -1,10 +1,10 @@
-#include "core/run_file.h"
+#include "core/config/run_file.h"
 
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "core/config_text.h"
-#include "core/durable_file.h"
+#include "core/config/config_text.h"
+#include "core/system/durable_file.h"
 #include "tests/data/error_of.h"
 #include "tests/temporary_directory.h"
 

@@ -1,8 +1,8 @@
-#include "data/batch_plan.h"
+#include "data/sampling/batch_plan.h"
 
 #include <catch2/catch.hpp>
 
-#include "data/sampler.h"
+#include "data/sampling/sampler.h"
 #include "tests/data/error_of.h"
 
 namespace lockstep {

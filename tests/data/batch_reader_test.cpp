@@ -1,4 +1,4 @@
-#include "data/batch_reader.h"
+#include "data/loader/batch_reader.h"
 
 #include <ATen/ATen.h>
 

@@ -1,4 +1,4 @@
-#include "data/batch_scheduler.h"
+#include "data/loader/batch_scheduler.h"
 
 #include <fmt/format.h>
 

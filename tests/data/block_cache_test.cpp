@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/table_encoding.h"
+#include "formats/table/table_encoding.h"
 #include "tests/data/error_of.h"
 
 namespace lockstep {

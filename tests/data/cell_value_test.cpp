@@ -1,4 +1,4 @@
-#include "data/cell_value.h"
+#include "formats/table/cell_value.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

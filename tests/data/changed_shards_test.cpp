@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 
-#include "core/part.h"
+#include "core/config/part.h"
 #include "data/dataset.h"
 #include "tests/data/error_of.h"
 #include "tests/temporary_directory.h"

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "data/split.h"
+#include "data/sampling/split.h"
 #include "tests/data/error_of.h"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <semaphore>
 
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "tests/data/error_of.h"
 #include "tests/data/fake_device.h"
 

@@ -1,4 +1,4 @@
-#include "data/gzip.h"
+#include "formats/gzip.h"
 
 #include <catch2/catch.hpp>
 

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/part.h"
+#include "core/config/part.h"
 #include "data/dataset.h"
 #include "tests/data/error_of.h"
 #include "tests/data/idx_bytes.h"

@@ -1,4 +1,4 @@
-#include "data/idx_file.h"
+#include "formats/idx_file.h"
 
 #include <catch2/catch.hpp>
 

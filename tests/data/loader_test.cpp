@@ -1,4 +1,4 @@
-#include "data/loader.h"
+#include "data/loader/loader.h"
 
 #include <ATen/ATen.h>
 

@@ -1,13 +1,13 @@
 // A file that is cut, written to or removed while it is mapped has a defined answer.
-#include "data/mapped_file.h"
+#include "formats/mapped_file.h"
 
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
 #include <numeric>
 
-#include "core/part.h"
-#include "data/loader.h"
+#include "core/config/part.h"
+#include "data/loader/loader.h"
 #include "tests/data/error_of.h"
 #include "tests/temporary_directory.h"
 

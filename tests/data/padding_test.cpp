@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "data/loader.h"
-#include "data/sampling.h"
+#include "data/loader/loader.h"
+#include "data/sampling/sampling.h"
 
 namespace lockstep {
 namespace {

@@ -6,9 +6,9 @@
 #include <random>
 
 #include "data/block_cache.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "data/random.h"
-#include "data/sampler.h"
+#include "data/sampling/sampler.h"
 
 namespace lockstep {
 namespace {

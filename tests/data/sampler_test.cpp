@@ -1,4 +1,4 @@
-#include "data/sampler.h"
+#include "data/sampling/sampler.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-#include "data/sampling.h"
+#include "data/sampling/sampling.h"
 
 #include <ATen/ATen.h>
 

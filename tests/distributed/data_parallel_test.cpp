@@ -1,4 +1,4 @@
-#include "distributed/data_parallel.h"
+#include "distributed/gradients/data_parallel.h"
 
 #include <ATen/ATen.h>
 #include <torch/nn/modules/linear.h>

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "distributed/process_groups.h"
+#include "distributed/backends/process_groups.h"
 
 namespace lockstep {
 

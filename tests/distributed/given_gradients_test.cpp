@@ -7,7 +7,7 @@
 #include <functional>
 #include <thread>
 
-#include "distributed/data_parallel.h"
+#include "distributed/gradients/data_parallel.h"
 #include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;

@@ -1,13 +1,13 @@
-#include "distributed/gradient_synchronizer.h"
+#include "distributed/gradients/gradient_synchronizer.h"
 
 #include <ATen/ATen.h>
 #include <torch/nn/module.h>
 
 #include <catch2/catch.hpp>
 
-#include "distributed/local_gradients.h"
-#include "distributed/reducer_gradients.h"
-#include "distributed/shared_memory_gradients.h"
+#include "distributed/gradients/local_gradients.h"
+#include "distributed/gradients/reducer_gradients.h"
+#include "distributed/gradients/shared_memory_gradients.h"
 #include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;

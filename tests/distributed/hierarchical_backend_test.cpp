@@ -1,4 +1,4 @@
-#include "distributed/hierarchical_backend.h"
+#include "distributed/backends/hierarchical_backend.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 
-#include "distributed/backends.h"
+#include "distributed/backends/backends.h"
 #include "distributed/collectives.h"
 #include "tests/distributed/run_ranks.h"
 

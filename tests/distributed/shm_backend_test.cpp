@@ -1,4 +1,4 @@
-#include "distributed/shm_backend.h"
+#include "distributed/backends/shm_backend.h"
 
 #include <ATen/ATen.h>
 
@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "distributed/collectives.h"
-#include "distributed/process_groups.h"
+#include "distributed/backends/process_groups.h"
 #include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "distributed/collectives.h"
-#include "distributed/data_parallel.h"
+#include "distributed/gradients/data_parallel.h"
 #include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;

@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "data/dataset.h"
-#include "launch/rank_env.h"
+#include "launch/environment/rank_env.h"
 
 namespace {
 

@@ -1,14 +1,14 @@
 // Any bytes as an entry of the dashboard's index: what is read of them is a run like any other,
 // which is written as the same bytes.
 
-#include "runs/catalog_index.h"
+#include "runs/index/catalog_index.h"
 
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
-#include "runs/index_codec.h"
+#include "runs/index/index_codec.h"
 #include "tests/fuzz/seeds.h"
 
 using namespace lockstep;

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/config_fields.h"
-#include "core/period.h"
+#include "core/config/config_fields.h"
+#include "core/config/period.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

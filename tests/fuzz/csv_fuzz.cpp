@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "core/error.h"
-#include "data/csv_file.h"
+#include "formats/table/csv_file.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

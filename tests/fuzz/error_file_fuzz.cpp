@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "launch/error_file.h"
+#include "launch/report/error_file.h"
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/seeds.h"
 

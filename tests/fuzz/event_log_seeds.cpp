@@ -2,12 +2,12 @@
 
 #include <filesystem>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "tests/fuzz/seeds.h"
 #include "tests/tracking/sample_log.h"
-#include "tracking/event_frame.h"
-#include "tracking/event_log_segment.h"
+#include "tracking/log/event_frame.h"
+#include "tracking/log/event_log_segment.h"
 
 namespace lockstep {
 namespace {

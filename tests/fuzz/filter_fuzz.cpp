@@ -6,7 +6,7 @@
 #include <string>
 
 #include "tests/fuzz/seeds.h"
-#include "ui/run_filter.h"
+#include "dashboard/filter/run_filter.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "core/error.h"
-#include "data/idx_file.h"
+#include "formats/idx_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "core/error.h"
-#include "data/images/decode.h"
+#include "formats/images/decode.h"
 
 namespace {
 

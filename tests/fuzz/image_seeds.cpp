@@ -5,7 +5,7 @@
 #include <jpeglib.h>
 #include <webp/encode.h>
 
-#include "data/images/decode.h"
+#include "formats/images/decode.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

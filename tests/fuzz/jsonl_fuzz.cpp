@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "core/error.h"
-#include "data/jsonl_file.h"
+#include "formats/table/jsonl_file.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

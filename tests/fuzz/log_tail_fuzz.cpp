@@ -12,12 +12,12 @@
 #include <string_view>
 #include <vector>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
-#include "core/file_descriptor.h"
+#include "core/system/file_descriptor.h"
 #include "tests/temporary_directory.h"
 #include "tests/tracking/segmented_log.h"
-#include "tracking/event_frame.h"
+#include "tracking/log/event_frame.h"
 
 namespace {
 

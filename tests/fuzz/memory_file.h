@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/file_descriptor.h"
+#include "core/system/file_descriptor.h"
 
 namespace lockstep {
 

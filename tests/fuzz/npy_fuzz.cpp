@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "core/error.h"
-#include "data/npy_file.h"
+#include "formats/npy_file.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

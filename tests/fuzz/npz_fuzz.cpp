@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "core/error.h"
-#include "data/npy_file.h"
-#include "data/zip_file.h"
+#include "formats/npy_file.h"
+#include "formats/zip_file.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

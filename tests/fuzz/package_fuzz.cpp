@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "models/compiled/package.h"
+#include "models/package/package.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

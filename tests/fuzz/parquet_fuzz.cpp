@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "core/error.h"
-#include "data/parquet_file.h"
+#include "formats/table/parquet_file.h"
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/seeds.h"
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "launch/rendezvous/authentication.h"
-#include "launch/rendezvous/frame.h"
-#include "launch/rendezvous/messages.h"
+#include "launch/protocol/authentication.h"
+#include "launch/protocol/frame.h"
+#include "launch/protocol/messages.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 // Any bytes that a client sends: where a request ends is within them, does not depend on how many
 // came at once, and is found before more is kept than the limits allow.
 
-#include "ui/request_extent.h"
+#include "dashboard/api/request_extent.h"
 
 #include <cstdint>
 #include <cstdlib>

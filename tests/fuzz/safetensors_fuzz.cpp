@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "core/error.h"
-#include "data/safetensors_header.h"
+#include "formats/safetensors_header.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "tests/fuzz/seeds.h"
-#include "trainer/safetensors_index.h"
+#include "trainer/checkpoint/safetensors_index.h"
 
 namespace lockstep {
 

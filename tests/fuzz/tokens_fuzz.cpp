@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "core/error.h"
-#include "data/token_shards.h"
+#include "formats/tokens/token_shards.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

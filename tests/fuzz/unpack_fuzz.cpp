@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "core/error.h"
-#include "data/unpack.h"
+#include "formats/unpack.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

@@ -1,4 +1,4 @@
-#include "launch/error_file.h"
+#include "launch/report/error_file.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "launch/hang_detector.h"
+#include "launch/hangs/hang_detector.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,8 +1,8 @@
-#include "launch/hang_finding.h"
+#include "launch/hangs/hang_finding.h"
 
 #include <catch2/catch.hpp>
 
-#include "launch/rendezvous/status_json.h"
+#include "launch/protocol/status_json.h"
 
 using namespace lockstep;
 using Catch::Matchers::Contains;

@@ -1,10 +1,10 @@
-#include "launch/hang_reporter.h"
+#include "launch/hangs/hang_reporter.h"
 
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 
-#include "launch/poll_set.h"
+#include "core/system/poll_set.h"
 #include "tests/launch/text_of.h"
 #include "tests/temporary_directory.h"
 

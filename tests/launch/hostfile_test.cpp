@@ -1,4 +1,4 @@
-#include "launch/hostfile.h"
+#include "launch/ssh/hostfile.h"
 
 #include <catch2/catch.hpp>
 

@@ -9,7 +9,7 @@
 #include "tests/launch/environment_guard.h"
 #include "tests/launch/text_of.h"
 #include "tests/temporary_directory.h"
-#include "tracking/end_facts.h"
+#include "tracking/runs/end_facts.h"
 
 namespace lockstep {
 namespace {

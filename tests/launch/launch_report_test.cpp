@@ -1,4 +1,4 @@
-#include "launch/launch_report.h"
+#include "launch/report/launch_report.h"
 
 #include <catch2/catch.hpp>
 #include <csignal>

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <csignal>
 
-#include "core/file_descriptor.h"
+#include "core/system/file_descriptor.h"
 #include "tests/launch/shell_launch.h"
 
 namespace lockstep {

@@ -12,8 +12,8 @@
 #include <sstream>
 
 #include "core/error.h"
-#include "launch/master_socket.h"
-#include "launch/worker_env.h"
+#include "launch/protocol/master_socket.h"
+#include "launch/workers/worker_env.h"
 #include "tests/launch/shell_launch.h"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // The messages of the rendezvous as bytes: peers of the same protocol read exactly these.
-#include "launch/rendezvous/messages.h"
+#include "launch/protocol/messages.h"
 
 #include <catch2/catch.hpp>
 

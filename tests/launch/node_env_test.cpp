@@ -1,4 +1,4 @@
-#include "launch/node_env.h"
+#include "launch/environment/node_env.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-#include "launch/node_list.h"
+#include "launch/environment/node_list.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-#include "launch/node_order.h"
+#include "launch/environment/node_order.h"
 
 #include <catch2/catch.hpp>
 

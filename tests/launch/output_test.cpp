@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "launch/line_splitter.h"
-#include "launch/tee_spec.h"
+#include "launch/workers/line_splitter.h"
+#include "launch/options/tee_spec.h"
 
 namespace lockstep {
 namespace {

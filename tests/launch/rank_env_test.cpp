@@ -1,4 +1,4 @@
-#include "launch/rank_env.h"
+#include "launch/environment/rank_env.h"
 
 #include <catch2/catch.hpp>
 

@@ -2,10 +2,10 @@
 #include <catch2/catch.hpp>
 
 #include "core/error.h"
-#include "launch/rendezvous/address.h"
-#include "launch/rendezvous/authentication.h"
-#include "launch/rendezvous/frame.h"
-#include "launch/rendezvous/token.h"
+#include "launch/protocol/address.h"
+#include "launch/protocol/authentication.h"
+#include "launch/protocol/frame.h"
+#include "launch/protocol/token.h"
 #include "tests/launch/environment_guard.h"
 #include "tests/temporary_directory.h"
 

@@ -5,8 +5,8 @@
 #include <csignal>
 
 #include "core/error.h"
-#include "launch/rendezvous/address.h"
-#include "launch/rendezvous/frame.h"
+#include "launch/protocol/address.h"
+#include "launch/protocol/frame.h"
 #include "launch/rendezvous/meeting.h"
 
 namespace lockstep {

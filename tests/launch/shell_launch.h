@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "core/file_descriptor.h"
+#include "core/system/file_descriptor.h"
 #include "launch/launcher.h"
 #include "tests/launch/environment_guard.h"
 #include "tests/launch/text_of.h"

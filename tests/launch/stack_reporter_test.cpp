@@ -1,4 +1,4 @@
-#include "launch/stack_reporter.h"
+#include "launch/hangs/stack_reporter.h"
 
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-#include "launch/start_failure.h"
+#include "launch/workers/start_failure.h"
 
 #include <catch2/catch.hpp>
 

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/part.h"
+#include "core/config/part.h"
 #include "models/model.h"
 #include "tests/data/error_of.h"
 

@@ -8,7 +8,7 @@
 #include <iostream>
 #include <numeric>
 
-#include "core/part.h"
+#include "core/config/part.h"
 #include "data/dataset.h"
 #include "tests/printer/commands.h"
 

@@ -9,10 +9,10 @@
 #include <iostream>
 #include <random>
 
-#include "core/config_fields.h"
-#include "data/loader.h"
-#include "data/sampling.h"
-#include "data/split.h"
+#include "core/config/config_fields.h"
+#include "data/loader/loader.h"
+#include "data/sampling/sampling.h"
+#include "data/sampling/split.h"
 #include "tests/printer/commands.h"
 
 namespace lockstep::printer {

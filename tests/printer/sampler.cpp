@@ -3,7 +3,7 @@
 // i % 7. For sampler_against_python.py.
 #include <iostream>
 
-#include "data/sampler.h"
+#include "data/sampling/sampler.h"
 #include "tests/printer/commands.h"
 
 namespace lockstep::printer {

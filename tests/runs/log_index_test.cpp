@@ -1,4 +1,4 @@
-#include "runs/log_index.h"
+#include "runs/index/log_index.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -6,8 +6,8 @@
 
 #include "runs/run_catalog.h"
 #include "tests/temporary_directory.h"
-#include "tracking/event_log_reader.h"
-#include "tracking/event_log_writer.h"
+#include "tracking/log/event_log_reader.h"
+#include "tracking/log/event_log_writer.h"
 
 using namespace lockstep;
 

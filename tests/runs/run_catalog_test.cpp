@@ -6,7 +6,7 @@
 
 #include "tests/temporary_directory.h"
 #include "tests/tracking/sample_log.h"
-#include "tracking/end_facts.h"
+#include "tracking/runs/end_facts.h"
 
 using namespace lockstep;
 

@@ -6,11 +6,11 @@
 #include <optional>
 
 #include "core/error.h"
-#include "runs/catalog_index.h"
+#include "runs/index/catalog_index.h"
 #include "runs/run_stamp.h"
 #include "tests/tracking/runs_of_a_lab.h"
-#include "tracking/event_log_reader.h"
-#include "tracking/event_log_segment.h"
+#include "tracking/log/event_log_reader.h"
+#include "tracking/log/event_log_segment.h"
 
 using namespace lockstep;
 

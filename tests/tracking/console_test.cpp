@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
-#include "tracking/tracking_config.h"
+#include "tracking/config/tracking_config.h"
 
 using namespace lockstep;
 

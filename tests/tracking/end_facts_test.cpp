@@ -1,4 +1,4 @@
-#include "tracking/end_facts.h"
+#include "tracking/runs/end_facts.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "tests/temporary_directory.h"
 

@@ -16,7 +16,7 @@
 #include "core/error.h"
 #include "tests/temporary_directory.h"
 #include "tests/tracking/sample_log.h"
-#include "tracking/event_log_reader.h"
+#include "tracking/log/event_log_reader.h"
 
 using namespace lockstep;
 

@@ -10,8 +10,8 @@
 
 #include "tests/temporary_directory.h"
 #include "tests/tracking/segmented_log.h"
-#include "tracking/event_log_reader.h"
-#include "tracking/run_directory.h"
+#include "tracking/log/event_log_reader.h"
+#include "tracking/runs/run_directory.h"
 
 using namespace lockstep;
 

@@ -5,12 +5,12 @@
 #include <cstring>
 #include <iostream>
 
-#include "core/crc32c.h"
+#include "core/system/crc32c.h"
 #include "core/error.h"
 #include "tests/temporary_directory.h"
 #include "tests/tracking/sample_log.h"
-#include "tracking/event_log_reader.h"
-#include "tracking/message_pack.h"
+#include "tracking/log/event_log_reader.h"
+#include "tracking/log/message_pack.h"
 
 using namespace lockstep;
 

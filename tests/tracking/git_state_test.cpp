@@ -1,8 +1,8 @@
-#include "tracking/git_state.h"
+#include "tracking/runs/git_state.h"
 
 #include <catch2/catch.hpp>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "tests/temporary_directory.h"
 
 using namespace lockstep;

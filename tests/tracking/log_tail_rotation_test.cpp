@@ -5,7 +5,7 @@
 
 #include "tests/temporary_directory.h"
 #include "tests/tracking/segmented_log.h"
-#include "tracking/event_log_reader.h"
+#include "tracking/log/event_log_reader.h"
 
 using namespace lockstep;
 

@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 
-#include "core/config_fields.h"
+#include "core/config/config_fields.h"
 #include "core/error.h"
-#include "tracking/tracking_config.h"
+#include "tracking/config/tracking_config.h"
 
 using namespace lockstep;
 

@@ -1,4 +1,4 @@
-#include "tracking/public_url.h"
+#include "tracking/http/public_url.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,11 +1,11 @@
-#include "cli/runs_command.h"
+#include "cli/runs/runs_command.h"
 
 #include <catch2/catch.hpp>
 #include <sstream>
 
 #include "core/error.h"
 #include "tests/tracking/runs_of_a_lab.h"
-#include "tracking/run_tags.h"
+#include "tracking/runs/run_tags.h"
 
 using namespace lockstep;
 

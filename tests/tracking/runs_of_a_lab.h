@@ -6,9 +6,9 @@
 
 #include "tests/temporary_directory.h"
 #include "tests/tracking/sample_log.h"
-#include "tracking/end_facts.h"
-#include "tracking/on_ranks.h"
-#include "tracking/run_directory.h"
+#include "tracking/runs/end_facts.h"
+#include "tracking/runs/on_ranks.h"
+#include "tracking/runs/run_directory.h"
 
 namespace lockstep {
 

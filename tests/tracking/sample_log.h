@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <limits>
 
-#include "core/durable_file.h"
-#include "tracking/event_log_writer.h"
+#include "core/system/durable_file.h"
+#include "tracking/log/event_log_writer.h"
 
 namespace lockstep {
 

@@ -6,9 +6,9 @@
 #include <iostream>
 #include <map>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "tracking/artifacts/store.h"
-#include "tracking/sink.h"
+#include "tracking/sinks/sink.h"
 
 using namespace lockstep;
 

@@ -8,13 +8,13 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "tests/temporary_directory.h"
-#include "tracking/agent/log_tail.h"
-#include "tracking/end_facts.h"
-#include "tracking/event_log_reader.h"
-#include "tracking/run_directory.h"
+#include "tracking/log/log_tail.h"
+#include "tracking/runs/end_facts.h"
+#include "tracking/log/event_log_reader.h"
+#include "tracking/runs/run_directory.h"
 
 using namespace lockstep;
 

@@ -1,4 +1,4 @@
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoint/checkpoint.h"
 
 #include <ATen/ATen.h>
 
@@ -7,15 +7,15 @@
 #include <fstream>
 #include <functional>
 
-#include "core/crc32c.h"
-#include "core/durable_file.h"
+#include "core/system/crc32c.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
-#include "data/safetensors_header.h"
+#include "formats/safetensors_header.h"
 #include "tests/temporary_directory.h"
-#include "trainer/checkpoint_keeping.h"
-#include "trainer/checkpoint_shares.h"
-#include "trainer/safetensors.h"
-#include "trainer/safetensors_index.h"
+#include "trainer/checkpoint/checkpoint_keeping.h"
+#include "trainer/checkpoint/checkpoint_shares.h"
+#include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/safetensors_index.h"
 
 using namespace lockstep;
 namespace fs = std::filesystem;

@@ -1,13 +1,13 @@
 // Passes that are recorded and replayed, with a recorder that is played on the CPU: what is
 // recorded is not done, and a replay does it all again, into the same tensors.
-#include "trainer/graphed_passes.h"
+#include "trainer/loop/graphed_passes.h"
 
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
 
 #include "core/error.h"
-#include "core/part.h"
+#include "core/config/part.h"
 
 using namespace lockstep;
 

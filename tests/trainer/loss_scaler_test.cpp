@@ -1,4 +1,4 @@
-#include "trainer/loss_scaler.h"
+#include "trainer/state/loss_scaler.h"
 
 #include <ATen/ATen.h>
 

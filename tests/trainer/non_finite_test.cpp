@@ -1,4 +1,4 @@
-#include "trainer/non_finite.h"
+#include "trainer/config/non_finite.h"
 
 #include <ATen/ATen.h>
 

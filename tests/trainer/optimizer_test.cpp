@@ -1,13 +1,13 @@
-#include "trainer/optimizer.h"
+#include "trainer/state/optimizer.h"
 
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "core/part.h"
-#include "trainer/gradients.h"
-#include "trainer/schedule.h"
+#include "core/config/part.h"
+#include "trainer/loop/gradients.h"
+#include "trainer/state/schedule.h"
 
 using namespace lockstep;
 

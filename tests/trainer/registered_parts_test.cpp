@@ -4,8 +4,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "tracking/sink.h"
-#include "trainer/run_config.h"
+#include "tracking/sinks/sink.h"
+#include "trainer/config/run_config.h"
 
 using namespace lockstep;
 

@@ -1,4 +1,4 @@
-#include "trainer/saving.h"
+#include "trainer/checkpoint/saving.h"
 
 #include <ATen/ATen.h>
 #include <sys/resource.h>
@@ -9,8 +9,8 @@
 #include <map>
 
 #include "core/error.h"
-#include "core/own_priority.h"
-#include "core/part.h"
+#include "core/system/own_priority.h"
+#include "core/config/part.h"
 #include "distributed/collectives.h"
 #include "tests/distributed/run_ranks.h"
 #include "tests/temporary_directory.h"

@@ -2,13 +2,13 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "tests/temporary_directory.h"
-#include "tracking/event_log_reader.h"
-#include "tracking/run_directory.h"
-#include "tracking/end_facts.h"
-#include "trainer/checkpoint.h"
+#include "tracking/log/event_log_reader.h"
+#include "tracking/runs/run_directory.h"
+#include "tracking/runs/end_facts.h"
+#include "trainer/checkpoint/checkpoint.h"
 
 using namespace lockstep;
 

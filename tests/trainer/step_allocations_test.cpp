@@ -4,13 +4,13 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/durable_file.h"
-#include "core/part.h"
+#include "core/system/durable_file.h"
+#include "core/config/part.h"
 #include "models/model.h"
 #include "tests/counted_allocations.h"
 #include "tests/temporary_directory.h"
-#include "tracking/run_directory.h"
-#include "trainer/optimizer.h"
+#include "tracking/runs/run_directory.h"
+#include "trainer/state/optimizer.h"
 #include "trainer/session.h"
 
 using namespace lockstep;

@@ -9,7 +9,7 @@
 #include <csignal>
 #include <set>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "core/fatal_signal.h"
 #include "tracking/agent/agent_status.h"
@@ -18,14 +18,14 @@
 #include "tracking/agent/node_watch.h"
 #include "tracking/agent/run_entries.h"
 #include "tracking/alerts/alert_rules.h"
-#include "tracking/end_facts.h"
-#include "tracking/event_log_reader.h"
-#include "tracking/forward/log_forwarder.h"
-#include "tracking/forward/log_receiver.h"
-#include "tracking/path_watch.h"
-#include "tracking/run_directory.h"
+#include "tracking/runs/end_facts.h"
+#include "tracking/log/event_log_reader.h"
+#include "tracking/agent/log_forwarder.h"
+#include "tracking/agent/log_receiver.h"
+#include "tracking/http/path_watch.h"
+#include "tracking/runs/run_directory.h"
 #include "tracking/system/system_sampler.h"
-#include "tracking/unix_time.h"
+#include "tracking/log/unix_time.h"
 
 namespace lockstep {
 namespace {

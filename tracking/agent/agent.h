@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "tracking/agent/sink_thread.h"
-#include "tracking/forward/forwarding.h"
-#include "tracking/tracking_config.h"
+#include "tracking/agent/forwarding.h"
+#include "tracking/config/tracking_config.h"
 
 namespace lockstep {
 

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
-#include "tracking/run_directory.h"
+#include "tracking/runs/run_directory.h"
 
 namespace lockstep {
 namespace {

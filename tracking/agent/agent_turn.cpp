@@ -7,10 +7,10 @@
 
 #include <cerrno>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
-#include "tracking/event_log_reader.h"
-#include "tracking/run_directory.h"
+#include "tracking/log/event_log_reader.h"
+#include "tracking/runs/run_directory.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "core/file_descriptor.h"
+#include "core/system/file_descriptor.h"
 
 namespace lockstep {
 

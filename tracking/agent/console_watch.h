@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "core/file_descriptor.h"
-#include "tracking/record.h"
+#include "core/system/file_descriptor.h"
+#include "tracking/log/record.h"
 
 namespace lockstep {
 

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "tracking/artifacts/sha256.h"
-#include "tracking/run_directory.h"
+#include "tracking/runs/run_directory.h"
 
 namespace lockstep {
 namespace {

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "core/file_descriptor.h"
-#include "tracking/agent/log_tail.h"
-#include "tracking/tracking_config.h"
+#include "core/system/file_descriptor.h"
+#include "tracking/log/log_tail.h"
+#include "tracking/config/tracking_config.h"
 
 namespace lockstep {
 

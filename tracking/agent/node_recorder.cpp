@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "core/local_address.h"
-#include "tracking/agent/log_tail.h"
-#include "tracking/run_directory.h"
-#include "tracking/unix_time.h"
+#include "core/system/local_address.h"
+#include "tracking/log/log_tail.h"
+#include "tracking/runs/run_directory.h"
+#include "tracking/log/unix_time.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tracking/agent/console_watch.h"
-#include "tracking/event_log_writer.h"
+#include "tracking/log/event_log_writer.h"
 
 namespace lockstep {
 

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "tracking/agent/run_entries.h"
-#include "tracking/event_log_reader.h"
-#include "tracking/run_directory.h"
+#include "tracking/log/event_log_reader.h"
+#include "tracking/runs/run_directory.h"
 
 namespace lockstep {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tracking/agent/log_tail.h"
+#include "tracking/log/log_tail.h"
 
 namespace lockstep {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "tracking/event_log_reader.h"
-#include "tracking/on_ranks.h"
-#include "tracking/run_directory.h"
+#include "tracking/log/event_log_reader.h"
+#include "tracking/runs/on_ranks.h"
+#include "tracking/runs/run_directory.h"
 
 namespace lockstep {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tracking/agent/feed.h"
-#include "tracking/tracking_config.h"
+#include "tracking/config/tracking_config.h"
 
 namespace lockstep {
 

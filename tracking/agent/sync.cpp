@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/plugin.h"
+#include "core/config/plugin.h"
 #include "tracking/agent/run_entries.h"
-#include "tracking/event_log_reader.h"
-#include "tracking/run_directory.h"
+#include "tracking/log/event_log_reader.h"
+#include "tracking/runs/run_directory.h"
 
 namespace lockstep {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <optional>
 
-#include "core/nearest_name.h"
+#include "core/config/nearest_name.h"
 #include "core/printable.h"
 
 namespace lockstep {

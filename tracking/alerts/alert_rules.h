@@ -13,7 +13,7 @@
 #include "tracking/alerts/alert_causes.h"
 #include "tracking/alerts/alert_config.h"
 #include "tracking/alerts/recent_values.h"
-#include "tracking/record.h"
+#include "tracking/log/record.h"
 
 namespace lockstep {
 

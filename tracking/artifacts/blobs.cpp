@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "core/printable.h"
 #include "tracking/artifacts/content.h"

@@ -8,9 +8,9 @@
 #include <charconv>
 #include <map>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
-#include "core/nearest_name.h"
+#include "core/config/nearest_name.h"
 #include "core/printable.h"
 
 namespace lockstep {

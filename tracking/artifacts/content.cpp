@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <random>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
-#include "core/file_descriptor.h"
+#include "core/system/file_descriptor.h"
 #include "core/printable.h"
 #include "tracking/artifacts/sha256.h"
 

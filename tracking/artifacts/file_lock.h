@@ -5,7 +5,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "core/file_descriptor.h"
+#include "core/system/file_descriptor.h"
 
 namespace lockstep {
 

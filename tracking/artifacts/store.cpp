@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <set>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "core/printable.h"
 #include "core/run_id.h"
@@ -16,7 +16,7 @@
 #include "tracking/artifacts/catalog.h"
 #include "tracking/artifacts/content.h"
 #include "tracking/artifacts/file_lock.h"
-#include "tracking/unix_time.h"
+#include "tracking/log/unix_time.h"
 
 namespace lockstep {
 namespace {

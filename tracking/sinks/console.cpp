@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "core/period.h"
-#include "tracking/sink.h"
+#include "core/config/period.h"
+#include "tracking/sinks/sink.h"
 
 namespace lockstep {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <charconv>
 
-#include "tracking/csv_field.h"
-#include "tracking/line_file.h"
-#include "tracking/sink.h"
+#include "tracking/log/csv_field.h"
+#include "tracking/log/line_file.h"
+#include "tracking/sinks/sink.h"
 #include "tracking/sinks/file_path.h"
 
 namespace lockstep {

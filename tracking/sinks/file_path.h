@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "core/config_value.h"
-#include "tracking/run_info.h"
+#include "core/config/config_value.h"
+#include "tracking/log/run_info.h"
 
 namespace lockstep {
 

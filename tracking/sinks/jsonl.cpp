@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "tracking/line_file.h"
-#include "tracking/sink.h"
+#include "tracking/log/line_file.h"
+#include "tracking/sinks/sink.h"
 #include "tracking/sinks/file_path.h"
 
 namespace lockstep {

@@ -6,13 +6,13 @@
 #include <cmath>
 #include <deque>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
-#include "core/period.h"
-#include "tracking/http_client.h"
-#include "tracking/public_url.h"
-#include "tracking/run_directory.h"
-#include "tracking/sink.h"
+#include "core/config/period.h"
+#include "tracking/http/http_client.h"
+#include "tracking/http/public_url.h"
+#include "tracking/runs/run_directory.h"
+#include "tracking/sinks/sink.h"
 
 namespace lockstep {
 namespace {

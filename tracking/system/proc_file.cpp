@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <charconv>
 
-#include "core/file_descriptor.h"
+#include "core/system/file_descriptor.h"
 
 namespace lockstep::proc {
 namespace {

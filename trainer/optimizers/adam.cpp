@@ -2,7 +2,7 @@
 // torch.optim.Adam(fused=True) and torch.optim.AdamW(fused=True).
 #include <ATen/ATen.h>
 
-#include "trainer/optimizer.h"
+#include "trainer/state/optimizer.h"
 
 namespace lockstep {
 namespace {

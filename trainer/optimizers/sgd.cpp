@@ -3,7 +3,7 @@
 // operation over all parameters.
 #include <ATen/ATen.h>
 
-#include "trainer/optimizer.h"
+#include "trainer/state/optimizer.h"
 
 namespace lockstep {
 namespace {

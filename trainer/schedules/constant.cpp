@@ -1,5 +1,5 @@
 // The learning rate as configured, in every step.
-#include "trainer/schedule.h"
+#include "trainer/state/schedule.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "trainer/schedule.h"
+#include "trainer/state/schedule.h"
 
 namespace lockstep {
 namespace {

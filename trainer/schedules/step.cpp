@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "trainer/schedule.h"
+#include "trainer/state/schedule.h"
 
 namespace lockstep {
 namespace {

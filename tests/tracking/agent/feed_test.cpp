@@ -6,7 +6,7 @@
 #include "tests/temporary_directory.h"
 #include "tests/tracking/agent/recorder_sink.h"
 #include "tests/tracking/sample_log.h"
-#include "tracking/run_directory.h"
+#include "tracking/runs/run_directory.h"
 
 using namespace lockstep;
 

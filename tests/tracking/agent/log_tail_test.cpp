@@ -1,4 +1,4 @@
-#include "tracking/agent/log_tail.h"
+#include "tracking/log/log_tail.h"
 
 #include <catch2/catch.hpp>
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "tracking/sink.h"
+#include "tracking/sinks/sink.h"
 
 namespace lockstep {
 

@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "tracking/histogram.h"
-#include "tracking/png.h"
+#include "tracking/log/histogram.h"
+#include "tracking/sinks/png.h"
 
 using namespace lockstep;
 

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/config_text.h"
+#include "core/config/config_text.h"
 #include "tracking/alerts/alert_rules.h"
 
 using namespace lockstep;

@@ -9,7 +9,7 @@
 #include <chrono>
 #include <set>
 
-#include "core/file_descriptor.h"
+#include "core/system/file_descriptor.h"
 #include "tests/tracking/artifacts/sample_store.h"
 
 using namespace lockstep;

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <catch2/catch.hpp>
 
-#include "core/file_descriptor.h"
+#include "core/system/file_descriptor.h"
 #include "tests/tracking/artifacts/sample_store.h"
 #include "tracking/artifacts/manifest.h"
 

@@ -1,4 +1,4 @@
-#include "cli/artifacts_command.h"
+#include "cli/runs/artifacts_command.h"
 
 #include <catch2/catch.hpp>
 #include <regex>

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <string>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "tests/temporary_directory.h"
 #include "tracking/artifacts/store.h"
 

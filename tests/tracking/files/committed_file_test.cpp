@@ -1,8 +1,8 @@
-#include "tracking/committed_file.h"
+#include "core/system/committed_file.h"
 
 #include <catch2/catch.hpp>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "tests/temporary_directory.h"
 

@@ -1,10 +1,10 @@
-#include "tracking/tensorboard/event_file.h"
+#include "tracking/sinks/tensorboard/event_file.h"
 
 #include <catch2/catch.hpp>
 
 #include "tests/temporary_directory.h"
-#include "tracking/tensorboard/hparams.h"
-#include "tracking/tensorboard/summary.h"
+#include "tracking/sinks/tensorboard/hparams.h"
+#include "tracking/sinks/tensorboard/summary.h"
 
 using namespace lockstep;
 using namespace std::string_literals;

@@ -1,8 +1,8 @@
-#include "tracking/line_file.h"
+#include "tracking/log/line_file.h"
 
 #include <catch2/catch.hpp>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "tests/temporary_directory.h"
 
 using namespace lockstep;

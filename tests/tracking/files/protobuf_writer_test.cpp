@@ -1,4 +1,4 @@
-#include "tracking/protobuf_writer.h"
+#include "tracking/sinks/protobuf_writer.h"
 
 #include <array>
 #include <catch2/catch.hpp>

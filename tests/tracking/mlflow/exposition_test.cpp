@@ -1,4 +1,4 @@
-#include "tracking/prometheus/exposition.h"
+#include "tracking/sinks/prometheus/exposition.h"
 
 #include <catch2/catch.hpp>
 #include <limits>

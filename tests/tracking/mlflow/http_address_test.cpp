@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/error.h"
-#include "tracking/http_client.h"
+#include "tracking/http/http_client.h"
 
 using namespace lockstep;
 

@@ -1,4 +1,4 @@
-#include "tracking/mlflow/mlflow_settings.h"
+#include "tracking/sinks/mlflow/mlflow_settings.h"
 
 #include <catch2/catch.hpp>
 #include <map>

@@ -1,4 +1,4 @@
-#include "tracking/mlflow/mlflow_text.h"
+#include "tracking/sinks/mlflow/mlflow_text.h"
 
 #include <catch2/catch.hpp>
 

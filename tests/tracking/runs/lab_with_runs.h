@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/runs_command.h"
+#include "cli/runs/runs_command.h"
 #include "core/error.h"
 #include "tests/tracking/runs_of_a_lab.h"
 

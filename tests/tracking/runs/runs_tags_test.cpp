@@ -2,7 +2,7 @@
 #include <thread>
 
 #include "tests/tracking/runs/lab_with_runs.h"
-#include "tracking/run_tags.h"
+#include "tracking/runs/run_tags.h"
 
 using namespace lockstep;
 

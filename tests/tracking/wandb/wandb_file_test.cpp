@@ -1,4 +1,4 @@
-#include "tracking/wandb/wandb_file.h"
+#include "tracking/sinks/wandb/wandb_file.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -6,7 +6,7 @@
 
 #include <zlib.h>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "tests/temporary_directory.h"
 

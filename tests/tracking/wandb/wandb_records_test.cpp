@@ -1,19 +1,19 @@
 // Texts and records of a .wandb file whatever the names and values are. What W&B's programs make of
 // them is tested by wandb_upload_test.py.
-#include "tracking/wandb/wandb_records.h"
+#include "tracking/sinks/wandb/wandb_records.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "core/printable.h"
 #include "tests/temporary_directory.h"
-#include "tracking/wandb/protobuf_reader.h"
-#include "tracking/wandb/wandb_digest.h"
-#include "tracking/wandb/wandb_text.h"
+#include "tracking/sinks/wandb/protobuf_reader.h"
+#include "tracking/sinks/wandb/wandb_digest.h"
+#include "tracking/sinks/wandb/wandb_text.h"
 
 namespace lockstep {
 

@@ -1,13 +1,13 @@
-#include "tracking/wandb/wandb_settings.h"
+#include "tracking/sinks/wandb/wandb_settings.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <map>
 
-#include "core/durable_file.h"
+#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "tests/temporary_directory.h"
-#include "tracking/wandb/find_core.h"
+#include "tracking/sinks/wandb/find_core.h"
 
 namespace lockstep {
 namespace {

@@ -1,0 +1,135 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/timex.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "cli/doctor/doctor_findings.h"
+#include "core/system/file_descriptor.h"
+#include "core/config/size_text.h"
+#include "launch/workers/worker_env.h"
+#include "tracking/system/cgroup_levels.h"
+#include "tracking/system/cgroup_memory.h"
+#include "tracking/system/proc_file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr uint64_t kLittleMemory = 1'000'000'000;
+constexpr rlim_t kFewFiles = 1024;
+constexpr uint32_t kToken = 0x10c45799;
+
+// The share of processor time that control groups leave to this process, in cores; 0 where none
+// limits it. Of the second generation.
+double cores_of_control_groups() {
+  proc::FileReader reader;
+  double least = 0;
+  for (const auto& group : levels_of_group("/proc", "/sys", "cpu")) {
+    const auto text = reader.read(group + "/cpu.max");
+    if (!text) continue;
+    const auto line = text->substr(0, text->find('\n'));  // "150000 100000" or "max 100000"
+    const auto quota = proc::to_count(proc::nth_word(line, 0));
+    const auto period = proc::to_count(proc::nth_word(line, 1));
+    if (!quota || !period || *period == 0) continue;
+    const auto cores = static_cast<double>(*quota) / static_cast<double>(*period);
+    if (least == 0 || cores < least) least = cores;
+  }
+  return least;
+}
+
+// Whether a process that is started now can map `memory` of this one through /proc, as ranks do.
+bool child_maps(const FileDescriptor& memory) {
+  const auto path = fmt::format("/proc/{}/fd/{}", ::getpid(), memory.get());
+  const auto child = ::fork();
+  if (child == 0) {
+    const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    void* const mapped =
+        file < 0 ? MAP_FAILED
+                 : ::mmap(nullptr, sizeof kToken, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    const bool same = mapped != MAP_FAILED && std::memcmp(mapped, &kToken, sizeof kToken) == 0;
+    ::_exit(same ? 0 : 1);
+  }
+  int status = 1;
+  while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  return child > 0 && status == 0;
+}
+
+}  // namespace
+
+Finding look_at_cores() {
+  const auto usable = num_usable_cores();
+  const auto all = ::sysconf(_SC_NPROCESSORS_ONLN);
+  const auto granted = cores_of_control_groups();
+  if (granted > 0 && granted < usable)
+    return {
+        "cores", Health::Warning,
+        fmt::format("{} may be used, but the control group grants the time of {:.1f}: keep ranks "
+                    "times OMP_NUM_THREADS at or below that, or threads wait for each other",
+                    usable, granted)};
+  return {"cores", Health::Good, fmt::format("{} may be used, of {}", usable, all)};
+}
+
+Finding look_at_memory() {
+  proc::FileReader reader;
+  const auto text = reader.read("/proc/meminfo");
+  constexpr uint64_t kKilo = 1024;
+  const auto total = text ? proc::count_of(*text, "MemTotal:").value_or(0) * kKilo : 0;
+  auto free = text ? proc::count_of(*text, "MemAvailable:").value_or(0) * kKilo : 0;
+  std::string where = "of this machine's " + size_text(total);
+  if (const auto group = CgroupMemory("/proc", "/sys").tightest(total)) {
+    const auto left = group->limit > group->used ? group->limit - group->used : 0;
+    if (left < free) where = "of the control group's " + size_text(group->limit);
+    free = std::min(free, left);
+  }
+  const auto found = fmt::format("{} free, {}", size_text(free), where);
+  if (free >= kLittleMemory) return {"memory", Health::Good, found};
+  return {"memory", Health::Warning, found + ": a rank takes 250 MB and its model, several times"};
+}
+
+Finding look_at_open_files() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const auto found = fmt::format("{} per process, at most", limit.rlim_max);
+  if (limit.rlim_max >= kFewFiles) return {"open files", Health::Good, found};
+  return {"open files", Health::Warning,
+          found +
+              ": a launcher needs some for every rank, a sink some for every run; raise the "
+              "hard limit (ulimit -Hn)"};
+}
+
+Finding look_at_shared_memory() {
+  const char* const consequence =
+      ": ranks of this host will talk over loopback TCP (gloo), which is slower";
+  const FileDescriptor memory(::memfd_create("lockstep-doctor", MFD_CLOEXEC));
+  if (!memory.is_open() || ::pwrite(memory.get(), &kToken, sizeof kToken, 0) != sizeof kToken)
+    return {"shared memory", Health::Warning,
+            fmt::format("cannot be had: {}{}", std::strerror(errno), consequence)};
+  if (!child_maps(memory))
+    return {"shared memory", Health::Warning,
+            fmt::format("a process may not open another's through /proc{}", consequence)};
+  const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  if (!handle.is_open())
+    return {"shared memory", Health::Warning,
+            "works, but this kernel has no pidfds: a rank that dies is noticed after the timeout "
+            "only, unless 'lockstep launch' started it"};
+  return {"shared memory", Health::Good, "ranks of this host can map each other's"};
+}
+
+Finding look_at_clock() {
+  timex state{};
+  const auto answer = ::adjtimex(&state);
+  if (answer < 0 || answer == TIME_ERROR || (state.status & STA_UNSYNC) != 0)
+    return {"clock", Health::Warning,
+            "the kernel does not know it to be synchronised (NTP): on several machines, times in "
+            "logs and charts may not fit together"};
+  return {"clock", Health::Good,
+          fmt::format("synchronised, within {:.0f} ms", static_cast<double>(state.maxerror) / 1e3)};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <map>
+
+#include "cli/doctor/doctor_findings.h"
+#include "cli/trainer_program.h"
+#include "core/error.h"
+#include "core/printable.h"
+#include "launch/environment/rank_env.h"
+#include "tracking/system/gpu_watch.h"
+#include "tracking/system/proc_file.h"
+#include "dashboard/api/program_output.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kStartPatience{30}, kSlowStart{3};
+constexpr auto kDriverPatience = std::chrono::seconds(10);
+constexpr uint64_t kOldestDriver = 580;  // for CUDA 13, which LibTorch 2.11 brings
+
+std::string without_line_end(const std::string& text) {
+  return printable(text.substr(0, text.find('\n')), 200);
+}
+
+// "580.65.06"; empty without a driver.
+std::string driver_version() {
+  proc::FileReader reader;
+  const auto text = reader.read("/proc/driver/nvidia/version");
+  if (!text) return {};
+  for (auto line = text->substr(0, text->find('\n')); !line.empty();) {
+    const auto word = proc::next_word(line);
+    if (!word.empty() && word.front() >= '0' && word.front() <= '9' &&
+        word.find('.') != std::string_view::npos)
+      return std::string(word);
+  }
+  return {};
+}
+
+// "2 x NVIDIA H200".
+std::string list_gpus(const std::vector<GpuReading>& gpus) {
+  std::map<std::string, int> counts;
+  for (const auto& gpu : gpus) ++counts[gpu.name.empty() ? "GPU" : printable(gpu.name, 60)];
+  std::vector<std::string> parts;
+  for (const auto& [name, count] : counts) parts.push_back(fmt::format("{} x {}", count, name));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+bool has_cuda_half() {
+  const auto bin = fs::path(own_program()).parent_path();
+  std::error_code error;
+  return fs::exists(bin.parent_path() / "lib" / "liblockstep_cuda.so", error);
+}
+
+}  // namespace
+
+Finding look_at_environment() {
+  const auto set = environment("RANK");
+  try {
+    const auto env = read_rank_env();
+    if (!env.job.empty())
+      return {"environment", Health::Good,
+              fmt::format("rank {} of {}, of {}", env.rank, env.world_size, printable(env.job))};
+    if (set || env.world_size > 1)
+      return {
+          "environment", Health::Warning,
+          fmt::format("says that this is rank {} of {}: lockstep-trainer started here waits for "
+                      "the others; unset RANK, WORLD_SIZE and the like, unless a launcher set "
+                      "them",
+                      env.rank, env.world_size)};
+  } catch (const Error& error) {
+    return {"environment", Health::Problem, std::string("no rank can start here: ") + error.what()};
+  }
+  return {"environment", Health::Good,
+          "no launcher's variables: one process, or 'lockstep launch'"};
+}
+
+Finding look_at_trainer() {
+  try {
+    const auto program = trainer_program();
+    if (::access(program.c_str(), X_OK) != 0)
+      return {"trainer", Health::Problem,
+              fmt::format("'{}' is not there, or may not be executed: build it (make build), or "
+                          "install both programs together",
+                          printable(program, 200))};
+    const auto begin = std::chrono::steady_clock::now();
+    const auto answer = without_line_end(program_output({program, "--version"}, kStartPatience));
+    const auto taken = std::chrono::steady_clock::now() - begin;
+    if (answer.empty())
+      return {"trainer", Health::Problem,
+              fmt::format("'{} --version' fails: run it to see why (the usual reason is a LibTorch "
+                          "that was moved or removed: ldd shows what is missing)",
+                          printable(program, 200))};
+    const auto found =
+        fmt::format("{}, starts in {:.1f} s", answer, std::chrono::duration<double>(taken).count());
+    if (taken < kSlowStart) return {"trainer", Health::Good, found};
+    return {"trainer", Health::Warning,
+            found + ": slow; is LibTorch on a network file system? The second start is quicker"};
+  } catch (const Error& error) {
+    return {"trainer", Health::Problem, error.what()};
+  }
+}
+
+Finding look_at_gpus() {
+  const auto driver = driver_version();
+  if (driver.empty())
+    return {"GPUs", Health::Good, "no NVIDIA driver: distributed.device auto is the CPU"};
+  GpuWatch watch("libnvidia-ml.so.1", kDriverPatience);
+  watch.begin_reading({});
+  const auto gpus = watch.end_reading();
+  if (gpus.empty())
+    return {
+        "GPUs", Health::Problem,
+        fmt::format("driver {} is loaded, but no GPU answers within {} s: does nvidia-smi work?",
+                    printable(driver), kDriverPatience.count())};
+  const auto found = fmt::format("{}, driver {}", list_gpus(gpus), printable(driver));
+  const auto major = proc::to_count(driver.substr(0, driver.find('.')));
+  if (major && *major < kOldestDriver)
+    return {"GPUs", Health::Problem,
+            fmt::format("{}: CUDA 13, which the tested LibTorch brings, needs {} or later; set "
+                        "distributed.device: cpu, or update it",
+                        found, kOldestDriver)};
+  if (!has_cuda_half())
+    return {"GPUs", Health::Problem,
+            found + ": but this build has no CUDA half (cmake/requirements-gpu.txt)"};
+  return {"GPUs", Health::Good, found};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+#include "cli/launch/job_agreements.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "core/system/durable_file.h"
+#include "core/error.h"
+#include "core/version.h"
+#include "tracking/artifacts/sha256.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMostProgramBytes = 4ull << 30;
+
+std::string digest_of(const std::string& content) {
+  Sha256 digest;
+  digest.add(content);
+  return digest.hex();
+}
+
+// Such an argument counts by its content: the path may differ between nodes.
+bool names_run_file(const std::string& argument) {
+  std::error_code error;
+  return (argument.ends_with(".yaml") || argument.ends_with(".yml")) &&
+         std::filesystem::is_regular_file(argument, error);
+}
+
+}  // namespace
+
+std::vector<Agreement> job_agreements(const LaunchArguments& arguments,
+                                      const std::string& program) {
+  const auto& nodes = arguments.rendezvous;
+  std::string files, others;
+  for (const auto& argument : arguments.rest)
+    if (names_run_file(argument))
+      files += digest_of(read_file(argument)) + " ";
+    else
+      others += (others.empty() ? "" : " ") + argument;
+  std::vector<Agreement> agreements = {
+      {"the version of Lockstep", kVersion},
+      {"--nnodes", nodes.min_nodes == nodes.max_nodes
+                       ? fmt::format("{}", nodes.max_nodes)
+                       : fmt::format("{}:{}", nodes.min_nodes, nodes.max_nodes)},
+      {"--rdzv-id", arguments.rdzv_id},
+      {"--max-restarts", fmt::format("{}", arguments.max_restarts)},
+      {"--run-id", arguments.run_id.value_or("")},
+      {"--resume", arguments.resume.value_or("")},
+      {"--predict", arguments.predict.value_or("")},
+      {"the run file", files.empty() ? "" : digest_of(files)},
+      {"the list of overrides and arguments", others}};
+  // Two builds of a trainer need not compute the same bits. A program of one's own may be a script.
+  if (!arguments.program)
+    agreements.push_back(
+        {"the build of lockstep-trainer", digest_of(read_file(program, kMostProgramBytes))});
+  return agreements;
+}
+
+}  // namespace lockstep

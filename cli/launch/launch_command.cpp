@@ -1,0 +1,295 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+
+#include "cli/commands.h"
+#include "cli/launch/job_agreements.h"
+#include "cli/launch/launch_arguments.h"
+#include "cli/launch/launch_hosts.h"
+#include "cli/trainer_program.h"
+#include "core/batch_sizes.h"
+#include "core/config/config_value.h"
+#include "core/error.h"
+#include "core/fatal_signal.h"
+#include "core/config/nearest_name.h"
+#include "core/config/run_file.h"
+#include "core/run_id.h"
+#include "launch/rendezvous/job_token.h"
+#include "launch/launcher.h"
+#include "launch/environment/rank_env.h"
+#include "launch/protocol/token.h"
+#include "tracking/agent/agent_status.h"
+#include "tracking/agent/agent_turn.h"
+#include "tracking/agent/run_entries.h"
+#include "tracking/runs/end_facts.h"
+#include "tracking/runs/job_run.h"
+#include "tracking/log/unix_time.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kTrackingEndsWithin = std::chrono::seconds(10);
+
+// Where the run of this launch will be. Only the trainer makes it a run, by writing run.json.
+struct RunPlace {
+  fs::path runs_dir;
+  std::string run_id;
+  fs::path dir() const { return runs_dir / run_id; }
+};
+
+const std::string* scalar_of(const ConfigNode& root, const char* section, const char* key) {
+  const auto* map = root.find(section);
+  const auto* node = map && map->kind == ConfigNode::Kind::Map ? map->find(key) : nullptr;
+  return node && node->kind == ConfigNode::Kind::Scalar && !node->scalar.empty() ? &node->scalar
+                                                                                 : nullptr;
+}
+
+// A job that may lose nodes must not find out then that the ranks that are left do not divide the
+// batch. Takes this node's number of ranks for that of each; the trainer reports values that are
+// not numbers.
+void verify_batch_of_all_sizes(const ConfigNode& root, const LaunchArguments& arguments) {
+  const auto least = arguments.rendezvous.min_nodes, most = arguments.rendezvous.max_nodes;
+  const auto* const rule = scalar_of(root, "data", "batch_remainder");
+  if (least == most || scalar_of(root, "data", "per_rank_batch_size") ||
+      (rule && *rule != kRefuseRemainder))
+    return;
+  int64_t batch_size = kDefaultBatchSize;
+  if (const auto* text = scalar_of(root, "data", "batch_size")) {
+    const auto* const end = text->data() + text->size();
+    if (std::from_chars(text->data(), end, batch_size).ptr != end || batch_size < 1) return;
+  }
+  std::vector<int64_t> ranks;
+  for (int64_t nodes = least; nodes <= most; ++nodes)
+    ranks.push_back(nodes * arguments.num_workers);
+  const auto problem =
+      batch_size_problem(batch_size, ranks, fmt::format("--nnodes {}:{}", least, most));
+  if (!problem.empty()) throw config_error(problem);
+}
+
+// Reads no more of the run file than where the run goes, and whether it fits the number of nodes:
+// the trainer judges the rest.
+RunPlace find_place(const LaunchArguments& arguments) {
+  const bool has_run_file =
+      !arguments.rest.empty() && (!arguments.program || is_run_file(arguments.rest.front()));
+  if (!has_run_file && !arguments.program)
+    throw config_error("a run file is missing: lockstep launch [OPTION...] CONFIG [a.b=value ...]");
+  auto name = fs::path(has_run_file ? arguments.rest.front() : *arguments.program).stem().string();
+  RunPlace place{.runs_dir = "runs"};
+  if (has_run_file) {
+    std::vector<std::string> overrides;
+    for (size_t i = 1; i < arguments.rest.size(); ++i)
+      if (!arguments.program || arguments.rest[i].find('=') != std::string::npos)
+        overrides.push_back(arguments.rest[i]);
+    const auto root =
+        read_run_file(arguments.rest.front(), overrides,
+                      [](const std::string& variable) { return environment(variable.c_str()); });
+    if (const auto* dir = scalar_of(root, "run", "dir")) place.runs_dir = *dir;
+    if (const auto* given = scalar_of(root, "run", "name")) name = *given;
+    if (!arguments.program && !arguments.predict) verify_batch_of_all_sizes(root, arguments);
+  }
+  if (arguments.predict) {  // its logs are no part of the run that it reads
+    place.run_id = new_run_id(name);
+    return place;
+  }
+  std::optional<std::string> given = arguments.resume ? arguments.resume : arguments.run_id;
+  if (!given && !arguments.job.empty())
+    given = run_of_job(place.runs_dir, name,
+                       {.id = arguments.job, .restarted = arguments.job_restarted});
+  place.run_id = given ? *given : new_run_id(name);
+  return place;
+}
+
+void verify_resumed(const RunPlace& place) {
+  std::error_code error;
+  if (fs::is_directory(place.dir(), error)) return;
+  std::vector<std::string> ids;
+  for (const auto& entry : fs::directory_iterator(place.runs_dir, error))
+    if (fs::exists(entry.path() / "run.json", error)) ids.push_back(entry.path().filename());
+  const auto nearest = nearest_name(place.run_id, ids);
+  throw config_error(fmt::format("--resume {}: there is no such run in {}{}", place.run_id,
+                                 place.runs_dir.string(),
+                                 nearest ? fmt::format("; did you mean '{}'?", *nearest) : ""));
+}
+
+// Takes back the directories that this launch made, when it turns out that they hold nothing of
+// worth.
+class NewDirectories {
+ public:
+  // Notes which of `path` and its parents do not exist yet.
+  explicit NewDirectories(fs::path path) {
+    std::error_code error;
+    for (; !path.empty() && !fs::exists(path, error); path = path.parent_path())
+      missing_.push_back(path);
+  }
+  ~NewDirectories() {
+    std::error_code error;
+    if (!keep_ && !missing_.empty()) fs::remove_all(missing_.front(), error);
+    if (!keep_)
+      for (const auto& path : missing_) fs::remove(path, error);  // only where it is empty
+  }
+  NewDirectories(const NewDirectories&) = delete;
+  NewDirectories& operator=(const NewDirectories&) = delete;
+  void keep() { keep_ = true; }
+
+ private:
+  std::vector<fs::path> missing_;  // the deepest first
+  bool keep_ = false;
+};
+
+// Where this node's logs go. Nodes may share a file system, so each has a directory of its own.
+fs::path log_dir_of(const LaunchArguments& arguments, const fs::path& run_dir, int node_rank) {
+  const auto node = fmt::format("node_{}", node_rank);
+  const auto logs = arguments.log_dir ? fs::path(*arguments.log_dir) : run_dir / "logs";
+  return arguments.rendezvous.max_nodes == 1 ? logs : logs / node;
+}
+
+LaunchOptions make_options(const LaunchArguments& arguments, const RunPlace& place) {
+  LaunchOptions options;
+  options.program = arguments.program ? *arguments.program : trainer_program();
+  options.arguments = arguments.rest;
+  if (arguments.resume)
+    options.arguments.insert(options.arguments.end(), {"--resume", *arguments.resume});
+  if (arguments.predict)
+    options.arguments.insert(options.arguments.end(), {"--predict", *arguments.predict});
+  options.num_workers = arguments.num_workers;
+  options.master_addr = arguments.master_addr;
+  options.master_port = arguments.master_port;
+  options.rendezvous = arguments.rendezvous;
+  if (options.rendezvous.max_nodes > 1)
+    options.rendezvous.agreements = job_agreements(arguments, options.program);
+  options.max_restarts = arguments.max_restarts;
+  options.restart_window = arguments.restart_window;
+  options.restart_delay = arguments.restart_delay;
+  options.monitor_interval = arguments.monitor_interval;
+  options.tee = arguments.tee;
+  options.stop_grace = arguments.stop_grace;
+  options.role = arguments.role;
+  options.run_id = place.run_id;
+  return options;
+}
+
+// What only the launcher knows: it saw every process of the job end.
+EndFact end_of(const LaunchReport& report) {
+  EndFact fact{.by = Witness::Launcher,
+               .end = {.state = RunState::Failed,
+                       .exit_code = report.exit_code(),
+                       .reason = report.summary()},
+               .time = unix_now()};
+  auto& end = fact.end;
+  if (const auto* cause = report.cause()) {
+    end.rank = cause->rank;
+    end.signal = cause->fatal_signal();
+    if (end.signal && !is_crash(*end.signal)) end.state = RunState::Killed;
+    if (const auto detail = cause->detail(); cause->error && cause->hang.empty() && !detail.empty())
+      end.reason = detail.front();
+  } else if (const auto signal =
+                 report.interrupted_by ? report.interrupted_by : report.preempted_by()) {
+    end.state = RunState::Killed;
+    end.signal = signal;
+    // Workers that took the signal themselves have told how far they got.
+    fact.is_consequence = std::ranges::none_of(report.workers, [](const auto& worker) {
+      return worker.failed() && !worker.preempted_by();
+    });
+  }
+  return fact;
+}
+
+// An input error that the console has shown in full is worth no directory, and neither is a start
+// that came to no run.
+bool is_worthless(const LaunchReport& report, const LaunchArguments& arguments,
+                  const LaunchOptions& options) {
+  if (!report.cause() || !options.tee.shows_everything(options.num_workers)) return false;
+  // Other nodes cannot tell whether there is a run, and a program of one's own need not make any.
+  const bool knows_run = report.node_rank == 0 && !arguments.program;
+  return knows_run || report.exit_code() == static_cast<int>(ErrorKind::Config);
+}
+
+// The agent learns from the launcher how the run ended, and tells the sinks.
+void await_tracking(const fs::path& run_dir, int node_rank) {
+  wait_for_agent(run_dir, node_rank, kTrackingEndsWithin);
+  const auto left = describe_incomplete(read_sink_status(run_dir, node_rank));
+  if (!left.empty())
+    fmt::print(stderr, "lockstep: tracking: {}; lockstep sync {} completes it\n", left,
+               run_dir.string());
+}
+
+// Every node tells the cause; the one that serves the rendezvous tells all.
+void print_report(const LaunchReport& report, bool logs_are_kept) {
+  const bool is_brief = !report.serves && !report.succeeded();
+  auto text = is_brief ? report.summary() + "\n" : report.text();
+  if (!text.empty()) text.insert(0, "lockstep: ");
+  if (const auto* cause = report.cause(); cause && logs_are_kept)
+    text += fmt::format("logs: {}{}\n", cause->host.empty() ? "" : cause->host + ": ",
+                        cause->log.string());
+  std::fputs(text.c_str(), stderr);
+}
+
+// The nodes of a scheduler's job share no secret unless the user gave one.
+bool needs_job_token(const LaunchArguments& arguments) {
+  return !arguments.job.empty() && arguments.rendezvous.max_nodes > 1 &&
+         arguments.rendezvous.token.empty();
+}
+
+int run_launch(const LaunchArguments& arguments) {
+  const auto place = find_place(arguments);
+  if (arguments.resume && !arguments.predict) verify_resumed(place);
+  if (arguments.hostfile)
+    return launch_on_hosts(arguments, arguments.resume.value_or(place.run_id));
+  auto options = make_options(arguments, place);
+  // With several nodes this one may join a job that is at work; its ranks ask then.
+  if (options.rendezvous.max_nodes == 1 && is_written_on(place.dir(), 0))
+    throw environment_error(fmt::format(
+        "run {} is being written by another job ({}): wait for its end, or choose another run id",
+        place.run_id, place.dir().string()));
+  std::optional<JobToken> token;
+  if (needs_job_token(arguments)) {
+    token.emplace(place.runs_dir, arguments.job, options.rendezvous.serves.value_or(false));
+    options.rendezvous.token = token->text();
+  }
+  std::optional<NewDirectories> created;
+  const auto log_dir = [&](const std::string& run_id, int node_rank) {
+    auto directory = log_dir_of(arguments, place.runs_dir / run_id, node_rank);
+    if (!created) created.emplace(directory);
+    return directory;
+  };
+  const auto report = run_workers(options, log_dir);
+
+  const auto run_dir = place.runs_dir / report.run_id;
+  std::error_code error;
+  const bool is_run = !report.run_id.empty() && fs::exists(run_dir / "run.json", error);
+  const bool has_predicted = arguments.predict && report.succeeded();
+  const bool worthless = !is_run && (has_predicted || is_worthless(report, arguments, options));
+  if (created && !worthless) created->keep();
+  print_report(report, created && !worthless);
+  // Ranks that are gone write no log: another job has the run, and refused ours.
+  if (is_run && !report.succeeded() && !is_written_on(run_dir, report.node_rank)) {
+    if (report.node_rank == 0) record_end(run_dir, end_of(report));
+    await_tracking(run_dir, report.node_rank);
+  }
+  return report.exit_code();
+}
+
+}  // namespace
+
+int launch_command(int argc, char** argv) {
+  const auto arguments = parse_launch_arguments(argc, argv);
+  if (arguments.wants_help) {
+    fmt::print("{}", arguments.help);
+    return 0;
+  }
+  if (arguments.new_token) {
+    make_token_file(*arguments.new_token);
+    fmt::print("{}: a new token; every node of a job needs a copy of this file\n",
+               *arguments.new_token);
+    return 0;
+  }
+  return run_launch(arguments);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,121 @@
+#include "cli/launch/launch_hosts.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <sstream>
+
+#include "cli/commands.h"
+#include "cli/launch/launch_values.h"
+#include "cli/trainer_program.h"
+#include "core/system/durable_file.h"
+#include "core/error.h"
+#include "core/system/local_address.h"
+#include "core/version.h"
+#include "launch/environment/job_port.h"
+#include "launch/environment/rank_env.h"
+#include "launch/ssh/remote_node.h"
+#include "launch/ssh/remote_start.h"
+#include "launch/protocol/token.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kLargestHostfile = 16u << 20;
+
+std::vector<std::string> split_words(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+std::vector<Host> read_hostfile(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error))
+    throw config_error(fmt::format("--hostfile {}: there is no such file", path));
+  return parse_hostfile(read_file(path, kLargestHostfile), path);
+}
+
+// Where node 0 is found by the others: as the user names it, or this machine's own address.
+std::string find_master_addr(const LaunchArguments& arguments, const std::vector<Host>& hosts) {
+  if (arguments.given_master_addr) return *arguments.given_master_addr;
+  if (!is_this_host(hosts.front())) return hosts.front().name;
+  for (const auto& host : hosts)
+    if (!is_this_host(host)) return local_address_towards(host.name).value_or(own_host_name());
+  return "127.0.0.1";
+}
+
+std::map<std::string, std::string> exported(const std::vector<std::string>& names) {
+  std::map<std::string, std::string> variables;
+  for (const auto& name : names) {
+    const auto value = environment(name.c_str());
+    if (!value)
+      throw config_error(fmt::format("--export {}: there is no such environment variable", name));
+    variables[name] = *value;
+  }
+  return variables;
+}
+
+bool is_counted_by_host(const std::string& num_workers) {
+  return num_workers == "auto" || num_workers == "cpu" || num_workers == "gpu";
+}
+
+std::optional<int> wanted_ranks(const LaunchArguments& arguments) {
+  const auto& text = arguments.wanted_workers;
+  if (!text || is_counted_by_host(*text)) return std::nullopt;
+  return to_number("--nproc-per-node", *text, 1, 1024);
+}
+
+std::string ranks_of(const LaunchArguments& arguments, const Host& host) {
+  if (arguments.wanted_workers && is_counted_by_host(*arguments.wanted_workers))
+    return *arguments.wanted_workers;
+  return std::to_string(ranks_on(host, wanted_ranks(arguments), *arguments.hostfile));
+}
+
+std::vector<NodeOrder> make_orders(const LaunchArguments& arguments, const std::vector<Host>& hosts,
+                                   const std::string& run_id) {
+  NodeOrder order{.version = kVersion,
+                  .directory = fs::current_path().string(),
+                  .arguments = {"launch"},
+                  .environment = exported(arguments.exported),
+                  .grace = arguments.stop_grace};
+  order.environment["LOCKSTEP_RDZV_TOKEN"] = random_hex(32);
+  const int port = arguments.master_port ? arguments.master_port : job_port(run_id);
+  auto& words = order.arguments;
+  words.insert(words.end(), arguments.forwarded.begin(), arguments.forwarded.end());
+  words.insert(words.end(),
+               {"--nnodes", std::to_string(hosts.size()), "--master-addr",
+                find_master_addr(arguments, hosts), "--master-port", std::to_string(port),
+                arguments.resume ? "--resume" : "--run-id", run_id});
+  std::vector<NodeOrder> orders(hosts.size(), order);
+  for (size_t node = 0; node < hosts.size(); ++node) {
+    auto& own = orders[node].arguments;
+    own.insert(own.end(),
+               {"-n", ranks_of(arguments, hosts[node]), "--node-rank", std::to_string(node), "--"});
+    own.insert(own.end(), arguments.rest.begin(), arguments.rest.end());
+  }
+  return orders;
+}
+
+}  // namespace
+
+int launch_on_hosts(const LaunchArguments& arguments, const std::string& run_id) {
+  const auto hosts = read_hostfile(*arguments.hostfile);
+  RemoteLaunch launch{.hosts = hosts, .orders = make_orders(arguments, hosts, run_id)};
+  launch.ssh = split_words(arguments.ssh);
+  if (launch.ssh.empty()) throw config_error("--ssh: expected a command, got nothing");
+  launch.own_program = own_program();
+  launch.program = arguments.remote_lockstep.value_or(launch.own_program);
+  launch.grace = arguments.stop_grace;
+  const auto end = run_on_hosts(launch);
+  if (!end.summary.empty()) fmt::print(stderr, "lockstep: {}\n", end.summary);
+  return end.exit_code;
+}
+
+int launch_node_command(int, char**) { return run_remote_node(own_program()); }
+
+}  // namespace lockstep

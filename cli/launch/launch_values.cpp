@@ -1,0 +1,77 @@
+#include "cli/launch/launch_values.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/config/period.h"
+#include "launch/environment/rank_env.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kLongestSeconds = 1e7;
+
+std::string variable_of(const std::string& name) {
+  std::string variable = "PET_" + name;
+  for (auto& letter : variable)
+    letter =
+        letter == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+  return variable;
+}
+
+}  // namespace
+
+std::optional<std::string> LaunchValues::given(const std::string& name) const {
+  if (!result_.count(name)) return environment(variable_of(name).c_str());
+  auto text = result_[name].as<std::string>();
+  if (text.empty()) throw config_error(fmt::format("--{}: expected a value, got nothing", name));
+  return text;
+}
+
+std::string LaunchValues::text(const std::string& name) const {
+  const auto text = given(name);
+  return text ? *text : result_[name].as<std::string>();
+}
+
+bool LaunchValues::flag(const std::string& name) const {
+  if (result_.count(name)) return result_[name].as<bool>();
+  const auto text = environment(variable_of(name).c_str());
+  return text && *text != "0";
+}
+
+int LaunchValues::number(const std::string& name, int least, int most) const {
+  return to_number("--" + name, text(name), least, most);
+}
+
+std::chrono::milliseconds LaunchValues::duration(const std::string& name) const {
+  return to_duration("--" + name, text(name));
+}
+
+int to_number(const std::string& what, const std::string& text, int least, int most) {
+  int value = 0;
+  const auto* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, value);
+  if (result.ec != std::errc{} || result.ptr != end || value < least || value > most)
+    throw config_error(
+        fmt::format("{} {}: expected a number from {} to {}", what, text, least, most));
+  return value;
+}
+
+std::chrono::milliseconds to_duration(const std::string& what, const std::string& text) {
+  double seconds = 0;
+  const auto* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, seconds);
+  if (result.ec == std::errc{} && result.ptr == end && seconds >= 0 && seconds <= kLongestSeconds)
+    return std::chrono::milliseconds(std::llround(seconds * 1000));
+  ConfigNode node;
+  node.kind = ConfigNode::Kind::Scalar;
+  node.scalar = text;
+  node.origin = "command line";
+  return ConfigValue<Duration>::read(node, what).value;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,306 @@
+#include "cli/runs/artifacts_command.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+
+#include "cli/aligned_text.h"
+#include "cli/command_words.h"
+#include "cli/commands.h"
+#include "core/error.h"
+#include "core/config/nearest_name.h"
+#include "core/printable.h"
+#include "core/config/size_text.h"
+#include "runs/json_text.h"
+#include "tracking/artifacts/store.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kHelp = R"(lockstep artifacts: versioned files of the runs
+
+  lockstep artifacts list [--dir RUNS] [--json]
+        all versions
+  lockstep artifacts show ARTIFACT [--dir RUNS] [--json]
+        one version: who made and used it, its metadata and files
+  lockstep artifacts get ARTIFACT [-o DIR] [--dir RUNS] [--json]
+        copy its files into a new directory; default: NAME-vN
+  lockstep artifacts put NAME PATH [--type T] [--alias A]... [--metadata K=V]... [--dir RUNS] [--json]
+        keep a file, or all files of a directory, as the next version
+  lockstep artifacts alias ARTIFACT ALIAS [--remove] [--dir RUNS] [--json]
+        let an alias mean this version, or nothing any more
+  lockstep artifacts verify [ARTIFACT] [--dir RUNS] [--json]
+        read every file and compare it with its SHA-256; exit code 75 when one is damaged
+  lockstep artifacts gc [--dry-run] [--dir RUNS] [--json]
+        remove files that no version has
+
+ARTIFACT is NAME (its latest version), NAME:ALIAS, NAME:v3, or NAME@ and the beginning of a digest.
+They are kept beside the runs, in RUNS/artifacts; default of RUNS: runs
+)";
+
+using ArtifactsOptions = cxxopts::ParseResult;
+
+cxxopts::Options make_options(const std::string& command) {
+  cxxopts::Options options("lockstep artifacts " + command);
+  const auto text = [] { return cxxopts::value<std::string>(); };
+  auto add = options.add_options();
+  add("dir", "where the runs are kept", text()->default_value("runs"))("json", "as JSON");
+  if (command == "get") add("o,output", "new directory", text());
+  if (command == "put")
+    add("type", "such as model, dataset", text()->default_value("file"))("alias", "alias", text())(
+        "metadata", "K=V", text());
+  if (command == "alias") add("remove", "remove it");
+  if (command == "gc") add("dry-run", "only say what");
+  auto words = options.add_options(kPositional);
+  std::vector<std::string> places;
+  if (command != "list" && command != "gc") places.emplace_back("artifact");
+  if (command == "put") places.emplace_back("path");
+  if (command == "alias") places.emplace_back("alias-name");
+  for (const auto& place : places) words(place, "", text());
+  options.parse_positional(places.begin(), places.end());
+  return options;
+}
+
+class ArtifactsCommand {
+ public:
+  ArtifactsCommand(std::string command, const ArtifactsOptions& options, std::ostream& out,
+                   std::ostream& notes)
+      : command_(std::move(command)),
+        options_(options),
+        store_(fs::path(options["dir"].as<std::string>()) / "artifacts"),
+        out_(out),
+        notes_(notes) {}
+
+  int run() {
+    if (command_ == "list") return list();
+    if (command_ == "show") return show(store_.find(word("artifact")));
+    if (command_ == "get") return get();
+    if (command_ == "put") return put();
+    if (command_ == "alias") return alias();
+    if (command_ == "verify") return verify();
+    return gc();
+  }
+
+ private:
+  std::string word(const char* place) const {
+    if (options_.count(place)) return options_[place].as<std::string>();
+    throw config_error(
+        fmt::format("lockstep artifacts {}: {} is missing; see lockstep artifacts "
+                    "--help",
+                    command_, place));
+  }
+  void print(const Json& json) { out_ << to_text(json, 2) << "\n"; }
+  bool as_json() const { return options_.count("json") > 0; }
+
+  int list();
+  int show(const Artifact& artifact);
+  int get();
+  int put();
+  int alias();
+  int verify();
+  int gc();
+
+  std::string command_;
+  const ArtifactsOptions& options_;
+  ArtifactStore store_;
+  std::ostream& out_;
+  std::ostream& notes_;
+};
+
+std::string artifact_age(const Artifact& artifact) {
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  return age_text(now.count() - artifact.created);
+}
+
+Json artifact_json(const Artifact& artifact) {
+  return {{"name", artifact.name},
+          {"type", artifact.type},
+          {"version", artifact.version},
+          {"aliases", artifact.aliases},
+          {"digest", artifact.digest},
+          {"files", artifact.files.size()},
+          {"bytes", artifact.size()},
+          {"created", artifact.created},
+          {"made_by", artifact.made_by ? Json(*artifact.made_by) : Json(nullptr)},
+          {"used_by", artifact.used_by},
+          {"metadata", artifact.metadata}};
+}
+
+Json artifact_page_json(const Artifact& artifact) {
+  auto json = artifact_json(artifact);
+  json["files"] = Json::array();
+  for (const auto& file : artifact.files)
+    json["files"].push_back({{"path", file.path}, {"sha256", file.sha256}, {"size", file.size}});
+  return json;
+}
+
+int ArtifactsCommand::list() {
+  std::vector<std::string> problems;
+  const auto artifacts = store_.list(&problems);
+  for (const auto& problem : problems) notes_ << "note: " << problem << "\n";
+  const auto code = problems.empty() ? 0 : static_cast<int>(ErrorKind::Environment);
+  if (as_json()) {
+    auto json = Json::array();
+    for (const auto& artifact : artifacts) json.push_back(artifact_json(artifact));
+    print(json);
+    return code;
+  }
+  if (artifacts.empty()) {
+    out_ << fmt::format("no artifacts in '{}' yet; lockstep artifacts put NAME PATH adds one\n",
+                        store_.directory().string());
+    return code;
+  }
+  std::vector<TextRow> rows = {{"ARTIFACT", "TYPE", "FILES", "SIZE", "AGE", "ALIASES"}};
+  for (const auto& artifact : artifacts)
+    rows.push_back({artifact.reference(), artifact.type, std::to_string(artifact.files.size()),
+                    size_text(artifact.size()), artifact_age(artifact),
+                    fmt::format("{}", fmt::join(artifact.aliases, ","))});
+  print_aligned(rows, out_);
+  return code;
+}
+
+int ArtifactsCommand::show(const Artifact& artifact) {
+  if (as_json()) {
+    print(artifact_page_json(artifact));
+    return 0;
+  }
+  std::vector<TextRow> rows = {{"artifact", artifact.reference()},
+                               {"type", artifact.type},
+                               {"aliases", fmt::format("{}", fmt::join(artifact.aliases, ", "))},
+                               {"digest", artifact.digest},
+                               {"age", artifact_age(artifact)},
+                               {"made by", artifact.made_by.value_or("-")},
+                               {"used by", fmt::format("{}", fmt::join(artifact.used_by, ", "))}};
+  for (const auto& [key, value] : artifact.metadata.items())
+    rows.push_back({printable(key, 200), value.is_string()
+                                             ? printable(value.get<std::string>(), 1000)
+                                             : printable(to_text(value), 1000)});
+  print_aligned(rows, out_);
+  std::vector<TextRow> files = {{"file", "size", "sha256"}};
+  for (const auto& file : artifact.files)
+    files.push_back({file.path, size_text(file.size), file.sha256});
+  out_ << "\n";
+  print_aligned(files, out_);
+  return 0;
+}
+
+int ArtifactsCommand::get() {
+  const auto artifact = store_.find(word("artifact"));
+  const auto output = options_.count("output")
+                          ? options_["output"].as<std::string>()
+                          : fmt::format("{}-v{}", artifact.name, artifact.version);
+  store_.get(artifact, output);
+  if (as_json())
+    print({{"artifact", artifact.reference()}, {"directory", output}});
+  else
+    out_ << fmt::format("{} is in {}\n", artifact.reference(), output);
+  return 0;
+}
+
+// "epoch=3" gives the number, "name=x" the text.
+Json metadata_of(const std::vector<std::string>& words) {
+  auto metadata = Json::object();
+  for (const auto& word : words) {
+    const auto at = word.find('=');
+    if (at == 0 || at == std::string::npos)
+      throw config_error(
+          fmt::format("lockstep artifacts put: --metadata '{}' is no KEY=VALUE", printable(word)));
+    const auto value = Json::parse(word.substr(at + 1), nullptr, false);
+    const bool plain = value.is_number() || value.is_boolean();
+    metadata[word.substr(0, at)] = plain ? value : Json(word.substr(at + 1));
+  }
+  return metadata;
+}
+
+int ArtifactsCommand::put() {
+  const auto artifact = store_.publish({.name = word("artifact"),
+                                        .type = options_["type"].as<std::string>(),
+                                        .source = word("path"),
+                                        .aliases = all_values(options_, "alias"),
+                                        .metadata = metadata_of(all_values(options_, "metadata"))});
+  if (as_json())
+    print(artifact_page_json(artifact));
+  else
+    out_ << fmt::format("{} ({} files, {}): {}\n", artifact.reference(), artifact.files.size(),
+                        size_text(artifact.size()), fmt::join(artifact.aliases, ", "));
+  return 0;
+}
+
+int ArtifactsCommand::alias() {
+  const auto artifact = store_.find(word("artifact"));
+  const auto name = word("alias-name");
+  if (options_.count("remove"))
+    store_.remove_alias(artifact.name, name);
+  else
+    store_.set_alias(artifact, name);
+  const auto now = store_.find(artifact.reference());
+  if (as_json())
+    print(artifact_json(now));
+  else
+    out_ << fmt::format("{}: {}\n", now.reference(), fmt::join(now.aliases, ", "));
+  return 0;
+}
+
+int ArtifactsCommand::verify() {
+  std::vector<std::string> problems;
+  const auto artifacts = options_.count("artifact")
+                             ? std::vector<Artifact>{store_.find(word("artifact"))}
+                             : store_.list(&problems);
+  for (const auto& artifact : artifacts)
+    std::ranges::move(store_.verify(artifact), std::back_inserter(problems));
+  if (as_json()) {
+    print({{"verified", artifacts.size()}, {"problems", problems}});
+  } else {
+    for (const auto& problem : problems) out_ << problem << "\n";
+    if (problems.empty()) out_ << fmt::format("{} versions are as they were\n", artifacts.size());
+  }
+  return problems.empty() ? 0 : static_cast<int>(ErrorKind::Environment);
+}
+
+int ArtifactsCommand::gc() {
+  const bool dry_run = options_.count("dry-run") > 0;
+  const auto garbage = store_.gc(dry_run);
+  if (as_json()) {
+    auto paths = Json::array();
+    for (const auto& path : garbage.paths) paths.push_back(path.string());
+    print({{"dry_run", dry_run}, {"removed", paths}, {"bytes", garbage.bytes}});
+    return 0;
+  }
+  for (const auto& path : garbage.paths) out_ << printable(path.string(), 4096) << "\n";
+  out_ << fmt::format("{}: {} in {}\n", dry_run ? "would be removed" : "removed",
+                      size_text(garbage.bytes), garbage.paths.size());
+  return 0;
+}
+
+}  // namespace
+
+int run_artifacts_command(const std::vector<std::string>& words, std::ostream& out,
+                          std::ostream& notes) {
+  const std::vector<std::string> commands = {"list", "show", "get", "put", "alias", "verify", "gc"};
+  if (wants_help(words)) {
+    out << kHelp;
+    return 0;
+  }
+  const auto& command = words.front();
+  if (std::ranges::count(commands, command) == 0)
+    throw config_error(fmt::format("lockstep artifacts: unknown command '{}'{}", command,
+                                   suggest(command, commands)));
+  auto known = make_options(command);
+  const auto options = parse_words(known, words);
+  const int code = ArtifactsCommand(command, options, out, notes).run();
+  if (!out.flush())
+    throw environment_error(
+        fmt::format("lockstep artifacts {}: the output cannot be written", command));
+  return code;
+}
+
+int artifacts_command(int argc, char** argv) {
+  return run_artifacts_command({argv + 1, argv + argc}, std::cout, std::cerr);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,237 @@
+#include "cli/runs/runs_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <iostream>
+#include <sstream>
+
+#include "cli/command_words.h"
+#include "cli/runs/runs_changes.h"
+#include "cli/runs/runs_view.h"
+#include "core/system/durable_file.h"
+#include "core/error.h"
+#include "core/config/nearest_name.h"
+#include "tracking/runs/run_tags.h"
+#include "tracking/runs/stop_request.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kHelp = R"(lockstep runs: what was trained here
+
+  lockstep runs list   [--tag TAG] [--dir RUNS] [--json]
+        all runs, newest first
+  lockstep runs show ID [--dir RUNS] [--json]
+        one run: state, metrics, ranks, checkpoints, config
+  lockstep runs compare ID ID... [--dir RUNS] [--json]
+        where their configs differ, and their metrics side by side
+  lockstep runs export ID --format csv|jsonl [--dir RUNS] [-o FILE]
+        every logged value: metric, step, time, value, rank
+  lockstep runs export ID [ID]... --html FILE [--dir RUNS]
+        one file that opens in a browser without a network: the run, or a comparison
+  lockstep runs watch ID [--once] [--dir RUNS]
+        the run in the terminal, while it goes on: table and small curves
+  lockstep runs tag ID [+TAG]... [-TAG]... [--note TEXT] [--dir RUNS] [--json]
+        add and remove tags, replace the note
+  lockstep runs stop ID [--reason TEXT] [--dir RUNS] [--json]
+        ask a run to save a checkpoint at the end of its step and end; --resume goes on with it
+  lockstep runs delete ID [--yes] [--dir RUNS] [--json]
+        remove a run that is over, with all its files; asks before, without --yes
+  lockstep runs gc [--older-than 30d] [--state failed,lost] [--dry-run] [--dir RUNS] [--json]
+        remove what interrupted commands left behind, artifacts' files that no version has, and,
+        when a state or an age is given, the runs that have both
+
+ID is what `list` shows, the id of a job (all its ranks), or a beginning that no other run shares.
+RUNS is where the runs are kept (run.dir of the run file); default: runs
+)";
+
+using RunsOptions = cxxopts::ParseResult;
+
+cxxopts::Options make_options(const std::string& command) {
+  cxxopts::Options options("lockstep runs " + command);
+  const auto text = [] { return cxxopts::value<std::string>(); };
+  auto add = options.add_options();
+  add("dir", "where the runs are kept", text()->default_value("runs"));
+  if (command == "export")
+    add("format", "csv or jsonl", text()->default_value("csv"))(
+        "o,output", "file instead of the terminal", text());
+  else
+    add("json", "as JSON");
+  if (command == "list") add("tag", "only runs with this tag", text());
+  if (command == "tag") add("note", "what there is to say about the run", text());
+  if (command == "stop") add("reason", "why, for the record", text()->default_value(""));
+  if (command == "delete") add("yes", "do not ask");
+  if (command == "gc")
+    add("older-than", "age", text())("state", "states", text())("dry-run", "only say what");
+  if (command == "list" || command == "gc") return options;
+  options.add_options(kPositional)("id", "the run", cxxopts::value<std::vector<std::string>>());
+  options.parse_positional({"id"});
+  return options;
+}
+
+std::vector<std::string> ids_of(const std::string& command, const RunsOptions& options) {
+  const auto ids = options.count("id") ? options["id"].as<std::vector<std::string>>()
+                                       : std::vector<std::string>();
+  if (ids.empty())
+    throw config_error(
+        fmt::format("lockstep runs {}: which run? Give its ID, see lockstep runs list", command));
+  if (command != "compare" && ids.size() > 1)
+    throw config_error(
+        fmt::format("lockstep runs {}: '{}' is one argument too many", command, ids[1]));
+  return ids;
+}
+
+std::string dir_of(const RunsOptions& options) { return options["dir"].as<std::string>(); }
+
+std::vector<RunEntry> find(const std::string& command, RunList& runs, const RunsOptions& options) {
+  return runs.find(ids_of(command, options).front());
+}
+
+void list(const RunsOptions& options, std::ostream& out) {
+  RunList runs(dir_of(options));
+  auto entries = runs.all();
+  if (options.count("tag"))
+    std::erase_if(entries, [tag = options["tag"].as<std::string>()](const RunEntry& entry) {
+      return std::ranges::count(entry.run->tags.tags, tag) == 0;
+    });
+  if (options.count("json")) {
+    auto json = Json::array();
+    for (const auto& entry : entries) json.push_back(entry_json(entry));
+    out << to_text(json, 2) << "\n";
+  } else if (!entries.empty()) {
+    print_table(entries, static_cast<double>(std::time(nullptr)), out);
+  } else if (options.count("tag")) {
+    out << fmt::format("no run in '{}' has this tag\n", dir_of(options));
+  } else {
+    out << fmt::format("no runs in '{}' yet; start one: lockstep launch -n 2 configs/mnist.yaml\n",
+                       dir_of(options));
+  }
+}
+
+void show(const RunsOptions& options, std::ostream& out) {
+  RunList runs(dir_of(options));
+  const auto entries = find("show", runs, options);
+  if (options.count("json"))
+    out << to_text(page_json(entries), 2) << "\n";
+  else
+    print_page(entries, static_cast<double>(std::time(nullptr)), out);
+}
+
+void compare(const RunsOptions& options, std::ostream& out) {
+  const auto ids = ids_of("compare", options);
+  if (ids.size() < 2)
+    throw config_error("lockstep runs compare: with which other run? Give two IDs or more");
+  RunList runs(dir_of(options));
+  std::vector<std::vector<RunEntry>> compared;
+  for (const auto& id : ids) compared.push_back(runs.find(id));
+  const auto comparison = comparison_json(compared);
+  if (options.count("json"))
+    out << to_text(comparison, 2) << "\n";
+  else
+    print_comparison(comparison, out);
+}
+
+void export_values(const RunsOptions& options, std::ostream& out, std::ostream& notes) {
+  const auto format = options["format"].as<std::string>();
+  if (format != "csv" && format != "jsonl")
+    throw config_error(fmt::format("lockstep runs export: --format '{}' is unknown{}", format,
+                                   suggest(format, {"csv", "jsonl"})));
+  RunList runs(dir_of(options));
+  const auto entries = find("export", runs, options);
+  print_notes(entries, notes);
+  const auto write = format == "csv" ? export_csv : export_jsonl;
+  if (!options.count("output")) return write(entries, out);
+  std::ostringstream text;
+  write(entries, text);
+  write_file_durably(options["output"].as<std::string>(), text.view());
+}
+
+// cxxopts would take "-TAG" for options: such words are ours.
+std::vector<std::string> take_tag_changes(std::vector<std::string>& words) {
+  std::vector<std::string> changes, rest;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const auto& word = words[i];
+    const bool is_value = i > 0 && (words[i - 1] == "--note" || words[i - 1] == "--dir");
+    const bool change = word.starts_with('+') || (word.starts_with('-') && !word.starts_with("--"));
+    (change && !is_value ? changes : rest).push_back(word);
+  }
+  words = rest;
+  return changes;
+}
+
+void tag(const RunsOptions& options, const std::vector<std::string>& changes, std::ostream& out) {
+  const auto note =
+      options.count("note") ? std::optional(options["note"].as<std::string>()) : std::nullopt;
+  RunList runs(dir_of(options));
+  const auto entry = find("tag", runs, options).front();
+  const auto tags = change_run_tags(entry.run->dir, changes, note);
+  const auto& id = entry.info().job_id;
+  if (options.count("json"))
+    out << to_text({{"id", id}, {"tags", tags.tags}, {"note", tags.note}}, 2) << "\n";
+  else
+    out << fmt::format("{}: {}\n", id, tags_text(tags));
+}
+
+void stop(const RunsOptions& options, std::ostream& out) {
+  RunList runs(dir_of(options));
+  const auto entry = find("stop", runs, options).front();
+  const auto& id = entry.info().job_id;
+  const auto state = entry.end().state;
+  if (state != RunState::Running)
+    throw config_error(fmt::format("lockstep runs stop: {} does not run any more: it is {}", id,
+                                   state_name(state)));
+  request_stop(entry.run->dir, options["reason"].as<std::string>());
+  if (options.count("json"))
+    out << to_text({{"id", id}, {"stop", "requested"}}, 2) << "\n";
+  else
+    out << fmt::format("{}: asked to stop; it ends with a checkpoint after its step\n", id);
+}
+
+int change(const std::string& command, const RunsOptions& options, const RunsStreams& streams) {
+  const bool json = options.count("json") > 0;
+  if (command == "delete") {
+    const auto id = ids_of("delete", options).front();
+    return delete_run({dir_of(options), id, options.count("yes") > 0, json}, streams);
+  }
+  const auto text = [&](const char* name) {
+    return options.count(name) ? std::optional(options[name].as<std::string>()) : std::nullopt;
+  };
+  return collect_garbage(
+      {dir_of(options), text("older-than"), text("state"), options.count("dry-run") > 0, json},
+      streams);
+}
+
+}  // namespace
+
+int run_runs_command(const std::vector<std::string>& words, std::ostream& out, std::ostream& notes,
+                     const AskUser& ask) {
+  const std::vector<std::string> commands = {"list", "show", "compare", "export", "watch",
+                                             "tag",  "stop", "delete",  "gc"};
+  if (wants_help(words)) {
+    out << kHelp;
+    return 0;
+  }
+  const auto& command = words.front();
+  if (std::ranges::count(commands, command) == 0)
+    throw config_error(
+        fmt::format("lockstep runs: unknown command '{}'{}", command, suggest(command, commands)));
+  auto rest = words;
+  const auto tag_changes = command == "tag" ? take_tag_changes(rest) : std::vector<std::string>();
+  auto known = make_options(command);
+  const auto options = parse_words(known, rest);
+  int code = 0;
+  if (command == "list") list(options, out);
+  if (command == "show") show(options, out);
+  if (command == "compare") compare(options, out);
+  if (command == "export") export_values(options, out, notes);
+  if (command == "tag") tag(options, tag_changes, out);
+  if (command == "stop") stop(options, out);
+  if (command == "delete" || command == "gc") code = change(command, options, {out, notes, ask});
+  if (!out.flush())
+    throw environment_error(fmt::format("lockstep runs {}: the output cannot be written", command));
+  return code;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <ostream>
+
+#include "cli/aligned_text.h"
+#include "cli/runs/runs_view.h"
+#include "core/error.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+// {key: {run id: value}}, in the order of the keys; a run without a key is left out there.
+Json by_key(const std::vector<std::string>& ids,
+            const std::vector<std::map<std::string, Json>>& runs) {
+  std::map<std::string, Json> merged;
+  for (size_t i = 0; i < runs.size(); ++i)
+    for (const auto& [key, value] : runs[i]) merged[key][ids[i]] = value;
+  auto json = Json::object();
+  for (const auto& [key, values] : merged) json[key] = values;
+  return json;
+}
+
+bool differs(const Json& values, size_t num_runs) {
+  return values.size() < num_runs ||
+         std::ranges::any_of(values, [&](const Json& value) { return value != values.front(); });
+}
+
+std::string cell(const Json& values, const std::string& id, const char* member = nullptr) {
+  const auto it = values.find(id);
+  if (it == values.end()) return "-";
+  const auto& value = member ? it->at(member) : *it;
+  if (value.is_string()) return printable(value.get<std::string>());
+  return value.is_number_float() ? fmt::format("{:.6g}", value.get<double>())
+                                 : printable(to_text(value));
+}
+
+}  // namespace
+
+Json comparison_json(const std::vector<std::vector<RunEntry>>& runs) {
+  std::vector<std::string> ids;
+  std::vector<std::map<std::string, Json>> configs, metrics;
+  for (const auto& entries : runs) {
+    const auto page = page_json(entries);
+    const auto id = page["id"].get<std::string>();
+    if (std::ranges::count(ids, id) > 0)
+      throw config_error(fmt::format("lockstep runs compare: run '{}' is given twice", id));
+    ids.push_back(id);
+    configs.push_back(leaves_of(page["config"]));
+    metrics.push_back(page["metrics"].get<std::map<std::string, Json>>());
+  }
+  auto config = Json::object();
+  const auto all_config = by_key(ids, configs);
+  for (const auto& [key, values] : all_config.items())
+    if (differs(values, ids.size())) config[key] = values;
+  return {{"runs", ids}, {"config", config}, {"metrics", by_key(ids, metrics)}};
+}
+
+void print_comparison(const Json& comparison, std::ostream& out) {
+  const auto ids = comparison["runs"].get<std::vector<std::string>>();
+  const auto table = [&](const char* title) {
+    std::vector<TextRow> rows = {{title}};
+    rows[0].insert(rows[0].end(), ids.begin(), ids.end());
+    return rows;
+  };
+  auto config = table("config");
+  for (const auto& [key, values] : comparison["config"].items()) {
+    config.push_back({printable(key, 200)});
+    for (const auto& id : ids) config.back().push_back(cell(values, id));
+  }
+  if (config.size() == 1)
+    out << "the configs are the same\n";
+  else
+    print_aligned(config, out);
+  if (comparison["metrics"].empty()) return;
+  auto metrics = table("metric");
+  for (const auto& [name, values] : comparison["metrics"].items())
+    for (const char* member : {"last", "min", "max"}) {
+      metrics.push_back({fmt::format("{} {}", printable(name, 200), member)});
+      for (const auto& id : ids) metrics.back().push_back(cell(values, id, member));
+    }
+  out << "\n";
+  print_aligned(metrics, out);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+#include <fmt/format.h>
+
+#include <ostream>
+
+#include "cli/runs/runs_view.h"
+#include "core/error.h"
+#include "runs/run_logs.h"
+#include "tracking/log/log_tail.h"
+#include "tracking/log/csv_field.h"
+
+namespace lockstep {
+namespace {
+
+// Calls `visit` with every value of a log. One that cannot be read at all has none, and a note.
+template <class Visit>
+void visit_log(const std::filesystem::path& path, const Visit& visit) {
+  LogTail log(path);
+  try {
+    while (const auto record = log.next())
+      if (const auto* row = std::get_if<LoggedRow>(&*record))
+        for (const auto& [key, value] : row->values) visit(log.keys()[key], *row, value);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Config) throw;
+  }
+}
+
+template <class Visit>
+void visit_values(const std::vector<RunEntry>& entries, const Visit& visit) {
+  for (const auto& entry : entries)
+    for (const auto* source : {entry.rank, entry.node})
+      if (source)
+        visit_log(log_path(entry.run->dir, *source),
+                  [&](const std::string& name, const LoggedRow& row, double value) {
+                    visit(name, row, value, entry.info().rank);
+                  });
+}
+
+}  // namespace
+
+void export_csv(const std::vector<RunEntry>& entries, std::ostream& out) {
+  out << "metric,step,time,value,rank\n";
+  visit_values(entries, [&](const std::string& name, const LoggedRow& row, double value, int rank) {
+    out << fmt::format("{},{},{:.6f},{},{}\n", csv_field(name), row.step, row.time,
+                       csv_number(value), rank);
+  });
+}
+
+void export_jsonl(const std::vector<RunEntry>& entries, std::ostream& out) {
+  visit_values(entries, [&](const std::string& name, const LoggedRow& row, double value, int rank) {
+    out << to_text({{"metric", name},
+                    {"step", row.step},
+                    {"time", number_value(row.time)},
+                    {"value", number_value(value)},
+                    {"rank", rank}})
+        << "\n";
+  });
+}
+
+}  // namespace lockstep

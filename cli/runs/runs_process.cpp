@@ -1,0 +1,40 @@
+// `lockstep runs` as a process: its terminal, and the commands that need the dashboard's index.
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "cli/command_words.h"
+#include "cli/commands.h"
+#include "cli/runs/runs_command.h"
+#include "cli/runs/runs_report.h"
+#include "cli/runs/runs_watch.h"
+
+namespace lockstep {
+namespace {
+
+bool ask_at_terminal(const std::string& question) {
+  std::cerr << question << " [y/N] " << std::flush;
+  std::string answer;
+  std::getline(std::cin, answer);
+  return answer == "y" || answer == "Y" || answer == "yes";
+}
+
+bool is_report(const std::vector<std::string>& words) {
+  return words.front() == "export" && std::ranges::any_of(words, [](const std::string& word) {
+           return word == "--html" || word.starts_with("--html=");
+         });
+}
+
+}  // namespace
+
+int runs_command(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (!wants_help(words) && words.front() == "watch") return watch_run(words, std::cout);
+  if (!wants_help(words) && is_report(words)) return write_report(words, std::cout);
+  const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
+  return run_runs_command(words, std::cout, std::cerr,
+                          terminal ? AskUser(ask_at_terminal) : AskUser());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+#include "cli/runs/runs_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include "cli/command_words.h"
+#include "cli/trainer_program.h"
+#include "core/system/durable_file.h"
+#include "core/error.h"
+#include "runs/index/column_spool.h"
+#include "runs/run_catalog.h"
+#include "runs/run_list.h"
+#include "dashboard/api/program_output.h"
+#include "dashboard/api/report.h"
+
+namespace lockstep {
+
+int write_report(const std::vector<std::string>& words, std::ostream& out) {
+  cxxopts::Options known("lockstep runs export");
+  const auto text = [] { return cxxopts::value<std::string>(); };
+  known.add_options()("dir", "", text()->default_value("runs"))("html", "", text());
+  known.add_options(kPositional)("id", "", cxxopts::value<std::vector<std::string>>());
+  known.parse_positional({"id"});
+  const auto parsed = parse_words(known, words);
+  if (!parsed.count("id"))
+    throw config_error("lockstep runs export: which run? Give its ID, see lockstep runs list");
+  const std::filesystem::path dir = parsed["dir"].as<std::string>();
+  std::vector<std::string> ids;
+  for (const auto& id : parsed["id"].as<std::vector<std::string>>()) {
+    auto job = find_run_directory(dir, id).filename().string();
+    if (std::ranges::count(ids, job) == 0) ids.push_back(std::move(job));
+  }
+  ColumnSpool spool({dir, "/var/tmp", "/tmp"});
+  RunCatalog catalog(std::filesystem::canonical(dir), spool, CatalogReading::Asked);
+  Dashboard dashboard{
+      .catalog = catalog, .actions = false, .schema = [] {
+        return program_output({trainer_program(), "--schema"}, std::chrono::seconds(20));
+      }};
+  std::vector<RunSnapshot> runs;
+  for (const auto& id : ids) {
+    runs.push_back(catalog.find(id));
+    if (!runs.back()) throw config_error(fmt::format("run '{}' is a link: name its directory", id));
+  }
+  const auto file = parsed["html"].as<std::string>();
+  const auto html = report_html(dashboard, runs);
+  write_file_durably(file, html);
+  out << fmt::format("{}: {:.1f} MB, opens in any browser\n", file,
+                     static_cast<double>(html.size()) / 1e6);
+  return 0;
+}
+
+}  // namespace lockstep

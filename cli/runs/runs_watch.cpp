@@ -1,0 +1,173 @@
+#include "cli/runs/runs_watch.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <ostream>
+
+#include "cli/aligned_text.h"
+#include "cli/command_words.h"
+#include "core/error.h"
+#include "core/printable.h"
+#include "launch/signal_watch.h"
+#include "runs/index/column_spool.h"
+#include "runs/run_list.h"
+#include "runs/run_logs.h"
+#include "tracking/log/unix_time.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kRefreshMs = 500;
+constexpr size_t kCurveWidth = 32, kFewestLines = 12;
+
+struct TerminalSize {
+  size_t lines = 24, columns = 80;
+};
+
+TerminalSize terminal_size() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) return {};
+  return {size.ws_row, size.ws_col};
+}
+
+std::string value_text(double value) { return fmt::format("{:.5g}", value); }
+
+std::string headline(const RunSummary& run) {
+  const auto planned = run.info.planned.steps;
+  auto text = fmt::format("{}  {}  step {}{}  epoch {:.2f}  {:.0f} s", printable(run.id, 100),
+                          state_name(run.state), run.step,
+                          planned > 0 ? fmt::format(" of {}", planned) : "", run.epoch,
+                          run.duration(unix_now()));
+  if (run.num_ranks > 1) text += fmt::format("  {} ranks", run.num_ranks);
+  if (run.num_alerts > 0) text += fmt::format("  {} alerts", run.num_alerts);
+  return text;
+}
+
+// Training first, then evaluation, then the rest by name; system metrics last.
+int importance(const std::string& name) {
+  if (name.starts_with("train/")) return 0;
+  if (name.starts_with("eval/")) return 1;
+  return name.starts_with("system/") ? 3 : 2;
+}
+
+struct WatchedMetric {
+  const LogIndex* log = nullptr;
+  const MetricTotals* totals = nullptr;
+};
+
+std::vector<TextRow> metric_rows(const RunLogs& logs, const NameTable& names, size_t most) {
+  return logs.look([&](const auto& all) {
+    std::map<std::pair<int, std::string>, WatchedMetric> metrics;
+    for (const auto& log : all)
+      for (const auto& totals : log->summary().metrics) {
+        const auto& name = names.text(totals.name);
+        if (totals.count > 0) metrics.try_emplace({importance(name), name}, log.get(), &totals);
+      }
+    std::vector<TextRow> rows = {{"metric", "last", "min", "max", "curve"}};
+    for (const auto& [key, metric] : metrics) {
+      if (rows.size() > most) break;
+      const auto& totals = *metric.totals;
+      rows.push_back({printable(key.second, 40), value_text(totals.last), value_text(totals.min),
+                      value_text(totals.max),
+                      small_curve(metric.log->read(totals.name, {}).value, kCurveWidth)});
+    }
+    return rows;
+  });
+}
+
+// Ranks beside each other, where there are several: who is behind, slow or lost.
+std::vector<TextRow> rank_rows(const RunSummary& run, const NameTable& names, size_t most) {
+  std::vector<TextRow> rows = {{"rank", "state", "step", "step time"}};
+  const auto step_time = names.find("rank/step_time_s");
+  for (const auto& source : run.sources) {
+    if (source.is_node || rows.size() > most) continue;
+    const auto it = std::ranges::find(source.metrics, step_time, &MetricTotals::name);
+    rows.push_back({std::to_string(source.number), state_name(source.state),
+                    std::to_string(source.step),
+                    it == source.metrics.end() ? "-" : fmt::format("{:.4g} s", it->mean())});
+  }
+  return rows;
+}
+
+void show_run(const RunLogs& logs, NameTable& names, bool whole, std::ostream& out) {
+  const auto run = summarize_run(logs, names);
+  const auto size = terminal_size();
+  const auto lines = whole ? SIZE_MAX / 4 : std::max(size.lines, kFewestLines) - 3;
+  const auto ranks = run.num_ranks > 1 ? rank_rows(run, names, lines / 3) : std::vector<TextRow>();
+  out << headline(run) << "\n\n";
+  print_aligned(metric_rows(logs, names, lines - std::min(lines / 2, ranks.size() + 2)), out);
+  if (!ranks.empty()) {
+    out << "\n";
+    print_aligned(ranks, out);
+  }
+  for (const auto& problem : run.problems()) out << "problem: " << printable(problem, 200) << "\n";
+}
+
+bool goes_on(const RunLogs& logs) {
+  return logs.look([](const auto& all) {
+    return std::ranges::any_of(
+        all, [](const auto& log) { return log->summary().state == RunState::Running; });
+  });
+}
+
+}  // namespace
+
+std::string small_curve(const std::vector<double>& values, size_t width) {
+  static const char* const kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  const auto columns = std::min(width, values.size());
+  std::vector<double> means(columns, std::nan(""));
+  auto low = std::nan(""), high = std::nan("");
+  for (size_t i = 0; i < columns; ++i) {
+    double sum = 0;
+    size_t count = 0;
+    for (size_t k = i * values.size() / columns; k < (i + 1) * values.size() / columns; ++k)
+      if (std::isfinite(values[k])) {
+        sum += values[k];
+        ++count;
+      }
+    if (count > 0) means[i] = sum / static_cast<double>(count);
+    low = std::fmin(low, means[i]);
+    high = std::fmax(high, means[i]);
+  }
+  std::string text;
+  for (const auto mean : means) {
+    const auto height = high > low ? (mean - low) / (high - low) : 0;
+    text += std::isnan(mean) ? " " : kBlocks[std::min(7, static_cast<int>(height * 8))];
+  }
+  return text;
+}
+
+int watch_run(const std::vector<std::string>& words, std::ostream& out) {
+  cxxopts::Options known("lockstep runs watch");
+  known.add_options()("dir", "", cxxopts::value<std::string>()->default_value("runs"))("once", "");
+  known.add_options(kPositional)("id", "", cxxopts::value<std::string>());
+  known.parse_positional({"id"});
+  const auto parsed = parse_words(known, words);
+  if (!parsed.count("id"))
+    throw config_error("lockstep runs watch: which run? Give its ID, see lockstep runs list");
+  const std::filesystem::path dir = parsed["dir"].as<std::string>();
+  const auto run_dir = find_run_directory(dir, parsed["id"].as<std::string>());
+  SignalWatch signals;
+  NameTable names;
+  ColumnSpool spool({dir, "/var/tmp", "/tmp"});
+  RunLogs logs(run_dir, names, &spool);
+  const bool once = parsed.count("once") > 0 || ::isatty(STDOUT_FILENO) != 1;
+  while (true) {
+    logs.catch_up();
+    if (!once) out << "\x1b[H\x1b[2J";
+    show_run(logs, names, once, out);
+    out.flush();
+    if (once || !goes_on(logs)) return 0;
+    auto wanted = signals.poll_request();
+    ::poll(&wanted, 1, kRefreshMs);
+    if (signals.next()) return 0;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,17 @@
+// A config and its schema as text for people: what a run's config.yaml and `--help` show.
+#pragma once
+
+#include <string>
+
+#include "core/config/config_value.h"
+
+namespace lockstep {
+
+// `json` (an object) as YAML text that parse_config() reads back.
+std::string to_yaml(const Json& json);
+
+// A schema made by ConfigDescriber as text for a terminal: one line per key with type, default and
+// help.
+std::string render_help(const Json& schema);
+
+}  // namespace lockstep

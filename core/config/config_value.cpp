@@ -1,0 +1,87 @@
+#include "core/config/config_value.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <charconv>
+#include <cmath>
+
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+bool is_plain_scalar(const ConfigNode& node) {
+  return node.kind == ConfigNode::Kind::Scalar && !node.quoted;
+}
+
+// "; write true" for what other programs read as true, and likewise for false; else empty.
+std::string likely_boolean(const ConfigNode& node) {
+  if (node.kind != ConfigNode::Kind::Scalar) return "";
+  auto text = node.scalar;
+  for (auto& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const auto* word : {"true", "yes", "on", "y", "1"})
+    if (text == word) return "; write true";
+  for (const auto* word : {"false", "no", "off", "n", "0"})
+    if (text == word) return "; write false";
+  return "";
+}
+
+// The whole text as a number; nullopt for anything else, overflow included.
+template <class T>
+std::optional<T> parse_number(const std::string& text) {
+  T value{};
+  if (text.starts_with("+-")) return std::nullopt;
+  const auto* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+  const auto* end = text.data() + text.size();
+  const auto result = std::from_chars(begin, end, value);
+  if (result.ec != std::errc{} || result.ptr != end) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::string describe(const ConfigNode& node) {
+  switch (node.kind) {
+    case ConfigNode::Kind::Null: return "nothing";
+    case ConfigNode::Kind::List: return fmt::format("a list of {}", node.items.size());
+    case ConfigNode::Kind::Map: return "a map";
+    case ConfigNode::Kind::Scalar: break;
+  }
+  const auto text = printable(node.scalar);
+  return node.quoted ? fmt::format("\"{}\"", text) : fmt::format("'{}'", text);
+}
+
+Error bad_value(const ConfigNode& node, const std::string& path, const std::string& expected) {
+  return config_error(
+      fmt::format("{}: {}: expected {}, got {}", node.origin, path, expected, describe(node)));
+}
+
+bool ConfigValue<bool>::read(const ConfigNode& node, const std::string& path) {
+  if (is_plain_scalar(node) && node.scalar == "true") return true;
+  if (is_plain_scalar(node) && node.scalar == "false") return false;
+  throw config_error(bad_value(node, path, "true or false").what() + likely_boolean(node));
+}
+
+int64_t ConfigValue<int64_t>::read(const ConfigNode& node, const std::string& path) {
+  if (is_plain_scalar(node))
+    if (const auto value = parse_number<int64_t>(node.scalar)) return *value;
+  throw bad_value(node, path, "a whole number");
+}
+
+double ConfigValue<double>::read(const ConfigNode& node, const std::string& path) {
+  if (is_plain_scalar(node))
+    if (const auto value = parse_number<double>(node.scalar); value && std::isfinite(*value))
+      return *value;
+  throw bad_value(node, path, "a number");
+}
+
+std::string ConfigValue<std::string>::read(const ConfigNode& node, const std::string& path) {
+  if (node.kind != ConfigNode::Kind::Scalar) throw bad_value(node, path, "text");
+  // Most text ends up as a path or a name in a C interface, which would silently cut it there.
+  if (node.scalar.find('\0') != std::string::npos)
+    throw bad_value(node, path, "text without a NUL character");
+  return node.scalar;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+#include "core/config/plugin.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/system/durable_file.h"
+#include "core/error.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+// Written so that this program's own copy of the marker is not found where a plugin's stamp is
+// looked for.
+constexpr std::string_view kMarkerBegin = "lockstep-plugin-stamp";
+constexpr char kOpen = '{', kClose = '}';
+constexpr size_t kMaxPluginBytes = size_t{1} << 30;
+constexpr size_t kMaxStampBytes = 200;
+
+// In the order loaded, without their directories.
+std::vector<std::string>& plugin_names() {
+  static std::vector<std::string> names;
+  return names;
+}
+
+std::string find_stamp(const std::filesystem::path& path) {
+  std::string content;
+  try {
+    content = read_file(path, kMaxPluginBytes);
+  } catch (const Error& error) {
+    throw config_error(fmt::format("plugin {}: {}", path.string(), error.what()));
+  }
+  if (!content.starts_with("\x7f"
+                           "ELF"))
+    throw config_error(fmt::format("plugin {}: not a shared object", path.string()));
+  const auto begin = content.find(fmt::format("{}{}", kMarkerBegin, kOpen));
+  if (begin != std::string::npos) {
+    const auto first = begin + kMarkerBegin.size() + 1;
+    const auto end = content.find(kClose, first);
+    if (end != std::string::npos && end - first <= kMaxStampBytes)
+      return printable(content.substr(first, end - first), kMaxStampBytes);
+  }
+  throw config_error(fmt::format(
+      "plugin {}: carries no Lockstep stamp; build it with lockstep_add_plugin()", path.string()));
+}
+
+}  // namespace
+
+std::string plugin_stamp(const std::string& torch_version) {
+  return fmt::format("interface={} torch={} cxx11_abi={}", kPluginInterface,
+                     torch_version.empty() ? "none" : torch_version, _GLIBCXX_USE_CXX11_ABI);
+}
+
+void load_plugin(const std::filesystem::path& path, const std::string& torch_version) {
+  const auto stamp = find_stamp(path);
+  const auto expected = plugin_stamp(torch_version);
+  if (stamp != expected)
+    throw config_error(
+        fmt::format("plugin {}: built for [{}], this program needs [{}]; rebuild the plugin",
+                    path.string(), stamp, expected));
+  // Without a slash the dynamic linker would search its own path instead of the file that was
+  // checked.
+  const auto absolute = std::filesystem::absolute(path);
+  if (!::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL))
+    throw config_error(fmt::format("plugin {}: {}", path.string(), ::dlerror()));
+  const auto name = printable(path.filename().string());
+  if (std::ranges::find(plugin_names(), name) == plugin_names().end())
+    plugin_names().push_back(name);
+}
+
+std::string told_plugins() {
+  if (plugin_names().empty()) return "";
+  return fmt::format(" (loaded plugins: {})", fmt::join(plugin_names(), ", "));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,16 @@
+#include "core/system/descriptor_limit.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+
+namespace lockstep {
+
+void raise_descriptor_limit(uint64_t wanted) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min<rlim_t>(wanted, limit.rlim_max);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,114 @@
+// What a rank is doing right now, in a page of memory that the process and its launcher share: the
+// rank writes, the launcher reads, and neither ever waits for the other. It stays readable when the
+// rank hangs or is stopped.
+//
+// Thread: one thread, the training thread, writes; finish_bucket() may be called from any thread;
+// snapshot() from any thread or process.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/system/file_descriptor.h"
+
+namespace lockstep {
+
+enum class Phase : uint32_t {
+  Starting,
+  Meeting,
+  Building,
+  DataWait,
+  Forward,
+  Backward,
+  Optimizer,
+  Voting,
+  Logging,
+  Evaluating,
+  Saving,
+  Finishing
+};
+
+// "waiting for data", "forward", ...: reads well behind "is in: ".
+const char* phase_name(Phase phase);
+
+// True for the phases of a training step, which repeat and are short.
+bool is_stepping(Phase phase);
+
+// Evaluations, checkpoints and the like may take so many times as long as a step before a rank is
+// told to hang.
+constexpr int kPatienceOutsideOfSteps = 10;
+
+struct ProgressSnapshot {
+  int rank = 0;
+  int64_t pid = 0;  // 0: the process has not taken the page yet
+  Phase phase = Phase::Starting;
+  int64_t step = 0, total_steps = 0;  // optimizer steps done
+  double longest_step_s = 0;          // of the last 100 or more
+  // Collective operations entered so far; all ranks enter the same ones in the same order.
+  uint64_t operations = 0;
+  bool in_operation = false;
+  std::string operation;  // the last one entered
+  std::string detail;     // its shape and type, where it has one
+  // Gradient buckets whose all_reduce this backward pass has started and finished.
+  uint64_t buckets_started = 0, buckets_finished = 0;
+  std::string bucket_names;  // one line per bucket: its parameters
+  // Seconds since it entered its phase, its operation, and since anything above changed.
+  double phase_age_s = 0, operation_age_s = 0, idle_s = 0;
+  // As configured: when a wait is worth a warning (0: decided by the reader), and when it fails.
+  double warn_after_s = 0, timeout_s = 0;
+};
+
+class ProgressPage {
+ public:
+  // Memory that a child process can map; close-on-exec. Throws Environment.
+  static FileDescriptor make_shared_memory();
+
+  ProgressPage();  // of this process alone, when nobody watches
+  // Maps what make_shared_memory() made. Throws Environment.
+  explicit ProgressPage(int fd);
+  ~ProgressPage();
+  ProgressPage(const ProgressPage&) = delete;
+  ProgressPage& operator=(const ProgressPage&) = delete;
+
+  // The rank's side. Each is a few stores and a look at the clock.
+  void begin(int rank);
+  void set_limits(std::chrono::milliseconds warn_after, std::chrono::milliseconds timeout);
+  void enter(Phase phase);
+  void set_step(int64_t step, int64_t total_steps);
+  void begin_operation(std::string_view name, std::string_view detail = {});
+  void end_operation();
+  void set_bucket_names(const std::string& lines);
+  void begin_buckets();  // a backward pass begins
+  void start_bucket();
+  void finish_bucket();
+  // Why the rank fails: at most kMostFailureBytes, in the format of launch/report/error_file.h. It reaches
+  // the launcher also when no disk has room. The first one stays.
+  static constexpr size_t kMostFailureBytes = 8192;
+  void tell_failure(std::string_view text);
+
+  // The launcher's side.
+  ProgressSnapshot snapshot() const;
+  std::string failure() const;  // empty: none was told
+
+  // Which signal ended the launch: ranks are stopped with SIGTERM whatever it was. 0: none yet.
+  void tell_launch_signal(int signal);
+  int launch_signal() const;
+
+  // Stacks on request: the launcher asks with a number of its own, the rank's reporter waits for
+  // it and answers. Each returns false when the time is up.
+  uint32_t request_stacks();
+  bool wait_for_request(uint32_t last_seen, std::chrono::milliseconds time) const;
+  uint32_t requested() const;
+  void answer_stacks(uint32_t request, const std::string& text);
+  bool wait_for_stacks(uint32_t request, std::chrono::milliseconds time) const;
+  std::string stacks() const;
+
+ private:
+  struct Memory;
+  void touch();
+  Memory* memory_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,68 @@
+// The pages of the API, one function each; docs/dashboard_api.md says what they answer. All throw
+// ApiError.
+#pragma once
+
+#include <string>
+
+#include "dashboard/api/api.h"
+
+namespace lockstep {
+
+// What one request may ask for, and how many may listen; GET /api/server tells them.
+constexpr size_t kMostPoints = 20000, kMostCurves = 512;
+constexpr int kMostStreams = 32;
+
+// A page about one run: `rest` are the parts of the path behind its id.
+struct RunRequest {
+  const ApiRequest& request;
+  RunSnapshot run;
+  std::vector<std::string> rest;
+};
+
+Json run_row(const RunSummary& run, double now);
+Json alert_json(const std::string& run, const std::string& source, const Alert& alert);
+Json progress_json(const RunCatalog& catalog);
+Json changes_json(const CatalogChanges& changes, const RunCatalog& catalog);
+
+ApiAnswer server_page(Dashboard& dashboard);
+ApiAnswer runs_page(Dashboard& dashboard, const ApiRequest& request);
+ApiAnswer fields_page(Dashboard& dashboard, const ApiRequest& request);
+ApiAnswer groups_page(Dashboard& dashboard, const ApiRequest& request);
+ApiAnswer changes_page(Dashboard& dashboard, const ApiRequest& request);
+ApiAnswer alerts_page(Dashboard& dashboard, const ApiRequest& request);
+
+ApiAnswer run_page(Dashboard& dashboard, const RunRequest& request);
+// What /api/runs/ID answers: its small members, and with them the whole as text.
+Json run_head(Dashboard& dashboard, const RunSummary& run);
+std::string run_detail(const Json& head, const RunSummary& run, const NameTable& names);
+ApiAnswer compare_page(Dashboard& dashboard, const ApiRequest& request);
+Json comparison(Dashboard& dashboard, const std::vector<RunSnapshot>& runs);
+
+ApiAnswer series_page(Dashboard& dashboard, const ApiRequest& request);
+ApiAnswer series_csv_page(Dashboard& dashboard, const ApiRequest& request);
+ApiAnswer band_page(Dashboard& dashboard, const ApiRequest& request);
+ApiAnswer heatmap_page(Dashboard& dashboard, const ApiRequest& request);
+
+ApiAnswer images_page(Dashboard& dashboard, const RunRequest& request);
+ApiAnswer image_page(Dashboard& dashboard, const RunRequest& request);
+ApiAnswer histograms_page(Dashboard& dashboard, const RunRequest& request);
+ApiAnswer tables_page(Dashboard& dashboard, const RunRequest& request);
+ApiAnswer texts_page(Dashboard& dashboard, const RunRequest& request);
+ApiAnswer console_page(Dashboard& dashboard, const RunRequest& request);
+ApiAnswer files_page(const RunRequest& request);
+
+ApiAnswer artifacts_page(Dashboard& dashboard, const ApiRequest& request);
+ApiAnswer artifact_file_page(Dashboard& dashboard, const std::vector<std::string>& parts);
+
+ApiAnswer tags_action(Dashboard& dashboard, const RunRequest& request);
+ApiAnswer stop_action(Dashboard& dashboard, const RunRequest& request);
+ApiAnswer delete_action(Dashboard& dashboard, const RunRequest& request);
+
+// Runs that the parameters `run` or `filter` name. Throws ApiError(404) for an unknown run.
+std::vector<RunSnapshot> runs_of(Dashboard& dashboard, const ApiRequest& request);
+RunSnapshot existing_run(Dashboard& dashboard, const std::string& id);
+// Those that `filter` takes, newest first. Throws ApiError(400, bad_filter).
+std::vector<RunSnapshot> filtered_runs(Dashboard& dashboard, const std::string& filter);
+std::shared_ptr<RunLogs> opened(Dashboard& dashboard, const std::string& id);
+
+}  // namespace lockstep

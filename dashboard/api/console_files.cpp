@@ -1,0 +1,247 @@
+#include "dashboard/api/console_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <map>
+#include <optional>
+
+#include "core/error.h"
+#include "core/system/file_descriptor.h"
+#include "tracking/runs/run_directory.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kLongestLine = 64u << 10, kSearchPiece = 1u << 20, kMostSearched = 64u << 20;
+
+std::optional<int> number_behind(const std::string& name, std::string_view prefix) {
+  int number = 0;
+  if (!name.starts_with(prefix)) return std::nullopt;
+  const auto* end = name.data() + name.size();
+  const auto parsed = std::from_chars(name.data() + prefix.size(), end, number);
+  if (parsed.ec != std::errc{} || parsed.ptr != end || number < 0) return std::nullopt;
+  return number;
+}
+
+// Directories within `dir` whose name is `prefix` and a number, by that number.
+std::map<int, fs::path> numbered(const fs::path& dir, std::string_view prefix) {
+  std::map<int, fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    const auto number = number_behind(it->path().filename().string(), prefix);
+    if (number && it->symlink_status(ignored).type() == fs::file_type::directory)
+      found.emplace(*number, it->path());
+  }
+  return found;
+}
+
+void add_attempts(const fs::path& dir, int node, std::vector<ConsoleStream>& streams) {
+  for (const auto& [attempt, attempt_dir] : numbered(dir, "attempt_")) {
+    const auto ranks = numbered(attempt_dir, "");
+    for (const auto& [local_rank, rank_dir] : ranks)
+      for (const bool is_error : {false, true}) {
+        const auto path = rank_dir / (is_error ? "stderr.log" : "stdout.log");
+        struct stat info {};
+        if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+        streams.push_back({.name = fmt::format("{}-{}-{}-{}", attempt, node, local_rank,
+                                               is_error ? "err" : "out"),
+                           .path = path,
+                           .attempt = attempt,
+                           .node = node,
+                           .local_rank = local_rank,
+                           .rank = node * static_cast<int>(ranks.size()) + local_rank,
+                           .is_error = is_error,
+                           .bytes = static_cast<uint64_t>(info.st_size),
+                           .modified = static_cast<double>(info.st_mtim.tv_sec)});
+      }
+  }
+}
+
+void add_recorded(const RunLogs& logs, std::vector<ConsoleStream>& streams) {
+  const std::vector<ConsoleStream> files = streams;
+  const auto has_file = [&](const RecordedConsole& console) {
+    return std::ranges::any_of(files, [&](const ConsoleStream& file) {
+      return std::pair(file.rank, file.is_error) == std::pair(console.rank, console.is_error);
+    });
+  };
+  logs.look([&](const auto& all) {
+    for (const auto& log : all)
+      for (const auto& console : log->consoles()) {
+        if (has_file(console)) continue;
+        streams.push_back({.name = fmt::format("{}-{}-{}", log->name().source(), console.rank,
+                                               console.is_error ? "err" : "out"),
+                           .path = {},
+                           .recorded = std::make_shared<const RecordedConsole>(console),
+                           .node = log->summary().info.node_rank,
+                           .rank = console.rank,
+                           .is_error = console.is_error,
+                           .bytes = console.bytes,
+                           .modified = console.modified});
+      }
+  });
+}
+
+class ConsoleFile {
+ public:
+  explicit ConsoleFile(const ConsoleStream& stream)
+      : path_(stream.path), recorded_(stream.recorded) {
+    if (recorded_) {
+      size_ = recorded_->bytes;
+      return;
+    }
+    file_ =
+        FileDescriptor(::open(stream.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!file_.is_open()) throw errno_error(fmt::format("cannot read {}", path_.string()));
+    struct stat info {};
+    if (::fstat(file_.get(), &info) == 0) size_ = static_cast<uint64_t>(info.st_size);
+  }
+
+  uint64_t size() const { return size_; }
+
+  std::string read(uint64_t from, size_t most_bytes) const {
+    if (recorded_) return recorded_->read(from, most_bytes);
+    std::string bytes(std::min<uint64_t>(most_bytes, size_ - std::min(from, size_)), '\0');
+    size_t done = 0;
+    while (done < bytes.size()) {
+      const auto count = ::pread(file_.get(), bytes.data() + done, bytes.size() - done,
+                                 static_cast<off_t>(from + done));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) throw errno_error(fmt::format("cannot read {}", path_.string()));
+      if (count == 0) break;
+      done += static_cast<size_t>(count);
+    }
+    bytes.resize(done);
+    return bytes;
+  }
+
+ private:
+  fs::path path_;
+  std::shared_ptr<const RecordedConsole> recorded_;
+  FileDescriptor file_;
+  uint64_t size_ = 0;
+};
+
+// The last state of a line that was rewritten.
+std::string shown_line(std::string line) {
+  while (line.ends_with('\r')) line.pop_back();
+  if (const auto at = line.rfind('\r'); at != std::string::npos) line.erase(0, at + 1);
+  if (line.size() > kLongestLine) line.resize(kLongestLine);
+  return line;
+}
+
+// Calls take(offset within bytes, line) for each whole line; returns the bytes of them.
+template <class Take>
+size_t visit_lines(const std::string& bytes, const Take& take) {
+  size_t begin = 0;
+  for (size_t end = 0; (end = bytes.find('\n', begin)) != std::string::npos; begin = end + 1)
+    if (!take(begin, shown_line(bytes.substr(begin, end - begin)))) return end + 1;
+  return begin;
+}
+
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+}  // namespace
+
+std::vector<ConsoleStream> console_streams(const RunLogs& logs) {
+  std::vector<ConsoleStream> streams;
+  const auto dir = logs_path(logs.run_dir());
+  std::error_code ignored;
+  if (fs::symlink_status(dir, ignored).type() == fs::file_type::directory) {
+    add_attempts(dir, 0, streams);
+    for (const auto& [node, node_dir] : numbered(dir, "node_"))
+      add_attempts(node_dir, node, streams);
+  }
+  add_recorded(logs, streams);
+  return streams;
+}
+
+ConsolePiece read_console(const ConsoleStream& stream, uint64_t from, size_t most_bytes,
+                          bool is_over) {
+  const ConsoleFile file(stream);
+  ConsolePiece piece{.begin = std::min(from, file.size()), .size = file.size()};
+  const auto bytes = file.read(piece.begin, most_bytes);
+  auto used = visit_lines(bytes, [&](size_t, std::string line) {
+    piece.lines.push_back(std::move(line));
+    return true;
+  });
+  const bool at_end = piece.begin + bytes.size() == piece.size;
+  const bool too_long = used == 0 && bytes.size() == most_bytes;
+  if (used < bytes.size() && ((at_end && is_over) || too_long)) {
+    piece.lines.push_back(shown_line(bytes.substr(used)));
+    used = bytes.size();
+  }
+  piece.end = piece.begin + used;
+  return piece;
+}
+
+ConsolePiece read_console_before(const ConsoleStream& stream, uint64_t to, size_t most_bytes) {
+  const ConsoleFile file(stream);
+  const auto end = std::min(to, file.size());
+  auto begin = end - std::min<uint64_t>(end, most_bytes);
+  auto bytes = file.read(begin, end - begin);
+  if (begin > 0) {  // the first line began before
+    const auto first = bytes.find('\n');
+    const auto cut = first == std::string::npos || first + 1 == bytes.size() ? 0 : first + 1;
+    bytes.erase(0, cut);
+    begin += cut;
+  }
+  ConsolePiece piece{.begin = begin, .end = end, .size = file.size()};
+  const auto used = visit_lines(bytes, [&](size_t, std::string line) {
+    piece.lines.push_back(std::move(line));
+    return true;
+  });
+  if (used < bytes.size()) piece.lines.push_back(shown_line(bytes.substr(used)));
+  return piece;
+}
+
+ConsolePiece read_console_tail(const ConsoleStream& stream, size_t num_lines, bool is_over) {
+  const ConsoleFile file(stream);
+  uint64_t begin = file.size();
+  size_t breaks = 0;
+  while (begin > 0 && breaks <= num_lines && file.size() - begin < kMostSearched) {
+    const auto step = std::min<uint64_t>(begin, kSearchPiece);
+    const auto bytes = file.read(begin - step, step);
+    auto at = bytes.size();
+    for (; at > 0; --at)
+      if (bytes[at - 1] == '\n' && begin - step + at < file.size() && ++breaks >= num_lines) break;
+    begin = begin - step + at;
+    if (breaks >= num_lines) break;
+  }
+  return read_console(stream, begin, kMostSearched, is_over);
+}
+
+ConsoleMatches search_console(const ConsoleStream& stream, const std::string& text, uint64_t from,
+                              size_t most_matches) {
+  const ConsoleFile file(stream);
+  const auto wanted = lower_case(text);
+  ConsoleMatches result{.end = std::min(from, file.size()), .size = file.size()};
+  const auto last = std::min(result.size, result.end + kMostSearched);
+  while (result.end < last) {
+    auto bytes = file.read(result.end, kSearchPiece);
+    if (result.end + bytes.size() == result.size && !bytes.ends_with('\n')) bytes += '\n';
+    const auto used = visit_lines(bytes, [&](size_t offset, std::string line) {
+      if (lower_case(line).find(wanted) != std::string::npos)
+        result.matches.push_back({result.end + offset, std::move(line)});
+      return result.matches.size() < most_matches;
+    });
+    // A line longer than a piece is passed over piece by piece.
+    result.end = std::min(result.size, result.end + (used > 0 ? used : bytes.size()));
+    if (result.matches.size() >= most_matches || bytes.empty()) break;
+  }
+  return result;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,68 @@
+#include "dashboard/api/program_output.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/system/file_descriptor.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMostOutput = 16u << 20;
+using Clock = std::chrono::steady_clock;
+
+pid_t spawn(const std::vector<std::string>& command, int output) {
+  std::vector<char*> words;
+  for (const auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  std::vector<char*> environment = {nullptr};
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t pid = -1;
+  const auto failed =
+      ::posix_spawn(&pid, words[0], &actions, nullptr, words.data(), environment.data());
+  ::posix_spawn_file_actions_destroy(&actions);
+  return failed == 0 ? pid : -1;
+}
+
+// Up to the end of the output. False when it takes too long or is too much.
+bool read_to_end(int input, Clock::time_point until, std::string& text) {
+  char piece[16384];
+  while (text.size() < kMostOutput) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
+    pollfd request{.fd = input, .events = POLLIN, .revents = 0};
+    if (left.count() <= 0 || ::poll(&request, 1, static_cast<int>(left.count())) <= 0) return false;
+    const auto count = ::read(input, piece, sizeof(piece));
+    if (count <= 0) return count == 0;
+    text.append(piece, static_cast<size_t>(count));
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string program_output(const std::vector<std::string>& command,
+                           std::chrono::milliseconds timeout) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return "";
+  const FileDescriptor input(ends[0]);
+  FileDescriptor output(ends[1]);
+  const auto pid = spawn(command, output.get());
+  if (pid < 0) return "";
+  output.close();
+  std::string text;
+  const bool whole = read_to_end(input.get(), Clock::now() + timeout, text);
+  if (!whole) ::kill(pid, SIGKILL);
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return whole && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? text : "";
+}
+
+}  // namespace lockstep

@@ -1,0 +1,290 @@
+#include "dashboard/api/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/version.h"
+#include "runs/json_text.h"
+#include "tracking/log/unix_time.h"
+#include "dashboard/api/api_pages.h"
+#include "dashboard/api/assets.h"
+#include "dashboard/api/console_files.h"
+#include "dashboard/curves/curve_order.h"
+#include "dashboard/curves/point_choice.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kReportColumns = 2000, kReportRanks = 8, kReportRuns = 50, kReportImages = 50;
+constexpr size_t kReportHeatmaps = 8, kReportHeatColumns = 300;
+constexpr size_t kReportHistograms = 50, kReportMedia = 50, kReportRows = 2000, kReportTexts = 200;
+// Of what ranks printed: the last lines of each, and of a run in all.
+constexpr size_t kReportLines = 200, kReportLineBytes = 64u << 10, kReportConsoleBytes = 1u << 20;
+constexpr std::string_view kDataPlace = "__LOCKSTEP_DATA__";
+
+// With all axes, of the points that a drawing by steps needs.
+void append_report_curve(std::string& text, const std::string& run, const LogIndex& log,
+                         uint32_t metric, const std::string& name) {
+  auto curve = log.read(metric, {.step = true, .time = true, .epoch = true});
+  order_by(curve, CurveAxis::Step);
+  const auto choice = choose_points(curve.step, curve.value, {.columns = kReportColumns});
+  const auto column = [&](const char* title, const std::vector<double>& values) {
+    std::vector<double> chosen;
+    for (const auto i : choice.points) chosen.push_back(values[i]);
+    text += fmt::format(",\"{}\":", title);
+    append_numbers(text, chosen);
+  };
+  const auto head = to_text({{"run", run},
+                             {"source", log.name().source()},
+                             {"metric", name},
+                             {"raw", choice.raw},
+                             {"total", curve.value.size()}});
+  text.append(head, 0, head.size() - 1);
+  column("step", curve.step);
+  column("epoch", curve.epoch);
+  column("time", curve.time);
+  column("value", curve.value);
+  text += '}';
+}
+
+std::string series_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
+  std::string text = "[";
+  for (const auto& run : runs) {
+    const auto logs = opened(dashboard, run->id);
+    logs->look([&](const auto& all) {
+      size_t num_ranks = 0;
+      for (const auto& log : all) {
+        if (!log->name().is_node && ++num_ranks > kReportRanks) continue;
+        for (const auto& metric : log->summary().metrics) {
+          if (metric.count == 0) continue;
+          if (text.size() > 1) text += ',';
+          append_report_curve(text, run->id, *log, metric.name,
+                              dashboard.catalog.names().text(metric.name));
+        }
+      }
+    });
+  }
+  return text + "]";
+}
+
+// Of runs with several ranks: all metrics of ranks. In a comparison also those whose curve does not
+// come with every point, so that the band over the runs has the mean of all values.
+std::string bands_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
+  std::string text = "[";
+  for (const auto& run : runs) {
+    if (run->num_ranks == 0) continue;
+    for (const auto& metric : run->sources.front().metrics) {
+      const bool is_whole = run->num_ranks == 1 && metric.count <= 2 * kReportColumns;
+      if (is_whole || (run->num_ranks == 1 && runs.size() == 1)) continue;
+      ApiRequest request{.path = "/api/band"};
+      request.params = {{"run", run->id},
+                        {"metric", dashboard.catalog.names().text(metric.name)},
+                        {"points", std::to_string(kReportColumns)}};
+      auto body = band_page(dashboard, request).body;  // {"x":"step","bands":[{...}]}
+      const auto begin = body.find("[{") + 1;
+      if (text.size() > 1) text += ',';
+      text += "{\"run\":";
+      append_text(text, run->id);
+      text += ',' + body.substr(begin + 1, body.size() - begin - 3);
+    }
+  }
+  return text + "]";
+}
+
+std::string base64(const std::string& bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t word = 0;
+    for (size_t k = 0; k < 3; ++k)
+      word = word << 8 | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0);
+    for (size_t k = 0; k < 4; ++k) text += kDigits[word >> (18 - 6 * k) & 63];
+  }
+  // Padding: of the last three bytes those that are not there.
+  for (size_t k = 0; k < (3 - bytes.size() % 3) % 3; ++k) text[text.size() - 1 - k] = '=';
+  return text;
+}
+
+Json images_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
+  auto images = Json::array();
+  for (const auto& run : runs) {
+    ApiRequest request;
+    request.params = {{"limit", std::to_string(kReportImages)}};
+    const auto list = Json::parse(images_page(dashboard, {request, run, {"images"}}).body);
+    for (auto item : list["items"]) {
+      const auto file = fmt::format("{}.png", item["at"].get<uint64_t>());
+      const auto png = image_page(
+          dashboard, {request, run, {"images", item["source"].get<std::string>(), file}});
+      item["run"] = run->id;
+      item["url"] = "data:image/png;base64," + base64(png.body);
+      images.push_back(std::move(item));
+    }
+  }
+  return images;
+}
+
+// Adds {"run": ID, `more` and what the page answers} to a list; nothing where it answers with an
+// error.
+void append_page(Dashboard& dashboard, std::string& list, const std::string& run,
+                 const ApiRequest& request, const std::string& more = "") {
+  const auto answer = answer_api(dashboard, request);
+  if (answer.status != 200) return;
+  if (list.size() > 1) list += ',';
+  list += "{\"run\":";
+  append_text(list, run);
+  list += ',' + more + answer.body.substr(1);
+}
+
+// Rank by step, of what ranks measure about themselves.
+std::string heatmaps_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
+  std::string list = "[";
+  for (const auto& run : runs) {
+    size_t num_maps = 0;
+    if (run->num_ranks == 0) continue;
+    for (const auto& metric : run->sources.front().metrics) {
+      const auto& name = dashboard.catalog.names().text(metric.name);
+      if (!name.starts_with("rank/") || metric.count == 0 || ++num_maps > kReportHeatmaps) continue;
+      ApiRequest request{.path = "/api/heatmap"};
+      request.params = {
+          {"run", run->id}, {"metric", name}, {"columns", std::to_string(kReportHeatColumns)}};
+      append_page(dashboard, list, run->id, request);
+    }
+  }
+  return list + "]";
+}
+
+// Histograms over time, or the last version of each table.
+std::string media_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs,
+                     MediaTotals::Kind kind) {
+  std::string list = "[";
+  for (const auto& run : runs) {
+    size_t num_media = 0;
+    for (const auto& source : run->sources)
+      for (const auto& media : source.media) {
+        if (media.kind != kind || ++num_media > kReportMedia) continue;
+        const auto& name = dashboard.catalog.names().text(media.name);
+        ApiRequest request{
+            .path = fmt::format("/api/runs/{}/{}", run->id,
+                                kind == MediaTotals::Kind::Table ? "tables" : "histograms")};
+        request.params = {{"name", name},
+                          {"source", source.source},
+                          {"rows", std::to_string(kReportRows)},
+                          {"limit", std::to_string(kReportHistograms)}};
+        std::string more = "\"name\":";
+        append_text(more, name);
+        append_page(dashboard, list, run->id, request,
+                    more + fmt::format(",\"source\":\"{}\",", source.source));
+      }
+  }
+  return list + "]";
+}
+
+std::string texts_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
+  std::string list = "[";
+  for (const auto& run : runs) {
+    ApiRequest request{.path = fmt::format("/api/runs/{}/texts", run->id)};
+    request.params = {{"level", "debug"},
+                      {"offset", fmt::format("-{}", kReportTexts)},
+                      {"limit", std::to_string(kReportTexts)}};
+    append_page(dashboard, list, run->id, request);
+  }
+  return list + "]";
+}
+
+// The last lines that fit into `budget` bytes, which they use up.
+Json last_lines(const ConsoleStream& stream, size_t& budget) {
+  auto lines = read_console_tail(stream, kReportLines, true).lines;
+  const auto most = std::min(kReportLineBytes, budget);
+  size_t bytes = 0, kept = 0;
+  for (; kept < lines.size(); ++kept) {
+    const auto more = lines[lines.size() - 1 - kept].size() + 1;
+    if (bytes + more > most) break;
+    bytes += more;
+  }
+  budget -= bytes;
+  lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(kept));
+  return lines;
+}
+
+// What the ranks of the last attempt printed last. In `detail` only those streams stay.
+void add_console(Dashboard& dashboard, const RunSummary& run, Json& detail, Json& console) {
+  auto budget = kReportConsoleBytes;
+  const auto streams = console_streams(*opened(dashboard, run.id));
+  int last_attempt = 0;
+  for (const auto& stream : streams) last_attempt = std::max(last_attempt, stream.attempt);
+  auto shown = Json::array();
+  for (auto& told : detail["console"]) {
+    const auto name = told["stream"].get<std::string>();
+    const auto stream = std::ranges::find(streams, name, &ConsoleStream::name);
+    if (stream == streams.end()) continue;
+    if (!stream->recorded && stream->attempt != last_attempt) continue;
+    auto lines = last_lines(*stream, budget);
+    if (lines.empty()) continue;
+    console.push_back({{"run", run.id}, {"stream", stream->name}, {"lines", std::move(lines)}});
+    shown.push_back(std::move(told));
+  }
+  detail["console"] = std::move(shown);
+}
+
+// Within a script element nothing may look like a tag.
+std::string without_tags(const std::string& json) {
+  std::string text;
+  text.reserve(json.size() + json.size() / 64);
+  for (const char c : json) {
+    if (c == '<')
+      text += "\\u003c";
+    else
+      text += c;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string report_html(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
+  const auto page = report_template();
+  const auto place = page.find(kDataPlace);
+  if (place == std::string_view::npos) throw not_found("this build has no template for reports");
+  std::string details = "[";
+  auto console = Json::array();
+  for (const auto& run : runs) {
+    auto head = run_head(dashboard, *run);
+    add_console(dashboard, *run, head, console);
+    if (details.size() > 1) details += ',';
+    details += run_detail(head, *run, dashboard.catalog.names());
+  }
+  std::string data = "{\"exported\":";
+  append_number(data, unix_now());
+  data += ",\"version\":" + to_text(kVersion) + ",\"runs\":" + details + ']';
+  data += ",\"series\":" + series_of(dashboard, runs) + ",\"bands\":" + bands_of(dashboard, runs);
+  data += ",\"heatmaps\":" + heatmaps_of(dashboard, runs);
+  data += ",\"histograms\":" + media_of(dashboard, runs, MediaTotals::Kind::Histogram);
+  data += ",\"tables\":" + media_of(dashboard, runs, MediaTotals::Kind::Table);
+  data += ",\"texts\":" + texts_of(dashboard, runs) + ",\"console\":" + to_text(console);
+  data += ",\"images\":" + to_text(images_of(dashboard, runs)) + ",\"compare\":";
+  data += runs.size() > 1 ? to_text(comparison(dashboard, runs)) : "null";
+  data += '}';
+  std::string html(page.substr(0, place));
+  html += without_tags(data);
+  return html.append(page.substr(place + kDataPlace.size()));
+}
+
+ApiAnswer report_page(Dashboard& dashboard, const ApiRequest& request) {
+  try {
+    const auto runs = runs_of(dashboard, request);
+    if (runs.empty() || runs.size() > kReportRuns)
+      throw bad_request(fmt::format("a report has 1 to {} runs", kReportRuns));
+    const auto name = runs.size() == 1 ? runs.front()->id : "comparison";
+    return {.type = "text/html; charset=utf-8",
+            .body = report_html(dashboard, runs),
+            .download = name + ".html"};
+  } catch (const ApiError& error) {
+    return error.answer();
+  } catch (const std::exception& error) {
+    return ApiError(500, "internal", error.what()).answer();
+  }
+}
+
+}  // namespace lockstep

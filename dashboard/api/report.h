@@ -1,0 +1,16 @@
+// A run, or several, as one HTML file that opens without a server.
+#pragma once
+
+#include <string>
+
+#include "dashboard/api/api.h"
+
+namespace lockstep {
+
+// The page with the runs' data inlined. Throws ApiError and Error.
+std::string report_html(Dashboard& dashboard, const std::vector<RunSnapshot>& runs);
+
+// GET /api/report.html.
+ApiAnswer report_page(Dashboard& dashboard, const ApiRequest& request);
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+#include "dashboard/api/request_extent.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <optional>
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kLineEnd = "\r\n", kHeadEnd = "\r\n\r\n";
+
+bool is_named(std::string_view line, std::string_view name) {
+  return line.size() > name.size() && line[name.size()] == ':' &&
+         std::equal(name.begin(), name.end(), line.begin(), [](char a, char b) {
+           return a == std::tolower(static_cast<unsigned char>(b));
+         });
+}
+
+std::optional<size_t> whole_number(std::string_view text) {
+  while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
+  while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
+  size_t number = 0;
+  const auto* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number);
+  if (text.empty() || parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
+  return number;
+}
+
+// nullopt: nobody can tell.
+std::optional<size_t> body_length(std::string_view head) {
+  constexpr std::string_view kLength = "content-length", kCoding = "transfer-encoding";
+  std::optional<size_t> length;
+  while (!head.empty()) {
+    const auto end = std::min(head.find(kLineEnd), head.size());
+    const auto line = head.substr(0, end);
+    head.remove_prefix(std::min(end + kLineEnd.size(), head.size()));
+    if (is_named(line, kCoding)) return std::nullopt;
+    if (!is_named(line, kLength)) continue;
+    const auto told = whole_number(line.substr(kLength.size() + 1));
+    if (length || !told) return std::nullopt;
+    length = told;
+  }
+  return length.value_or(0);
+}
+
+}  // namespace
+
+RequestExtent measure_request(std::string_view received, const RequestLimits& limits) {
+  const auto end = received.substr(0, limits.head_bytes).find(kHeadEnd);
+  if (end == std::string_view::npos) {
+    if (received.size() < limits.head_bytes) return {};
+    return {.is_whole = true, .bytes = received.size(), .is_last = true};
+  }
+  const auto head = end + kHeadEnd.size();
+  const auto body = body_length(received.substr(0, head));
+  if (!body || *body > limits.body_bytes) return {.is_whole = true, .bytes = head, .is_last = true};
+  if (received.size() - head < *body) return {};
+  return {.is_whole = true, .bytes = head + *body};
+}
+
+}  // namespace lockstep

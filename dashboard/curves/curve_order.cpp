@@ -1,0 +1,56 @@
+#include "dashboard/curves/curve_order.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace lockstep {
+
+const std::vector<double>& axis_of(const Curve& curve, CurveAxis axis) {
+  return axis == CurveAxis::Step ? curve.step : axis == CurveAxis::Epoch ? curve.epoch : curve.time;
+}
+
+CurveParts parts_for(CurveAxis axis) {
+  return {.step = axis == CurveAxis::Step,
+          .time = axis == CurveAxis::Time,
+          .epoch = axis == CurveAxis::Epoch};
+}
+
+void order_by(Curve& curve, CurveAxis axis) {
+  const auto& x = axis_of(curve, axis);
+  const auto has_nan = std::ranges::any_of(x, [](double place) { return std::isnan(place); });
+  if (!has_nan && std::ranges::is_sorted(x)) return;
+  std::vector<size_t> order(x.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::erase_if(order, [&](size_t i) { return std::isnan(x[i]); });
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return x[i]; });
+  Curve sorted;
+  const auto take = [&](const std::vector<double>& from, std::vector<double>& to) {
+    if (from.empty()) return;
+    to.reserve(order.size());
+    for (const auto i : order) to.push_back(from[i]);
+  };
+  take(curve.step, sorted.step);
+  take(curve.time, sorted.time);
+  take(curve.epoch, sorted.epoch);
+  take(curve.value, sorted.value);
+  take(curve.smooth, sorted.smooth);
+  curve = std::move(sorted);
+}
+
+void add_smooth(Curve& curve, double weight) {
+  double sum = 0, mass = 0;
+  curve.smooth.clear();
+  curve.smooth.reserve(curve.value.size());
+  for (const auto value : curve.value) {
+    if (!std::isfinite(value)) {
+      curve.smooth.push_back(value);
+      continue;
+    }
+    sum = sum * weight + value * (1 - weight);
+    mass = mass * weight + (1 - weight);
+    curve.smooth.push_back(sum / mass);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,217 @@
+#include "dashboard/filter/filter_predicate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <ctime>
+#include <stdexcept>
+
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+std::optional<double> number_of(const std::string& text) {
+  double number = 0;
+  const auto* end = text.data() + text.size();
+  const auto* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+  const auto parsed = std::from_chars(begin, end, number);
+  if (parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
+  return number;
+}
+
+// "7d", "12 h", in seconds.
+std::optional<double> seconds_of(const std::string& text) {
+  constexpr std::pair<const char*, double> kUnits[] = {
+      {"s", 1},     {"sec", 1},     {"m", 60},       {"min", 60},  {"h", 3600},
+      {"d", 86400}, {"day", 86400}, {"days", 86400}, {"w", 604800}};
+  double count = 0;
+  const auto* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, count, std::chars_format::fixed);
+  if (parsed.ec != std::errc{}) return std::nullopt;
+  auto unit = std::string(parsed.ptr, end);
+  if (unit.starts_with(' ')) unit.erase(0, 1);
+  for (const auto& [name, seconds] : kUnits)
+    if (unit == name) return count * seconds;
+  return std::nullopt;
+}
+
+// "2026-11-21", "2026-11-21 06:03", "2026-11-21T06:03:09Z", in unix seconds.
+std::optional<double> date_of(const std::string& text) {
+  for (const char* format : {"%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S",
+                             "%Y-%m-%dT%H:%M:%SZ"}) {
+    std::tm time{};
+    const auto* end = ::strptime(text.c_str(), format, &time);
+    if (end && *end == '\0') return static_cast<double>(::timegm(&time));
+  }
+  return std::nullopt;
+}
+
+// '*' stands for any characters. Takes time in proportion to text times pattern at worst.
+bool fits(std::string_view text, std::string_view pattern) {
+  size_t t = 0, p = 0, star = std::string_view::npos, mark = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      mark = t;
+    } else if (p < pattern.size() && pattern[p] == text[t]) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++mark;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+class FieldTest : public FilterTest {
+ public:
+  explicit FieldTest(FieldComparison comparison)
+      : c_(std::move(comparison)), lower_(lower(c_.text)) {
+    if (!c_.is_quoted || c_.field.is_time() || c_.field.is_duration()) number_ = number_of(c_.text);
+    if (c_.field.is_duration() && !number_) number_ = seconds_of(c_.text);
+    if (c_.field.is_time() && !number_) {
+      number_ = date_of(c_.text);
+      if (const auto age = number_ ? std::nullopt : seconds_of(c_.text)) number_ = c_.now - *age;
+    }
+    const bool ordered = c_.op != "=" && c_.op != "!=" && c_.op != "~" && c_.op != "!~";
+    const bool times = c_.field.is_time() || c_.field.is_duration();
+    if (!number_ && times)
+      throw std::invalid_argument(fmt::format(
+          "'{}' is no {}; valid are such as {}", printable(c_.text),
+          c_.field.is_time() ? "time" : "duration",
+          c_.field.is_time() ? "2026-11-21, \"2026-11-21 06:03\" or 7d" : "90, 2h, 3d"));
+    if (!number_ && ordered && !c_.is_quoted)
+      throw std::invalid_argument(fmt::format("'{}' is no number", printable(c_.text)));
+  }
+
+  bool takes(const FilteredRun& run) const override {
+    const bool negative = c_.op.starts_with('!');
+    const auto values = c_.field.values(run.run, run.names, run.now);
+    const bool found =
+        std::ranges::any_of(values, [&](const FieldContent& value) { return holds(value); });
+    return negative ? !found : found;
+  }
+
+ private:
+  bool holds(const FieldContent& value) const {
+    if (c_.op == "~" || c_.op == "!~") return contains(value);
+    if (const auto* number = std::get_if<double>(&value)) return number_ && compare(*number);
+    if (const auto* yes = std::get_if<bool>(&value))
+      return (c_.op == "=" || c_.op == "!=") && lower_ == (*yes ? "true" : "false");
+    const auto& text = std::get<std::string>(value);
+    if (c_.op == "=" || c_.op == "!=") return fits(text, c_.text);
+    return compare_text(text);
+  }
+  bool contains(const FieldContent& value) const {
+    std::string text;
+    if (const auto* number = std::get_if<double>(&value)) text = fmt::format("{}", *number);
+    if (const auto* yes = std::get_if<bool>(&value)) text = *yes ? "true" : "false";
+    if (const auto* own = std::get_if<std::string>(&value)) text = lower(*own);
+    return text.find(lower_) != std::string::npos;
+  }
+  bool compare(double value) const {
+    const auto wanted = *number_;
+    if (c_.op == "=" || c_.op == "!=")
+      return value == wanted || (std::isnan(value) && std::isnan(wanted));
+    if (c_.op == "<") return value < wanted;
+    if (c_.op == "<=") return value <= wanted;
+    if (c_.op == ">") return value > wanted;
+    return value >= wanted;
+  }
+  bool compare_text(const std::string& value) const {
+    if (c_.op == "<") return value < c_.text;
+    if (c_.op == "<=") return value <= c_.text;
+    if (c_.op == ">") return value > c_.text;
+    return value >= c_.text;
+  }
+
+  FieldComparison c_;
+  std::string lower_;
+  std::optional<double> number_;
+};
+
+class PresenceTest : public FilterTest {
+ public:
+  explicit PresenceTest(RunField field) : field_(std::move(field)) {}
+  bool takes(const FilteredRun& run) const override {
+    return !field_.values(run.run, run.names, run.now).empty();
+  }
+
+ private:
+  RunField field_;
+};
+
+class SearchTest : public FilterTest {
+ public:
+  explicit SearchTest(std::string text) : wanted_(lower(std::move(text))) {}
+  bool takes(const FilteredRun& run) const override {
+    const auto& info = run.run.info;
+    const auto has = [&](const std::string& text) {
+      return lower(text).find(wanted_) != std::string::npos;
+    };
+    return has(run.run.id) || has(info.name) || has(info.group.value_or("")) || has(info.host) ||
+           has(run.run.tags.note) || std::ranges::any_of(run.run.tags.tags, has);
+  }
+
+ private:
+  std::string wanted_;
+};
+
+enum class Joint { Both, Either, Not };
+
+class JointTest : public FilterTest {
+ public:
+  JointTest(Joint joint, std::unique_ptr<FilterTest> a, std::unique_ptr<FilterTest> b)
+      : joint_(joint), a_(std::move(a)), b_(std::move(b)) {}
+  bool takes(const FilteredRun& run) const override {
+    if (joint_ == Joint::Not) return !a_->takes(run);
+    if (joint_ == Joint::Both) return a_->takes(run) && b_->takes(run);
+    return a_->takes(run) || b_->takes(run);
+  }
+
+ private:
+  Joint joint_;
+  std::unique_ptr<FilterTest> a_, b_;
+};
+
+}  // namespace
+
+std::unique_ptr<FilterTest> field_test(FieldComparison comparison) {
+  return std::make_unique<FieldTest>(std::move(comparison));
+}
+
+std::unique_ptr<FilterTest> presence(RunField field) {
+  return std::make_unique<PresenceTest>(std::move(field));
+}
+
+std::unique_ptr<FilterTest> search(std::string text) {
+  return std::make_unique<SearchTest>(std::move(text));
+}
+
+std::unique_ptr<FilterTest> both(std::unique_ptr<FilterTest> a, std::unique_ptr<FilterTest> b) {
+  return std::make_unique<JointTest>(Joint::Both, std::move(a), std::move(b));
+}
+
+std::unique_ptr<FilterTest> either(std::unique_ptr<FilterTest> a, std::unique_ptr<FilterTest> b) {
+  return std::make_unique<JointTest>(Joint::Either, std::move(a), std::move(b));
+}
+
+std::unique_ptr<FilterTest> negation(std::unique_ptr<FilterTest> test) {
+  return std::make_unique<JointTest>(Joint::Not, std::move(test), nullptr);
+}
+
+}  // namespace lockstep

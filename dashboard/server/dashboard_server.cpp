@@ -1,0 +1,312 @@
+#include "dashboard/server/dashboard_server.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "core/error.h"
+#include "core/system/local_address.h"
+#include "runs/index/column_spool.h"
+#include "runs/json_text.h"
+#include "dashboard/api/api.h"
+#include "dashboard/api/api_pages.h"
+#include "dashboard/api/assets.h"
+#include "dashboard/server/bounded_server.h"
+#include "dashboard/server/http_answer.h"
+#include "dashboard/server/http_guard.h"
+#include "dashboard/api/report.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t kServerThreads = kMostStreams + 32;
+constexpr std::chrono::seconds kPatience{5};
+constexpr RequestLimits kRequestLimits;
+
+}  // namespace
+
+struct DashboardServer::State {
+  explicit State(DashboardOptions given)
+      : options(std::move(given)),
+        spool({options.runs, "/var/tmp", "/tmp"}),
+        catalog(options.runs, spool,
+                options.actions ? CatalogReading::AllAndKeep : CatalogReading::All),
+        dashboard{.catalog = catalog,
+                  .actions = options.actions,
+                  .token = !options.token.empty(),
+                  .schema = options.schema},
+        server({.request = kRequestLimits, .patience = kPatience}, kServerThreads) {}
+
+  DashboardOptions options;
+  ColumnSpool spool;
+  RunCatalog catalog;
+  Dashboard dashboard;
+  std::unique_ptr<HttpGuard> guard;
+  std::string link;
+  std::atomic<int> num_streams = 0;
+  std::atomic<bool> stopping = false;
+  std::shared_future<void> ended;  // of the listening thread
+  BoundedServer server;            // last: its handlers use all of the above
+};
+
+namespace {
+
+constexpr int kFirstPort = 8080, kTriedPorts = 20;
+constexpr auto kServerStart = std::chrono::seconds(10);
+constexpr auto kServerEnd = std::chrono::milliseconds(500);
+constexpr auto kStreamWait = std::chrono::milliseconds(1000);
+constexpr int kQuietWaits = 15;  // until a comment shows that the stream lives
+
+constexpr const char* kContentPolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'";
+
+using State = DashboardServer::State;
+
+// The library's own choice, SO_REUSEPORT, would let two processes have the same port by halves.
+void share_no_port(int socket) {
+  const int yes = 1;
+  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+}
+
+HttpHead head_of(const httplib::Request& request) {
+  return {.method = request.method,
+          .path = request.path,
+          .host = request.get_header_value("Host"),
+          .origin = request.get_header_value("Origin"),
+          .fetch_site = request.get_header_value("Sec-Fetch-Site"),
+          .fetch_mode = request.get_header_value("Sec-Fetch-Mode"),
+          .content_type = request.get_header_value("Content-Type"),
+          .authorization = request.get_header_value("Authorization"),
+          .cookie = request.get_header_value("Cookie"),
+          .marker = request.get_header_value("X-Lockstep-Request"),
+          .num_hosts = request.get_header_value_count("Host")};
+}
+
+uint64_t event_number(const httplib::Request& request) {
+  const auto last = request.get_header_value("Last-Event-ID");
+  const auto text = last.empty() ? request.get_param_value("since") : last;
+  return std::strtoull(text.c_str(), nullptr, 10);
+}
+
+// Sends what changed since the last event, or after a while that nothing did. False: it is over.
+struct EventStream {
+  State& state;
+  uint64_t number;
+  int quiet = 0;
+
+  bool send_next(httplib::DataSink& sink) {
+    state.catalog.wait(number, kStreamWait);
+    if (state.stopping) {
+      sink.done();
+      return true;
+    }
+    if (state.catalog.number() <= number) {
+      if (++quiet < kQuietWaits) return sink.is_writable();
+      quiet = 0;
+      return write(sink, ": here\n\n");
+    }
+    quiet = 0;
+    const auto changes = state.catalog.changes_since(number);
+    number = changes.number;
+    return write(sink, fmt::format("event: change\nid: {}\ndata: {}\n\n", number,
+                                   to_text(changes_json(changes, state.catalog))));
+  }
+  static bool write(httplib::DataSink& sink, const std::string& text) {
+    return sink.write(text.data(), text.size());
+  }
+};
+
+void send_events(State& state, const httplib::Request& request, httplib::Response& response) {
+  if (++state.num_streams > kMostStreams) {
+    --state.num_streams;
+    return send(ApiError(503, "too_many_streams", "too many streams; poll /api/changes").answer(),
+                request, response);
+  }
+  const auto since = event_number(request);
+  auto stream =
+      std::make_shared<EventStream>(EventStream{state, since > 0 ? since : state.catalog.number()});
+  response.set_header("Cache-Control", "no-store");
+  response.set_header("X-Accel-Buffering", "no");
+  response.set_chunked_content_provider(
+      "text/event-stream",
+      [stream](size_t offset, httplib::DataSink& sink) {
+        if (offset == 0 && !EventStream::write(sink, ": here\n\n")) return false;
+        return stream->send_next(sink);
+      },
+      [&state](bool) { --state.num_streams; });
+}
+
+ApiAnswer log_in(State& state, const httplib::Request& request, httplib::Response& response) {
+  const auto body = Json::parse(request.body, nullptr, false);
+  const auto token = body.is_object() ? body.value("token", Json("")) : Json("");
+  if (!token.is_string() || !state.guard->is_token(token.get<std::string>()))
+    return ApiError(401, "unauthorized", "this is not the token").answer();
+  response.set_header("Set-Cookie", state.guard->new_cookie());
+  return json_answer({{"ok", true}});
+}
+
+void use_ticket(State& state, const httplib::Request& request, httplib::Response& response) {
+  if (state.guard->take_ticket(request.get_param_value("ticket")))
+    response.set_header("Set-Cookie", state.guard->new_cookie());
+  response.set_redirect("/", 303);
+}
+
+ApiRequest api_request(const httplib::Request& request) {
+  ApiRequest asked{.method = request.method == "HEAD" ? "GET" : request.method,
+                   .path = request.path,
+                   .body = request.body};
+  for (const auto& [name, value] : request.params) asked.params.emplace(name, value);
+  return asked;
+}
+
+void handle(State& state, const httplib::Request& request, httplib::Response& response) {
+  if (auto refused = state.guard->refusal(head_of(request)))
+    return send(refused->answer(), request, response);
+  const auto& path = request.path;
+  if (path == "/login") return use_ticket(state, request, response);
+  if (path == "/api/login" && request.method == "POST")
+    return send(log_in(state, request, response), request, response);
+  if (path == "/api/events") return send_events(state, request, response);
+  if (path == "/api/report.html")
+    return send(report_page(state.dashboard, api_request(request)), request, response);
+  if (path.starts_with("/api/"))
+    return send(answer_api(state.dashboard, api_request(request)), request, response);
+  if (const auto* asset = find_asset(path)) return send_asset(*asset, request, response);
+  send(not_found("there is no such page").answer(), request, response);
+}
+
+void configure(State& state) {
+  auto& server = state.server;
+  server.set_socket_options(share_no_port);
+  server.set_keep_alive_timeout(kPatience.count());
+  server.set_tcp_nodelay(true);
+  server.set_payload_max_length(kRequestLimits.body_bytes);
+  server.set_default_headers({{"Content-Security-Policy", kContentPolicy},
+                              {"X-Content-Type-Options", "nosniff"},
+                              {"Referrer-Policy", "no-referrer"},
+                              {"X-Frame-Options", "DENY"},
+                              {"Cross-Origin-Resource-Policy", "same-origin"},
+                              {"Cross-Origin-Opener-Policy", "same-origin"}});
+  const auto handler = [&state](const httplib::Request& request, httplib::Response& response) {
+    handle(state, request, response);
+  };
+  server.Get(".*", handler).Post(".*", handler).Delete(".*", handler);
+  server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
+    if (!response.body.empty() || response.has_header("Content-Length")) return;
+    response.set_header("Connection", "close");  // what is left of the request is not read
+    const auto code = response.status == 413 ? "too_large" : "bad_request";
+    response.set_content(
+        ApiError(response.status, code, "the request cannot be served").answer().body,
+        "application/json");
+  });
+}
+
+int bind(httplib::Server& server, const DashboardOptions& options) {
+  if (options.port > 0) return server.bind_to_port(options.host, options.port) ? options.port : -1;
+  for (int port = kFirstPort; port < kFirstPort + kTriedPorts; ++port)
+    if (server.bind_to_port(options.host, port)) return port;
+  return server.bind_to_any_port(options.host);
+}
+
+void verify(const DashboardOptions& options) {
+  std::error_code ignored;
+  if (!fs::is_directory(options.runs, ignored))
+    throw config_error(fmt::format(
+        "there is no directory of runs at '{}': train something first, or name it with --dir",
+        options.runs.string()));
+  if (!is_loopback_name(options.host) && options.token.empty())
+    throw config_error(
+        fmt::format("--host {} can be reached from other machines: a token is required, see "
+                    "--token-file",
+                    options.host));
+}
+
+bool is_any_address(const std::string& host) {
+  in_addr v4{};
+  in6_addr v6{};
+  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return v4.s_addr == INADDR_ANY;
+  return ::inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_UNSPECIFIED(&v6);
+}
+
+// What a browser on another machine can open. All addresses are none: then the one by which this
+// machine reaches others, or its name where it reaches none.
+std::string host_of_link(const std::string& host) {
+  if (!is_any_address(host)) return host;
+  if (host.find(':') != std::string::npos)
+    if (const auto address = local_address_towards("2001:db8::1")) return *address;
+  return local_address_towards("192.0.2.1").value_or(own_host_name());
+}
+
+// Its stop() is heard once it made its queue of tasks.
+void start(const std::shared_ptr<State>& state) {
+  auto listens = std::make_shared<std::promise<void>>();
+  auto heard = listens->get_future();
+  std::promise<void> ended;
+  state->ended = ended.get_future().share();
+  state->server.new_task_queue = [&server = state->server, listens] {
+    auto* tasks = server.new_tasks();
+    listens->set_value();
+    return tasks;
+  };
+  std::thread([state, ended = std::move(ended)]() mutable {
+    state->server.listen_after_bind();
+    ended.set_value();
+  }).detach();
+  if (heard.wait_for(kServerStart) != std::future_status::ready)
+    throw environment_error("the dashboard's server does not start");
+}
+
+}  // namespace
+
+bool is_loopback_name(const std::string& host) {
+  in_addr v4{};
+  in6_addr v6{};
+  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  if (::inet_pton(AF_INET6, host.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
+  return host == "localhost";
+}
+
+DashboardServer::DashboardServer(DashboardOptions options) {
+  verify(options);
+  options.runs = fs::canonical(options.runs);
+  state_ = std::make_shared<State>(std::move(options));
+  configure(*state_);
+  const auto& host = state_->options.host;
+  const auto port = bind(state_->server, state_->options);
+  if (port <= 0)
+    throw environment_error(
+        fmt::format("cannot listen on {} port {}: in use, or no address of this machine", host,
+                    state_->options.port));
+  state_->guard =
+      std::make_unique<HttpGuard>(GuardRules{.host_names = state_->options.host_names,
+                                             .token = state_->options.token,
+                                             .cookie_name = fmt::format("lockstep_{}", port)});
+  const auto shown = host_of_link(host);
+  const bool is_v6 = shown.find(':') != std::string::npos;
+  const auto& ticket = state_->guard->ticket();
+  state_->link = fmt::format("http://{}:{}/{}", is_v6 ? "[" + shown + "]" : shown, port,
+                             ticket.empty() ? "" : "login?ticket=" + ticket);
+  start(state_);
+}
+
+DashboardServer::~DashboardServer() { stop(); }
+
+void DashboardServer::stop() {
+  state_->stopping = true;
+  state_->catalog.stop();
+  state_->server.stop();
+  state_->ended.wait_for(kServerEnd);
+}
+
+const std::string& DashboardServer::link() const { return state_->link; }
+
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+// Reads batches of a dataset, whole or in pieces. Samples that cannot be loaded may be left out:
+// their batch is then smaller. Errors name data, batch and samples.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <set>
+#include <vector>
+
+#include "data/batch.h"
+#include "data/batch_memory.h"
+#include "data/loader/batch_scheduler.h"
+#include "data/dataset.h"
+#include "data/sampling/index_sequence.h"
+#include "data/loader/loader_options.h"
+
+namespace lockstep {
+
+// What came of rows of a batch.
+struct ReadRows {
+  std::set<int64_t> bad;  // could not be loaded, and are to be left out
+  std::exception_ptr error = nullptr;
+};
+
+struct ReadBatch {
+  Batch batch;
+  ReadRows rows = {};  // all that were read; the error of the first that failed
+};
+
+// Memory: that of batches of a dataset with a layout() is used again once nobody refers to it.
+//
+// Thread: begin() one at a time; the rest is safe to call from several threads at once, for pieces
+// that have no row in common.
+class BatchReader {
+ public:
+  // `dataset` must outlive the reader. Throws Bug for options outside their range.
+  BatchReader(const Dataset& dataset, IndexSequence indices, const LoaderOptions& options);
+
+  const BatchCut& cut() const { return cut_; }
+
+  // Whether pieces of a batch can be read apart.
+  bool is_divisible() const { return !layout_.empty(); }
+
+  // The batch with its memory, where the dataset fills it in place; or with the error of that.
+  ReadBatch begin(int64_t batch);
+
+  // Into what begin() gave, in place, or whole where it is not divisible.
+  ReadRows read(const BatchPiece& piece, Batch& batch) const;
+
+  // begin() and all rows of it.
+  ReadBatch read_whole(int64_t batch);
+
+  // The batch without its bad rows. Throws its error, and Environment when no row is left.
+  Batch finish(ReadBatch read) const;
+
+ private:
+  BatchPiece whole(int64_t batch) const { return {batch, 0, cut_.rows_of(batch)}; }
+  int64_t place_of(const BatchPiece& piece) const;
+  std::vector<int64_t> indices_of(const BatchPiece& piece) const;
+  void get_batch(const std::vector<int64_t>& indices, Batch& batch) const;
+  void fill(const BatchPiece& piece, const Batch& batch) const;
+  std::set<int64_t> read_rows(const BatchPiece& piece, Batch& batch) const;
+  std::set<int64_t> read_one_by_one(const BatchPiece& piece, Batch& batch) const;
+  std::exception_ptr described(const BatchPiece& piece) const;
+
+  const Dataset& dataset_;
+  const IndexSequence indices_;
+  const LoaderOptions options_;
+  const BatchCut cut_;
+  const std::vector<FieldLayout> layout_;
+  BatchMemory memory_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,49 @@
+#include "data/loader/device_transfer.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+// Copies are quick; were they not, page-locked memory would still be bounded.
+constexpr size_t kMostSources = 2;
+
+}  // namespace
+
+DeviceTransfer::DeviceTransfer(at::Device device)
+    : device_(device),
+      stream_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device)) {}
+
+void DeviceTransfer::start(Batch batch) {
+  check(!has_batch(), "one batch travels at a time");
+  std::erase_if(arrived_, [](const Copy& copy) { return copy.done.query(); });
+  if (arrived_.size() >= kMostSources) {
+    arrived_.front().done.synchronize();
+    arrived_.erase(arrived_.begin());
+  }
+  const c10::StreamGuard guard(stream_);
+  auto target = batch.to(device_);
+  c10::Event done(device_.type());
+  done.record(stream_);
+  travelling_.emplace(Copy{std::move(batch), std::move(target), std::move(done)});
+}
+
+Batch DeviceTransfer::finish() {
+  check(has_batch(), "no batch is on its way");
+  const auto current = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
+  travelling_->done.block(current);
+  // The memory belongs to the copying stream; it must not be reused there while the current one
+  // works with it.
+  for (const auto& [name, tensor] : travelling_->target.fields) tensor.record_stream(current);
+  auto batch = std::move(travelling_->target);
+  travelling_->target = {};
+  arrived_.push_back(std::move(*travelling_));
+  travelling_.reset();
+  return batch;
+}
+
+}  // namespace lockstep

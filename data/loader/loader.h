@@ -1,0 +1,65 @@
+// Turns a rank's list of indices into batches, loaded ahead by threads.
+// In: a Dataset, the indices of this rank in this epoch. Out: the batches, in that order.
+// BatchReader reads them, PrefetchQueue reads ahead, DeviceTransfer copies them to a GPU.
+//
+// Invariant: the batches and their order depend on neither the number of threads nor their timing.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "data/batch.h"
+#include "data/loader/batch_reader.h"
+#include "data/dataset.h"
+#include "data/loader/device_transfer.h"
+#include "data/sampling/index_sequence.h"
+#include "data/loader/loader_options.h"
+#include "data/loader/prefetch_queue.h"
+
+namespace lockstep {
+
+// One pass over the indices: make a new one per epoch.
+//
+// Note [Memory]: at most `prefetch` batches are loaded ahead; with those a consumer holds, that is
+// all the memory there is, for any number of workers. Batches of a dataset with a layout() are
+// filled in place, in memory that is reused once nobody refers to it; where there are more workers
+// than batches to load ahead, several share a batch.
+//
+// Thread: next() and take_stats() belong to one thread. The destructor may come at any time.
+class Loader {
+ public:
+  // `dataset` must outlive the loader. Throws Bug for options outside their range.
+  Loader(const Dataset& dataset, IndexSequence indices, const LoaderOptions& options);
+
+  // The next batch; nothing after the last one. Throws what loading this batch threw, with the
+  // names of data, batch and samples before it; the call after that goes on with the following
+  // batch. Throws Environment when the batch is not there within the timeout.
+  std::optional<Batch> next();
+
+  // Of the whole pass.
+  int64_t num_batches() const { return reader_.cut().num_batches(); }
+  int64_t num_samples() const { return reader_.cut().num_samples; }
+
+  // The batch that next() gives next.
+  int64_t position() const { return position_; }
+
+  // Since the last call; begins anew.
+  LoaderStats take_stats() { return std::exchange(stats_, {}); }
+
+ private:
+  std::optional<Batch> next_loaded();
+  ReadBatch take();
+  void start_next();
+
+  BatchReader reader_;
+  int64_t position_ = 0;
+  LoaderStats stats_;
+  std::unique_ptr<DeviceTransfer> transfer_;  // none: batches stay on the CPU
+  std::exception_ptr failed_;                 // what next() throws: of a batch that was to travel
+  std::optional<PrefetchQueue> queue_;        // none: batches are read inside next()
+};
+
+}  // namespace lockstep

@@ -1,0 +1,64 @@
+// Batches read ahead by threads and given out in order.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "data/loader/batch_reader.h"
+#include "data/loader/batch_scheduler.h"
+#include "data/loader/loader_options.h"
+
+namespace lockstep {
+
+// Thread: take(), num_ready() and next_is_ready() belong to one thread. The destructor may come at
+// any time: it stops the workers after what each of them is reading.
+class PrefetchQueue {
+ public:
+  // `reader` outlives this, and nobody else uses it. Requires a batch and a worker at least.
+  PrefetchQueue(BatchReader& reader, const LoaderOptions& options);
+  ~PrefetchQueue();
+  PrefetchQueue(const PrefetchQueue&) = delete;
+  PrefetchQueue& operator=(const PrefetchQueue&) = delete;
+
+  // The next batch. Requires that there is one more. Throws Environment when it is not there within
+  // the timeout; the call after that waits for it again.
+  ReadBatch take();
+
+  // Batches that lie ready.
+  int64_t num_ready();
+  bool next_is_ready();
+
+ private:
+  struct Claim {
+    BatchPiece piece;
+    ReadBatch* place;
+    bool is_lost;  // the batch has failed already
+  };
+
+  void work();
+  std::optional<Claim> claim();
+  void finish(const Claim& claim, ReadRows rows);
+
+  BatchReader& reader_;
+  const std::string name_;  // of the data, for errors
+  const std::chrono::milliseconds timeout_;
+  const int64_t rows_per_piece_;
+  const bool shares_batches_;  // several workers read one batch
+
+  std::mutex mutex_;  // guards what follows
+  BatchScheduler scheduler_;
+  // Of batches from their first claim until they are taken. The tensors belong to those who read
+  // them until no piece is left, the rest is guarded.
+  std::vector<ReadBatch> places_;
+  bool ends_ = false;                  // the workers are to end
+  std::condition_variable room_;       // a batch was taken, or ends_ is set
+  std::condition_variable ready_;      // the batch that is taken next is ready
+  std::vector<std::jthread> workers_;  // last: joined before anything they use is gone
+};
+
+}  // namespace lockstep

@@ -1,0 +1,102 @@
+// How much each rank loads: the batch size and the workers that a run file gives for all, split
+// over the ranks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/batch_sizes.h"
+#include "core/config/config_fields.h"
+#include "data/sampling/batch_shares.h"
+
+namespace lockstep {
+
+// The part of a run file's `data:` section that is about batches. A section with further keys
+// visits these in its own fields() by calling fields(v, its_loader_member).
+struct LoaderConfig {
+  // Exactly one of the two may be given; with neither, batch_size is 128.
+  std::optional<int64_t> batch_size;               // samples per step over all ranks
+  std::optional<int64_t> per_rank_batch_size;      // samples per step and rank
+  std::string batch_remainder = kRefuseRemainder;  // where the ranks do not divide batch_size
+  int64_t workers = 2;   // loader threads per node; 0 loads in the training thread
+  int64_t prefetch = 4;  // batches loaded ahead on each rank
+  bool shuffle = true;
+  bool drop_last = false;
+  std::string sampling = "uniform";       // or weighted, class_balanced: drawn with replacement
+  std::vector<double> class_weights;      // of weighted
+  int64_t bucket_batches = 0;             // window of LengthBuckets (data/sampling/sampler.h); 0: none
+  std::optional<int64_t> shuffle_buffer;  // of SampleGroups, over the dataset's shards
+  std::optional<int64_t> shuffle_lanes;   // of a grouped order; none: the ranks that begin the run
+  int64_t max_bad_samples = 0;            // of each rank
+};
+
+template <class V>
+void fields(V& v, LoaderConfig& c) {
+  v("batch_size", c.batch_size,
+    "samples per step over all ranks (128 when neither this nor per_rank_batch_size is given)",
+    at_least(1), at_most(1 << 30));
+  v("per_rank_batch_size", c.per_rank_batch_size,
+    "samples per step and rank, instead of batch_size", at_least(1), at_most(1 << 30));
+  v("batch_remainder", c.batch_remainder,
+    "where the ranks do not divide batch_size: refuse to start; pad: repeat the first samples of "
+    "the batch, so that all ranks have as many; uneven: the first ranks take one sample more, and "
+    "every sample weighs the same, also in the last step of an epoch",
+    one_of({kRefuseRemainder, kPadRemainder, kUnevenRemainder}));
+  v("workers", c.workers,
+    "loader threads per node, split over its ranks; 0 loads in the training thread", at_least(0),
+    at_most(4096));
+  v("prefetch", c.prefetch, "batches that each rank loads ahead, with any number of workers",
+    at_least(1), at_most(1024));
+  v("shuffle", c.shuffle, "a new order of the training samples every epoch");
+  v("drop_last", c.drop_last,
+    "true: leave out the samples that do not fill a step on every rank; false: repeat a few so "
+    "that ranks are even");
+  v("sampling", c.sampling,
+    "uniform: every sample once per epoch; weighted, class_balanced: drawn with replacement, by "
+    "weight or so that every class is as likely",
+    one_of({"uniform", "weighted", "class_balanced"}));
+  v("class_weights", c.class_weights,
+    "for weighted: the weight of a sample of each class, instead of the dataset's own weights",
+    at_least(0));
+  v("bucket_batches", c.bucket_batches,
+    "sort the samples of this many batches by length, so that batches need little padding; 0: do "
+    "not",
+    at_least(0), at_most(1 << 20));
+  v("shuffle_buffer", c.shuffle_buffer,
+    "read shard by shard (files, row groups) in a random order, shuffling at least this many "
+    "samples together; for data that are larger than memory",
+    at_least(1), at_most(int64_t{1} << 40));
+  v("shuffle_lanes", c.shuffle_lanes,
+    "read so many sequences of shards side by side: ranks that divide it read shards of their own, "
+    "in the same order for any number of them (default: the ranks that begin the run)",
+    at_least(1), at_most(1 << 20));
+  v("max_bad_samples", c.max_bad_samples,
+    "leave out so many samples that cannot be loaded, on each rank; one more is an error",
+    at_least(0));
+}
+
+// Who shares the work. Plain numbers; the same on every rank but for nodes of different size.
+struct RankCounts {
+  int64_t world = 1;  // all ranks
+  int64_t local = 1;  // ranks on this node
+};
+
+struct BatchPlan {
+  int64_t per_rank_batch_size = 0;  // of the rank that has most
+  int64_t global_batch_size = 0;    // samples of the epoch's order per step, of all ranks
+  int64_t workers_per_rank = 0;     // rounded up, so that every rank has one when the node has any
+  int64_t batches_per_epoch = 0;    // of each rank; the last one may be smaller unless drop_last
+  BatchRule rule;                   // how the samples of a step are shared out
+};
+
+// `num_samples`: of the training set. Call it before any process group or device exists: it needs
+// none.
+//
+// Throws Config: both sizes given, a batch that the ranks do not divide, unless batch_remainder
+// allows it (naming the nearest that they do), fewer samples than ranks, or a drop_last that leaves
+// no batch at all.
+BatchPlan plan_batches(const LoaderConfig& config, int64_t num_samples, RankCounts ranks);
+
+}  // namespace lockstep

@@ -1,0 +1,66 @@
+// The samples of a pass in their order: as a list, or computed where they are asked for, so that an
+// order of more samples than memory holds numbers costs nothing.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "data/sampling/batch_shares.h"
+#include "data/sampling/grouped_order.h"
+
+namespace lockstep {
+
+// Thread: const and safe to use from several threads at once.
+class IndexSequence {
+ public:
+  // `nearby`: what nearby_groups() says.
+  IndexSequence(std::vector<int64_t> indices, int64_t nearby = 1)  // NOLINT: a list is a sequence
+      : size_(static_cast<int64_t>(indices.size())), list_(std::move(indices)), nearby_(nearby) {}
+  IndexSequence(std::initializer_list<int64_t> indices)
+      : IndexSequence(std::vector<int64_t>(indices)) {}
+
+  // The share of a rank in an order that starts at `first` and wraps around at its end.
+  IndexSequence(std::shared_ptr<const GroupedOrder> order, int64_t first, const BatchShares& shares,
+                int64_t nearby)
+      : size_(shares.num_samples()),
+        order_(std::move(order)),
+        first_(first),
+        shares_(shares),
+        nearby_(nearby) {}
+
+  int64_t size() const { return size_; }
+
+  // Those at [begin, begin + out.size()). Requires them to be inside.
+  void copy(int64_t begin, std::span<int64_t> out) const {
+    if (!order_) {
+      std::copy_n(list_.begin() + begin, out.size(), out.begin());
+      return;
+    }
+    for (auto& item : out) item = (first_ + shares_.place(begin++)) % order_->size();
+    order_->look_up(out);
+  }
+  std::vector<int64_t> slice(int64_t begin, int64_t count) const {
+    std::vector<int64_t> indices(static_cast<size_t>(count));
+    copy(begin, indices);
+    return indices;
+  }
+  std::vector<int64_t> all() const { return slice(0, size_); }
+
+  // How many shards (SampleInfo) samples that follow each other are of: whoever keeps so
+  // many loads each once.
+  int64_t nearby_groups() const { return nearby_; }
+
+ private:
+  int64_t size_;
+  std::vector<int64_t> list_;
+  std::shared_ptr<const GroupedOrder> order_;  // none: the list
+  int64_t first_ = 0;                          // in the order, as the shares' places
+  BatchShares shares_{0, {}, {.batch_size = 1}};
+  int64_t nearby_ = 1;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,109 @@
+#include "data/sampling/split.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+at::Tensor indices_tensor(std::span<const int64_t> indices) {
+  auto tensor = at::empty({static_cast<int64_t>(indices.size())}, at::kLong);
+  std::memcpy(tensor.mutable_data_ptr<int64_t>(), indices.data(), indices.size_bytes());
+  return tensor;
+}
+
+}  // namespace
+
+Split split_samples(int64_t num_samples, double fraction, int64_t seed) {
+  const auto held_out =
+      static_cast<int64_t>(std::floor(static_cast<double>(num_samples) * fraction));
+  if (held_out == 0 || held_out >= num_samples)
+    throw config_error(
+        fmt::format("data.split.eval: {} of {} samples leaves {} to evaluate on and {} to train on",
+                    fraction, num_samples, held_out, num_samples - held_out));
+  const auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(seed));
+  const auto order = at::randperm(num_samples, generator, at::kLong);
+  const auto* begin = order.const_data_ptr<int64_t>();
+  const auto* middle = begin + (num_samples - held_out);
+  Split split{.train = {begin, middle}, .eval = {middle, begin + num_samples}};
+  std::ranges::sort(split.train);
+  std::ranges::sort(split.eval);
+  return split;
+}
+
+Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> members)
+    : whole_(std::move(whole)), members_(std::move(members)) {}
+
+std::vector<int64_t> Subset::members_of(std::span<const int64_t> indices) const {
+  std::vector<int64_t> members;
+  members.reserve(indices.size());
+  for (const auto index : indices) {
+    check(index >= 0 && index < size(), "sample index outside the subset");
+    members.push_back(members_[static_cast<size_t>(index)]);
+  }
+  return members;
+}
+
+Batch Subset::get_batch(std::span<const int64_t> indices) const {
+  auto batch = whole_->get_batch(members_of(indices));
+  batch.indices = indices_tensor(indices);
+  return batch;
+}
+
+void Subset::fill(const SampleRequest& request, std::span<const at::Tensor> fields) const {
+  const auto members = members_of(request.indices);
+  auto of_whole = request;
+  of_whole.indices = members;
+  whole_->fill(of_whole, fields);
+}
+
+SampleNumbers Subset::of_members(SampleNumbers of_whole) const {
+  return [this, of_whole = std::move(of_whole)] {
+    const auto all = of_whole();
+    std::vector<double> mine;
+    if (all.empty()) return mine;
+    mine.reserve(members_.size());
+    for (const auto member : members_) mine.push_back(all[static_cast<size_t>(member)]);
+    return mine;
+  };
+}
+
+SampleInfo Subset::sample_info() const {
+  auto info = whole_->sample_info();
+  for (auto& end : info.shards) end = std::ranges::lower_bound(members_, end) - members_.begin();
+  for (auto* numbers : {&info.labels, &info.lengths, &info.weights})
+    *numbers = of_members(std::move(*numbers));
+  return info;
+}
+
+TrainAndEval build_datasets(const Part<Dataset>& train, const Part<Dataset>& eval,
+                            const SplitConfig& split) {
+  const auto train_set = train.build();
+  if (split.eval) {
+    auto parts = split_samples(train_set->size(), *split.eval, split.seed);
+    train_set->learn(*train_set, parts.train);
+    const auto eval_set = eval.is_set() ? eval.build() : train_set;
+    if (eval_set->size() != train_set->size())
+      throw config_error(fmt::format(
+          "data.eval has {} samples, data.train {}: with data.split.eval both must be the same "
+          "data, read in two ways",
+          eval_set->size(), train_set->size()));
+    if (eval_set != train_set) eval_set->learn(*train_set, parts.train);
+    return {std::make_shared<Subset>(train_set, std::move(parts.train)),
+            std::make_shared<Subset>(eval_set, std::move(parts.eval))};
+  }
+  train_set->learn(*train_set, {});
+  const auto eval_set = eval.is_set() ? eval.build() : nullptr;
+  if (eval_set) eval_set->learn(*train_set, {});
+  return {train_set, eval_set};
+}
+
+}  // namespace lockstep

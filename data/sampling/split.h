@@ -1,0 +1,72 @@
+// What is trained on and what is evaluated on: two datasets, or one that is split.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/config/part.h"
+#include "data/dataset.h"
+
+namespace lockstep {
+
+struct SplitConfig {
+  std::optional<double> eval;
+  int64_t seed = 0;
+};
+
+template <class V>
+void fields(V& v, SplitConfig& c) {
+  v("eval", c.eval,
+    "hold out this fraction of data.train to evaluate on; data.eval may then say how to read these "
+    "samples otherwise, e.g. without augmentation",
+    above(0), below(1));
+  v("seed", c.seed, "which samples are held out; apart from run.seed, so that runs compare",
+    at_least(0));
+}
+
+// The samples of each part, in the order of their dataset.
+struct Split {
+  std::vector<int64_t> train, eval;
+};
+
+// floor(num_samples * fraction) samples for evaluation: the members of Python's
+// torch.utils.data.random_split(dataset, [1 - fraction, fraction], manual_seed(seed)).
+// Throws Config when a part would be empty.
+Split split_samples(int64_t num_samples, double fraction, int64_t seed);
+
+// The samples `members` of another dataset as a dataset of their own.
+class Subset final : public Dataset {
+ public:
+  Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> members);
+
+  int64_t size() const override { return static_cast<int64_t>(members_.size()); }
+  // `indices` of the batch are those of this subset. Augmentation is keyed by those of the whole.
+  Batch get_batch(std::span<const int64_t> indices) const override;
+  std::vector<FieldLayout> layout() const override { return whole_->layout(); }
+  void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override;
+  SampleInfo sample_info() const override;
+  Json meaning() const override { return whole_->meaning(); }
+  std::vector<std::string> remarks() const override { return whole_->remarks(); }
+
+ private:
+  std::vector<int64_t> members_of(std::span<const int64_t> indices) const;
+  SampleNumbers of_members(SampleNumbers of_whole) const;
+
+  std::shared_ptr<const Dataset> whole_;
+  std::vector<int64_t> members_;
+};
+
+struct TrainAndEval {
+  std::shared_ptr<const Dataset> train;
+  std::shared_ptr<const Dataset> eval;  // none: no evaluation
+};
+
+// Builds both, and lets them learn from the training samples. With
+// split.eval, `eval` is the same data read in another way, or left out. Throws Config: a split of
+// two datasets of different sizes, and what the datasets throw.
+TrainAndEval build_datasets(const Part<Dataset>& train, const Part<Dataset>& eval,
+                            const SplitConfig& split);
+
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+// The only file that includes ProcessGroupGloo.hpp. Note [Gloo headers]: LibTorch's wheel ships no
+// gloo headers, and the ones here (Debian's libgloo-dev) are older than the gloo inside LibTorch.
+// That is safe as long as gloo's types are only held by pointer and nothing of gloo is defined in
+// our object: a test lists this object's symbols.
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "distributed/backends/backends.h"
+
+namespace lockstep {
+
+c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
+                                                    int rank, int world_size,
+                                                    std::chrono::milliseconds timeout,
+                                                    const std::string& address) {
+  auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+  options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, world_size, options);
+}
+
+}  // namespace lockstep

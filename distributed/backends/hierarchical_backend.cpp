@@ -1,0 +1,183 @@
+#include "distributed/backends/hierarchical_backend.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/ivalue_inl.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <utility>
+
+#include "distributed/shm/peers.h"
+
+namespace lockstep {
+namespace {
+
+using Op = c10d::ReduceOp::RedOpType;
+
+// A collective that a thread works on.
+class LaterWork final : public c10d::Work {
+ public:
+  LaterWork(c10d::OpType type, std::vector<at::Tensor> results)
+      : Work(-1, type),
+        results_(std::move(results)),
+        future_(c10::make_intrusive<c10::ivalue::Future>(
+            c10::ListType::create(c10::TensorType::get()))) {}
+
+  std::vector<at::Tensor> result() override { return results_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+
+  void end(const std::exception_ptr& error) {
+    finish(error);
+    if (error)
+      future_->setError(error);
+    else
+      future_->markCompleted(c10::IValue(results_));
+  }
+
+ private:
+  std::vector<at::Tensor> results_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+c10d::AllreduceOptions without_average(const c10d::AllreduceOptions& options) {
+  auto plain = options;
+  if (static_cast<Op>(options.reduceOp) == Op::AVG) plain.reduceOp = Op::SUM;
+  return plain;
+}
+
+// The group of a host counts its own ranks.
+template <class Call>
+void on_host(const Call& call) {
+  try {
+    call()->wait();
+  } catch (const shm::PeerLost& lost) {
+    throw shm::PeerLost(std::string("among the ranks of this host, counted from 0: ") +
+                        lost.what());
+  }
+}
+
+}  // namespace
+
+HierarchicalBackend::HierarchicalBackend(HostLevels levels)
+    : Backend(levels.flat->getRank(), levels.flat->getSize()),
+      levels_(std::move(levels)),
+      thread_([this] { work(); }) {}
+
+HierarchicalBackend::~HierarchicalBackend() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void HierarchicalBackend::setTimeout(std::chrono::milliseconds timeout) {
+  if (levels_.local) levels_.local->setTimeout(timeout);
+  if (levels_.leaders) levels_.leaders->setTimeout(timeout);
+  levels_.flat->setTimeout(timeout);
+}
+
+void HierarchicalBackend::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return closing_ || !waiting_.empty(); });
+    if (waiting_.empty()) return;
+    const auto next = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    next();
+    lock.lock();
+  }
+}
+
+HierarchicalBackend::Pending HierarchicalBackend::run_later(c10d::OpType type, Tensors results,
+                                                            std::function<void()> what) {
+  auto pending = c10::make_intrusive<LaterWork>(type, std::move(results));
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back([pending, what = std::move(what)] {
+      try {
+        what();
+        pending->end(nullptr);
+      } catch (...) {
+        pending->end(std::current_exception());
+      }
+    });
+  }
+  changed_.notify_one();
+  return pending;
+}
+
+void HierarchicalBackend::reduce_on_all_levels(at::Tensor& tensor,
+                                               const c10d::AllreduceOptions& options) {
+  const at::NoGradGuard no_grad;
+  Tensors tensors = {tensor};
+  if (levels_.local) {
+    c10d::ReduceOptions to_leader;
+    to_leader.reduceOp = options.reduceOp;
+    to_leader.timeout = options.timeout;
+    on_host([&] { return levels_.local->reduce(tensors, to_leader); });
+  }
+  if (levels_.leaders) levels_.leaders->allreduce(tensors, options)->wait();
+  if (!levels_.local) return;
+  c10d::BroadcastOptions from_leader;
+  from_leader.timeout = options.timeout;
+  on_host([&] { return levels_.local->broadcast(tensors, from_leader); });
+}
+
+HierarchicalBackend::Pending HierarchicalBackend::allreduce(Tensors& tensors,
+                                                            const c10d::AllreduceOptions& options) {
+  TORCH_CHECK(tensors.size() == 1, "hierarchical: one tensor per rank and call");
+  const bool average = static_cast<Op>(options.reduceOp) == Op::AVG;
+  return run_later(
+      c10d::OpType::ALLREDUCE, tensors,
+      [this, tensor = tensors[0], plain = without_average(options), average]() mutable {
+        reduce_on_all_levels(tensor, plain);
+        if (average) tensor.div_(size_);
+      });
+}
+
+HierarchicalBackend::Pending HierarchicalBackend::barrier(const c10d::BarrierOptions& options) {
+  // After what was asked for before, as a barrier of Gloo.
+  c10d::AllreduceOptions sum;
+  sum.timeout = options.timeout;
+  return run_later(c10d::OpType::BARRIER, {}, [this, sum] {
+    auto nothing = at::zeros({1}, at::kInt);
+    reduce_on_all_levels(nothing, sum);
+  });
+}
+
+HierarchicalBackend::Pending HierarchicalBackend::broadcast(Tensors& tensors,
+                                                            const c10d::BroadcastOptions& options) {
+  return levels_.flat->broadcast(tensors, options);
+}
+
+HierarchicalBackend::Pending HierarchicalBackend::reduce(Tensors& tensors,
+                                                         const c10d::ReduceOptions& options) {
+  return levels_.flat->reduce(tensors, options);
+}
+
+HierarchicalBackend::Pending HierarchicalBackend::allgather(std::vector<Tensors>& outputs,
+                                                            Tensors& inputs,
+                                                            const c10d::AllgatherOptions& options) {
+  return levels_.flat->allgather(outputs, inputs, options);
+}
+
+HierarchicalBackend::Pending HierarchicalBackend::_allgather_base(
+    at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
+  return levels_.flat->_allgather_base(output, input, options);
+}
+
+HierarchicalBackend::Pending HierarchicalBackend::gather(std::vector<Tensors>& outputs,
+                                                         Tensors& inputs,
+                                                         const c10d::GatherOptions& options) {
+  return levels_.flat->gather(outputs, inputs, options);
+}
+
+HierarchicalBackend::Pending HierarchicalBackend::scatter(Tensors& outputs,
+                                                          std::vector<Tensors>& inputs,
+                                                          const c10d::ScatterOptions& options) {
+  return levels_.flat->scatter(outputs, inputs, options);
+}
+
+}  // namespace lockstep

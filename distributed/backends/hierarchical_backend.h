@@ -1,0 +1,73 @@
+// All-reduces of ranks on several hosts in three steps: the ranks of a host reduce in shared memory
+// to their leader, the leaders of the hosts all-reduce over Gloo, and each leader hands the result
+// to its host. Per host one rank talks to the network, so a ring has as many places as there are
+// hosts (2 (H - 1) messages one after the other instead of 2 (W - 1)). Everything but all_reduce
+// and barrier goes over Gloo between all ranks.
+//
+// Note [Order of sums on several hosts]: sum of sums. Within a host as in distributed/shm (Note
+// [Order of sums]) over its ranks in ascending order; between hosts as in Gloo's ring over the
+// hosts, ordered by their lowest rank. The bits depend on which ranks share a host.
+//
+// All-reduces run on a thread of the backend, in the order of the calls, so that they overlap with
+// the backward pass; the Work says when they are done. Only files of distributed/ include this.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "distributed/backends/shm_backend.h"
+
+namespace lockstep {
+
+// What a HierarchicalBackend is made of, for one rank.
+struct HostLevels {
+  c10::intrusive_ptr<ShmBackend> local;       // of the ranks of this host; null: this rank is alone
+  c10::intrusive_ptr<c10d::Backend> leaders;  // one rank per host; null: this rank is not one
+  c10::intrusive_ptr<c10d::Backend> flat;     // of all ranks
+};
+
+class HierarchicalBackend final : public c10d::Backend {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using Pending = c10::intrusive_ptr<c10d::Work>;
+
+  explicit HierarchicalBackend(HostLevels levels);
+  ~HierarchicalBackend() override;  // finishes what was asked for, or lets it fail
+
+  const std::string getBackendName() const override { return "hierarchical"; }
+  void setTimeout(std::chrono::milliseconds timeout) override;
+
+  Pending allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  Pending barrier(const c10d::BarrierOptions& options) override;
+  Pending broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  Pending reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  Pending allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override;
+  Pending _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
+  Pending gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& options) override;
+  Pending scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                  const c10d::ScatterOptions& options) override;
+
+ private:
+  void reduce_on_all_levels(at::Tensor& tensor, const c10d::AllreduceOptions& options);
+  Pending run_later(c10d::OpType type, Tensors results, std::function<void()> what);
+  void work();
+
+  HostLevels levels_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> waiting_;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,26 @@
+// c10d's side of a World. Only files of distributed/ include this.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <string>
+
+#include "distributed/backends/shm_backend.h"
+
+namespace lockstep {
+
+// Members are destroyed bottom up: the groups before the store they were made with.
+struct ProcessGroups {
+  c10::intrusive_ptr<c10d::Store> base_store;  // lives as long as the job, shared by its attempts
+  c10::intrusive_ptr<c10d::Store> store;       // of this attempt
+  c10::intrusive_ptr<c10d::ProcessGroup> control;  // CPU tensors: votes, metrics, objects
+  c10::intrusive_ptr<c10d::ProcessGroup>
+      device;  // gradients; the same object as `control` when those are on the CPU
+
+  c10::intrusive_ptr<ShmBackend> shared;  // what `control` works with, when ranks share memory
+
+  c10d::ProcessGroup& of(const at::Tensor& tensor) { return tensor.is_cpu() ? *control : *device; }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,98 @@
+#include "distributed/cuda/cuda.h"
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "core/error.h"
+#include "distributed/backends/backends.h"
+#include "distributed/cuda/launch_graph.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kLibrary = "liblockstep_cuda.so";
+
+using MakeGraph = LaunchGraph* (*)();
+using MakeNccl = c10d::Backend* (*)(const c10::intrusive_ptr<c10d::Store>*, int, int, int64_t);
+
+void* open_cuda_library() {
+  // The dynamic linker searches the program's run path: beside the build's or the installation's
+  // libraries.
+  static void* const handle = ::dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);
+  if (!handle)
+    throw config_error(
+        fmt::format("device 'cuda' cannot be used: {} (build with the CUDA wheel of LibTorch: "
+                    "cmake/requirements-gpu.txt); or set distributed.device=cpu",
+                    ::dlerror()));
+  return handle;
+}
+
+int count_gpus() {
+  open_cuda_library();
+  const auto count = at::hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;
+  if (count == 0)
+    throw config_error(
+        "device 'cuda' cannot be used: no GPU was found; set distributed.device=cpu");
+  return count;
+}
+
+// Of the CUDA runtime that LibTorch brings; the numbers are of its cudaDeviceAttr.
+using AskDevice = int (*)(int* value, int attribute, int device);
+constexpr int kMajor = 75, kMinor = 76;
+
+}  // namespace
+
+bool machine_has_gpu() {
+  std::error_code ignored;
+  return std::filesystem::exists("/dev/nvidiactl", ignored) &&
+         std::filesystem::exists("/dev/nvidia0", ignored);
+}
+
+bool wants_gpu(const std::string& device) {
+  return device == "cuda" || (device == "auto" && machine_has_gpu());
+}
+
+std::string gpu_architecture() {
+  count_gpus();
+  const auto ask =
+      reinterpret_cast<AskDevice>(::dlsym(open_cuda_library(), "cudaDeviceGetAttribute"));
+  int major = 0, minor = 0;
+  check(ask && ask(&major, kMajor, 0) == 0 && ask(&minor, kMinor, 0) == 0,
+        "the CUDA runtime tells the architecture of its GPU");
+  return fmt::format("sm_{}{}", major, minor);
+}
+
+void use_gpu(int index) {
+  const auto count = count_gpus();
+  if (index >= count)
+    throw config_error(
+        fmt::format("local rank {} needs a GPU of its own, this machine has {}; start fewer ranks",
+                    index, count));
+  c10::impl::getDeviceGuardImpl(at::kCUDA)->setDevice(
+      {at::kCUDA, static_cast<c10::DeviceIndex>(index)});
+}
+
+std::unique_ptr<LaunchGraph> make_cuda_graph() {
+  count_gpus();
+  const auto make =
+      reinterpret_cast<MakeGraph>(::dlsym(open_cuda_library(), "lockstep_make_cuda_graph"));
+  check(make != nullptr, "liblockstep_cuda.so lacks lockstep_make_cuda_graph");
+  return std::unique_ptr<LaunchGraph>(make());
+}
+
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
+                                                    int rank, int world_size,
+                                                    std::chrono::milliseconds timeout) {
+  const auto make =
+      reinterpret_cast<MakeNccl>(::dlsym(open_cuda_library(), "lockstep_make_nccl_backend"));
+  check(make != nullptr, "liblockstep_cuda.so lacks lockstep_make_nccl_backend");
+  return c10::intrusive_ptr<c10d::Backend>::reclaim(
+      make(&store, rank, world_size, timeout.count()));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,145 @@
+#include "distributed/gradients/data_parallel.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+
+#include "core/error.h"
+#include "distributed/fence.h"
+#include "distributed/gradients/gradient_buckets.h"
+#include "distributed/gradients/gradient_synchronizer.h"
+#include "distributed/objects.h"
+#include "distributed/backends/process_groups.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kBroadcastBucketBytes = size_t{250} << 20;
+
+// What must agree between ranks, in a form that a message can quote.
+nlohmann::json describe_parameters(const torch::nn::Module& module) {
+  auto list = nlohmann::json::array();
+  for (const auto& item : module.named_parameters())
+    list.push_back(fmt::format("{} {} {}", item.key(), c10::toString(item.value().scalar_type()),
+                               nlohmann::json(item.value().sizes().vec()).dump()));
+  return list;
+}
+
+void verify_same_model(World& world, const torch::nn::Module& module) {
+  const auto mine = describe_parameters(module);
+  const auto all = all_gather_object(world, mine, "parameter shapes");
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    const auto common = std::min(all[rank].size(), all[0].size());
+    size_t i = 0;
+    while (i < common && all[rank][i] == all[0][i]) ++i;
+    const auto text = [&](size_t r) {
+      return i < all[r].size() ? all[r][i].get<std::string>() : "nothing";
+    };
+    throw config_error(fmt::format(
+        "the model differs between ranks: parameter {} is [{}] on rank 0 and [{}] on rank {}", i,
+        text(0), text(rank), rank));
+  }
+}
+
+void broadcast_from_main(World& world, const std::vector<at::Tensor>& tensors) {
+  c10d::broadcast_coalesced(world.groups().device, tensors, kBroadcastBucketBytes, 0);
+}
+
+}  // namespace
+
+std::vector<size_t> expected_bucket_bytes(const NamedTensors& parameters,
+                                          const DataParallelConfig& config) {
+  std::vector<int64_t> order(parameters.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  std::vector<size_t> sizes;
+  for (const auto& bucket : buckets_in_order(parameters, order, bucket_caps(config))) {
+    sizes.push_back(0);
+    for (const auto index : bucket) sizes.back() += parameters[index].second.nbytes();
+  }
+  return sizes;
+}
+
+DataParallel::DataParallel(World& world, torch::nn::Module& module,
+                           const DataParallelConfig& config)
+    : world_(world) {
+  auto parameters = trainable_parameters(module);
+  if (parameters.empty()) throw config_error("the model has no parameters to train");
+  const auto make_synchronizer = [&] {
+    synchronizer_ = make_gradient_synchronizer(world, std::move(parameters), config);
+  };
+  if (!world.is_distributed()) {
+    make_synchronizer();
+    return;
+  }
+  verify_same_model(world, module);
+  fenced(world, "initial broadcast", [&] {
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> states;
+    for (const auto& tensor : module.parameters()) states.push_back(tensor.detach());
+    for (const auto& tensor : module.buffers()) {
+      states.push_back(tensor.detach());
+      if (config.broadcast_buffers) buffers_.push_back(states.back());
+    }
+    broadcast_from_main(world, states);
+    make_synchronizer();
+  });
+}
+
+DataParallel::~DataParallel() = default;
+
+std::vector<std::string> DataParallel::gradient_order() const {
+  std::vector<std::string> names;
+  for (const auto index : synchronizer_->order())
+    names.push_back(synchronizer_->parameters()[static_cast<size_t>(index)].first);
+  return names;
+}
+
+void DataParallel::restore_gradient_order(const std::vector<std::string>& names) {
+  const auto& parameters = synchronizer_->parameters();
+  if (!std::ranges::is_permutation(names, parameters, {}, {}, &NamedTensors::value_type::first))
+    return;
+  std::unordered_map<std::string, int64_t> numbers;
+  for (const auto& [name, parameter] : parameters) numbers.emplace(name, numbers.size());
+  std::vector<int64_t> order;
+  for (const auto& name : names) order.push_back(numbers.at(name));
+  synchronizer_->restore_order(order);
+}
+
+void DataParallel::before_forward(bool synchronize) {
+  if (synchronize) synchronizer_->before_forward();
+  // As in Python: buffers go out before a forward whose predecessor was synchronized.
+  if (last_was_synchronized_) broadcast_buffers();
+  last_was_synchronized_ = synchronize;
+}
+
+void DataParallel::broadcast_buffers() {
+  if (buffers_.empty()) return;
+  const at::NoGradGuard no_grad;
+  fenced(world_, "buffer broadcast", [&] { broadcast_from_main(world_, buffers_); });
+}
+
+void DataParallel::backward(const at::Tensor& loss, bool synchronize) {
+  synchronizer_->backward(loss, synchronize);
+}
+
+void DataParallel::add_gradients(
+    std::vector<at::Tensor> gradients, bool synchronize,
+    std::vector<std::function<std::vector<at::Tensor>()>> remaining_segments) {
+  synchronizer_->add_gradients(
+      std::make_shared<GivenGradients>(synchronizer_->parameters().size(), std::move(gradients),
+                                       std::move(remaining_segments)),
+      synchronize);
+}
+
+std::chrono::duration<double> DataParallel::exposed_wait() const {
+  return synchronizer_->exposed_wait();
+}
+
+void DataParallel::zero_gradients() { synchronizer_->zero_gradients(); }
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+#include "distributed/gradients/gradient_buckets.h"
+
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <algorithm>
+#include <limits>
+
+namespace lockstep {
+
+BucketCaps bucket_caps(const DataParallelConfig& config) {
+  const auto mib = [](double value) { return static_cast<size_t>(value * (1 << 20)); };
+  if (config.bucket_cap_mb) return {mib(*config.bucket_cap_mb), mib(*config.bucket_cap_mb)};
+  return {c10d::kDefaultFirstBucketBytes, c10d::kDefaultBucketBytesCap};
+}
+
+std::vector<GradientBucket> unordered_buckets(const NamedTensors& parameters,
+                                              const std::vector<size_t>& caps) {
+  const std::vector<size_t> one = {std::numeric_limits<int64_t>::max()};
+  const std::vector<bool> dense(parameters.size(), false);
+  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
+      values_of(parameters), caps.empty() ? one : caps, dense));
+  std::reverse(buckets.begin(), buckets.end());
+  return buckets;
+}
+
+std::vector<GradientBucket> buckets_in_order(const NamedTensors& parameters,
+                                             const std::vector<int64_t>& order,
+                                             const BucketCaps& caps) {
+  std::vector<at::Tensor> ordered;
+  for (const auto index : order) ordered.push_back(parameters[static_cast<size_t>(index)].second);
+  const std::vector<bool> dense(parameters.size(), false);
+  return std::get<0>(c10d::compute_bucket_assignment_by_size(
+      ordered, {caps.first_bytes, caps.bytes}, dense, order));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+// How gradients become the mean over all ranks. DataParallel makes the implementation that fits
+// and calls it in order. Only files of distributed/ include this.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "distributed/gradients/data_parallel_config.h"
+#include "distributed/gradients/gradient_source.h"
+#include "distributed/named_tensors.h"
+#include "distributed/world.h"
+
+namespace lockstep {
+
+class GradientSynchronizer {
+ public:
+  explicit GradientSynchronizer(NamedTensors parameters) : parameters_(std::move(parameters)) {}
+  virtual ~GradientSynchronizer() = default;
+  GradientSynchronizer(const GradientSynchronizer&) = delete;
+  GradientSynchronizer& operator=(const GradientSynchronizer&) = delete;
+
+  // Those whose gradients are averaged.
+  const NamedTensors& parameters() const { return parameters_; }
+
+  // Collective, before a forward pass whose backward pass synchronizes.
+  virtual void before_forward() {}
+
+  // loss.backward(). With `synchronize` collective: gradients are means when it returns.
+  virtual void backward(const at::Tensor& loss, bool synchronize) = 0;
+
+  // The same with gradients that are added to what there is, segment by segment.
+  virtual void add_gradients(const std::shared_ptr<GivenGradients>& gradients,
+                             bool synchronize) = 0;
+
+  // Clears all gradients; as a default takes them away.
+  virtual void zero_gradients();
+
+  // How long the last synchronized pass waited for other ranks after its own gradients were ready.
+  virtual std::chrono::duration<double> exposed_wait() const {
+    return std::chrono::duration<double>::zero();
+  }
+
+  // The order of parameters that buckets were made of, as numbers of parameters. Empty before the
+  // first step, and where bits do not depend on it.
+  virtual std::vector<int64_t> order() const { return {}; }
+
+  // Before the first step: averages as after a first step that had this order. Each parameter once.
+  virtual void restore_order(const std::vector<int64_t>& /*order*/) {}
+
+ private:
+  NamedTensors parameters_;
+};
+
+// Collective. LocalGradients with one rank; SharedMemoryGradients where ranks share memory and no
+// option needs a c10d::Reducer; else ReducerGradients.
+std::unique_ptr<GradientSynchronizer> make_gradient_synchronizer(World& world,
+                                                                 NamedTensors parameters,
+                                                                 const DataParallelConfig& config);
+
+}  // namespace lockstep

@@ -1,0 +1,115 @@
+#include "distributed/gradients/reducer_gradients.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/ranges.h>
+
+#include "distributed/gradients/compression_hook.h"
+#include "distributed/fence.h"
+#include "distributed/backends/process_groups.h"
+
+namespace lockstep {
+namespace {
+
+// The world's device group again, watched.
+c10::intrusive_ptr<c10d::ProcessGroup> gradient_group(
+    World& world, const c10::intrusive_ptr<WatchedBackend>& backend) {
+  const auto& device = world.groups().device;
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(world.groups().store, world.rank(),
+                                                       world.world_size());
+  group->setBackend(world.device().type(), device->getBackendType(), backend);
+  group->setDefaultBackend(device->getBackendType());
+  group->setGroupName("gradients");
+  return group;
+}
+
+}  // namespace
+
+ReducerGradients::ReducerGradients(World& world, NamedTensors parameters,
+                                   const DataParallelConfig& config)
+    : GradientSynchronizer(std::move(parameters)),
+      world_(world),
+      config_(config),
+      backend_(c10::make_intrusive<WatchedBackend>(
+          world.groups().device->getBackend(world.device().type()), world.progress())),
+      group_(gradient_group(world, backend_)) {
+  make_reducer({});
+}
+
+void ReducerGradients::make_reducer(const std::vector<int64_t>& order) {
+  logger_.reset();
+  reducer_.reset();  // before the next one attaches itself to the parameters
+  reducer_ = std::make_shared<OrderedReducer>(group_, parameters(), config_, order);
+  logger_ = std::make_shared<c10d::Logger>(reducer_);
+  reducer_->set_logger(logger_);
+  if (config_.static_graph) reducer_->set_static_graph();
+  if (config_.gradient_compression != kNoCompression)
+    reducer_->register_comm_hook(
+        std::make_unique<CompressionHook>(group_, config_.gradient_compression));
+  publish_buckets();
+}
+
+// One line per bucket, in the order in which they are reduced.
+void ReducerGradients::publish_buckets() {
+  std::string lines;
+  for (const auto& bucket : logger_->get_per_bucket_variable_indices()) {
+    std::vector<std::string> members;
+    for (const auto index : bucket) members.push_back(parameters().at(index).first);
+    lines += fmt::format("{}\n", fmt::join(members, ", "));
+  }
+  world_.progress().set_bucket_names(lines);
+}
+
+void ReducerGradients::restore_order(const std::vector<int64_t>& order) {
+  if (!OrderedReducer::depends_on_order(config_)) return;
+  // In the run that went on gradients live in the buckets by now, where the Reducer divides by the
+  // number of ranks; what it copies there it multiplies by the inverse.
+  if (config_.gradient_as_bucket_view)
+    for (const auto& [name, parameter] : parameters())
+      parameter.mutable_grad() = at::zeros_like(parameter);
+  make_reducer(order);
+}
+
+void ReducerGradients::before_forward() {
+  fenced(world_, "before forward", [&] {
+    reducer_->prepare_for_forward();
+    if (reducer_->arrange_by_order()) publish_buckets();
+  });
+}
+
+void ReducerGradients::backward(const at::Tensor& loss, bool synchronize) {
+  fenced(world_, "gradient all_reduce", [&] {
+    world_.progress().begin_buckets();
+    if (synchronize) {
+      std::vector<at::Tensor> outputs;
+      if (config_.find_unused_parameters) outputs.push_back(loss);
+      reducer_->prepare_for_backward(outputs);
+    }
+    loss.backward();
+    if (synchronize) reducer_->after_backward();
+  });
+  if (synchronize) exposed_wait_ = std::chrono::steady_clock::now() - backend_->last_start();
+}
+
+// The Reducer listens to autograd.
+void ReducerGradients::add_gradients(const std::shared_ptr<GivenGradients>& gradients,
+                                     bool synchronize) {
+  backward(make_root(parameters(), gradients), synchronize);
+}
+
+void ReducerGradients::zero_gradients() {
+  if (!config_.gradient_as_bucket_view) return GradientSynchronizer::zero_gradients();
+  // Assigning or detaching them would take them out of the buckets. Those of one bucket share a
+  // storage: one fill for all.
+  const at::NoGradGuard no_grad;
+  const void* filled = nullptr;
+  for (const auto& bucket : logger_->get_per_bucket_variable_indices())
+    for (const auto index : bucket) {
+      const auto& gradient = parameters()[index].second.grad();
+      if (!gradient.defined() || gradient.storage().data() == filled) continue;
+      filled = gradient.storage().data();
+      at::empty({0}, gradient.options()).set_(gradient.storage()).zero_();
+    }
+}
+
+}  // namespace lockstep

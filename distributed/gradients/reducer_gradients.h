@@ -1,0 +1,41 @@
+// Gradients averaged by c10d::Reducer, which does it in Python's DistributedDataParallel: in
+// buckets, while the backward pass goes on. Only files of distributed/ include this.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/logger.hpp>
+
+#include "distributed/gradients/gradient_synchronizer.h"
+#include "distributed/gradients/ordered_reducer.h"
+#include "distributed/backends/watched_backend.h"
+
+namespace lockstep {
+
+class ReducerGradients final : public GradientSynchronizer {
+ public:
+  ReducerGradients(World& world, NamedTensors parameters, const DataParallelConfig& config);
+
+  void before_forward() override;
+  void backward(const at::Tensor& loss, bool synchronize) override;
+  void add_gradients(const std::shared_ptr<GivenGradients>& gradients, bool synchronize) override;
+  // Those that live in the buckets stay there.
+  void zero_gradients() override;
+  std::chrono::duration<double> exposed_wait() const override { return exposed_wait_; }
+  // With static_graph known after the second step; with find_unused_parameters alone never.
+  std::vector<int64_t> order() const override { return reducer_->order(); }
+  void restore_order(const std::vector<int64_t>& order) override;
+
+ private:
+  void make_reducer(const std::vector<int64_t>& order);
+  void publish_buckets();
+
+  World& world_;
+  const DataParallelConfig config_;
+  std::chrono::duration<double> exposed_wait_{0};
+  // Destroyed bottom up: the logger holds the reducer.
+  c10::intrusive_ptr<WatchedBackend> backend_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  std::shared_ptr<OrderedReducer> reducer_;
+  std::shared_ptr<c10d::Logger> logger_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+// What files of arrays have in common: named arrays of numbers, in memory or mapped. No LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "formats/element_type.h"
+#include "formats/mapped_file.h"
+
+namespace lockstep {
+
+// An array in row-major order.
+struct StoredArray {
+  std::string name;
+  ElementType type = ElementType::U8;
+  std::vector<int64_t> shape;
+  std::span<const uint8_t> bytes;            // num_elements(shape) * bytes_of(type)
+  std::shared_ptr<const void> memory;        // what keeps `bytes` alive
+  std::shared_ptr<const MappedFile> mapped;  // set when `bytes` lie in it
+};
+
+// "float32 60000 x 28 x 28", for messages.
+std::string array_text(const StoredArray& array);
+
+}  // namespace lockstep

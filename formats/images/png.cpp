@@ -1,0 +1,127 @@
+// PNG through libpng. It reports errors by a long jump: the functions between setjmp and the
+// library hold nothing that has a destructor.
+#include <fmt/format.h>
+#include <png.h>
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+
+#include "core/error.h"
+#include "formats/images/decode.h"
+
+namespace lockstep {
+namespace {
+
+constexpr png_uint_32 kMaxSide = 1'000'000;
+constexpr png_alloc_size_t kMaxChunkBytes = 64 << 20;
+
+struct Failure {
+  char message[160] = {};
+};
+
+[[noreturn]] void on_png_error(png_structp png, png_const_charp message) {
+  auto* failure = static_cast<Failure*>(png_get_error_ptr(png));
+  std::snprintf(failure->message, sizeof(failure->message), "%s", message);
+  png_longjmp(png, 1);
+}
+
+void on_png_warning(png_structp, png_const_charp) {}
+
+class PngDecoder {
+ public:
+  PngDecoder(std::span<const uint8_t> file, const std::string& name) : rest_(file), name_(name) {
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &failure_, on_png_error, on_png_warning);
+    info_ = png_ ? png_create_info_struct(png_) : nullptr;
+    if (!info_) throw environment_error("no memory for a PNG decoder");
+  }
+  ~PngDecoder() { png_destroy_read_struct(&png_, info_ ? &info_ : nullptr, nullptr); }
+  PngDecoder(const PngDecoder&) = delete;
+  PngDecoder& operator=(const PngDecoder&) = delete;
+
+  RgbImage decode(const DecodeOptions& options) {
+    if (!read_header()) throw failed();
+    const auto width = png_get_image_width(png_, info_);
+    const auto height = png_get_image_height(png_, info_);
+    if (uint64_t{width} * height > static_cast<uint64_t>(options.max_pixels))
+      throw config_error(fmt::format("{}: {} x {} pixels are more than the limit of {}", name_,
+                                     width, height, options.max_pixels));
+    if (!choose_rgb()) throw failed();
+    auto image = make_image({static_cast<int>(height), static_cast<int>(width)});
+    std::vector<png_bytep> rows;
+    for (int y = 0; y < image.size.height; ++y) rows.push_back(image.row(y));
+    if (!read_rows(rows.data())) throw failed();
+    return image;
+  }
+
+ private:
+  Error failed() const {
+    return config_error(fmt::format("{}: damaged PNG: {}", name_, failure_.message));
+  }
+
+  static void read_bytes(png_structp png, png_bytep out, size_t size) {
+    auto& rest = static_cast<PngDecoder*>(png_get_io_ptr(png))->rest_;
+    if (rest.size() < size) png_error(png, "the file ends too early");
+    std::memcpy(out, rest.data(), size);
+    rest = rest.subspan(size);
+  }
+
+  bool read_header() {
+    if (setjmp(png_jmpbuf(png_))) return false;
+    png_set_read_fn(png_, this, read_bytes);
+    png_set_user_limits(png_, kMaxSide, kMaxSide);
+    png_set_chunk_malloc_max(png_, kMaxChunkBytes);
+    png_read_info(png_, info_);
+    return true;
+  }
+
+  bool choose_rgb() {
+    if (setjmp(png_jmpbuf(png_))) return false;
+    png_set_expand(png_);  // palettes and few bits to 8 bits
+    png_set_strip_16(png_);
+    png_set_gray_to_rgb(png_);
+    png_set_strip_alpha(png_);
+    png_set_interlace_handling(png_);
+    png_read_update_info(png_, info_);
+    if (png_get_rowbytes(png_, info_) != size_t{3} * png_get_image_width(png_, info_))
+      png_error(png_, "its kind of pixels is not read");
+    return true;
+  }
+
+  bool read_rows(png_bytepp rows) {
+    if (setjmp(png_jmpbuf(png_))) return false;
+    png_read_image(png_, rows);
+    return true;
+  }
+
+  std::span<const uint8_t> rest_;
+  const std::string& name_;
+  Failure failure_;
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+};
+
+}  // namespace
+
+RgbImage decode_png(std::span<const uint8_t> file, const std::string& name,
+                    const DecodeOptions& options) {
+  return PngDecoder(file, name).decode(options);
+}
+
+std::string encode_png(const RgbImage& image) {
+  png_image description{};
+  description.version = PNG_IMAGE_VERSION;
+  description.width = static_cast<png_uint_32>(image.size.width);
+  description.height = static_cast<png_uint_32>(image.size.height);
+  description.format = PNG_FORMAT_RGB;
+  png_alloc_size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(description);
+  std::string file(bytes, '\0');
+  if (!png_image_write_to_memory(&description, file.data(), &bytes, 0, image.rgb.data(), 0,
+                                 nullptr))
+    throw environment_error(fmt::format("cannot write a PNG: {}", description.message));
+  file.resize(bytes);
+  return file;
+}
+
+}  // namespace lockstep

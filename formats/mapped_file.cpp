@@ -1,0 +1,94 @@
+#include "formats/mapped_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "core/error.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+MappedFile::Identity identity_in(const struct stat& status) {
+  return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
+// Call it directly after the failed system call. Paths in a run file are the user's: a restart does
+// not mend a wrong one.
+Error opening_error(const std::filesystem::path& path, const std::string& name) {
+  if (errno == ELOOP) return config_error(name + ": symbolic links that lead in a circle");
+  if (errno != ENOENT && errno != ENOTDIR) return errno_error(name + ": cannot be opened");
+  return config_error(name + ": no such file" + relative_path_hint(path));
+}
+
+}  // namespace
+
+std::string relative_path_hint(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto here = std::filesystem::current_path(error);
+  if (path.is_absolute() || error) return {};
+  return fmt::format(" (data paths are relative to the working directory, {})",
+                     printable(here.string(), 400));
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path)
+    : name_(printable(path.string(), 400)),
+      file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (!file_.is_open()) {
+    throw opening_error(path, name_);
+  }
+  struct stat status {};
+  if (::fstat(file_.get(), &status) != 0) throw errno_error(name_ + ": cannot be read");
+  if (S_ISDIR(status.st_mode)) throw config_error(name_ + ": is a folder, expected a file");
+  if (!S_ISREG(status.st_mode)) throw config_error(name_ + ": is no regular file");
+  mapped_ = identity_now();
+  size_ = static_cast<size_t>(mapped_.size);
+  if (size_ == 0) return;
+  auto* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file_.get(), 0);
+  if (address == MAP_FAILED) throw errno_error(name_ + ": cannot be mapped");
+  bytes_ = static_cast<const uint8_t*>(address);
+  guard_.emplace(bytes_, size_);
+}
+
+MappedFile::~MappedFile() {
+  guard_.reset();
+  if (bytes_) ::munmap(const_cast<uint8_t*>(bytes_), size_);
+}
+
+MappedFile::Identity MappedFile::identity_now() const {
+  struct stat status {};
+  if (::fstat(file_.get(), &status) != 0) throw errno_error(name_ + ": cannot be read");
+  return identity_in(status);
+}
+
+MappedFile::Identity MappedFile::identity_of(const std::filesystem::path& path) {
+  struct stat status {};
+  const auto name = printable(path.string(), 400);
+  if (::stat(path.c_str(), &status) == 0) return identity_in(status);
+  throw opening_error(path, name);
+}
+
+void MappedFile::verify_same(const std::filesystem::path& path, const Identity& before) {
+  struct stat status {};
+  const auto name = printable(path.string(), 400);
+  if (::stat(path.c_str(), &status) != 0)
+    throw errno_error(name + ": is gone, while it was being read");
+  if (identity_in(status) != before)
+    throw environment_error(name + ": was changed while it was being read");
+}
+
+void MappedFile::verify_unchanged() const {
+  const auto now = identity_now();
+  if (now == mapped_ && guard_ && guard_->has_failed())
+    throw environment_error(name_ + ": could not be read: its storage fails, or it was cut");
+  if (now == mapped_) return;
+  const auto what = now.size < mapped_.size ? "was cut to " + std::to_string(now.size) + " bytes"
+                                            : std::string("was changed");
+  throw environment_error(name_ + ": " + what + " while it was being read");
+}
+
+}  // namespace lockstep

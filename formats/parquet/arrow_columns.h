@@ -1,0 +1,150 @@
+// What Arrow's arrays hold, as columns of a table.
+#pragma once
+
+#include <arrow/api.h>
+#include <arrow/util/float16.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "formats/table/table.h"
+
+namespace lockstep {
+
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// Texts come as dictionaries, each word once per chunk and a number per row, where their encoding
+// allows that. Where each word stands among those of the column.
+using WordNumbers = std::unordered_map<std::string, int32_t>;
+
+template <class ArrowType>
+void append_numbers(const arrow::Array& array, std::vector<double>& out) {
+  const auto& values = static_cast<const arrow::NumericArray<ArrowType>&>(array);
+  const auto* raw = values.raw_values();
+  const auto begin = out.size();
+  out.insert(out.end(), raw, raw + values.length());
+  if (values.null_count() == 0) return;
+  for (int64_t i = 0; i < values.length(); ++i)
+    if (values.IsNull(i)) out[begin + static_cast<size_t>(i)] = kNaN;
+}
+
+inline constexpr double kSecondsPerDay = 86400;
+
+// A second is `units` of the stored ones, or each of them `seconds`.
+template <class ArrowType>
+void append_seconds(const arrow::Array& array, double units, double seconds,
+                    std::vector<double>& out) {
+  const auto begin = out.size();
+  append_numbers<ArrowType>(array, out);
+  for (auto i = begin; i < out.size(); ++i) out[i] = out[i] * seconds / units;
+}
+
+inline double units_per_second(arrow::TimeUnit::type unit) {
+  switch (unit) {
+    case arrow::TimeUnit::SECOND: return 1;
+    case arrow::TimeUnit::MILLI: return 1e3;
+    case arrow::TimeUnit::MICRO: return 1e6;
+    default: return 1e9;
+  }
+}
+
+template <class ArrowType>
+void append_times(const arrow::Array& array, std::vector<double>& out) {
+  const auto& type = static_cast<const ArrowType&>(*array.type());
+  append_seconds<ArrowType>(array, units_per_second(type.unit()), 1, out);
+}
+
+inline void append_halves(const arrow::Array& array, std::vector<double>& out) {
+  const auto& values = static_cast<const arrow::HalfFloatArray&>(array);
+  for (int64_t i = 0; i < values.length(); ++i)
+    out.push_back(values.IsNull(i) ? kNaN
+                                   : arrow::util::Float16::FromBits(values.Value(i)).ToDouble());
+}
+
+inline void append_truth(const arrow::Array& array, std::vector<double>& out) {
+  const auto& values = static_cast<const arrow::BooleanArray&>(array);
+  for (int64_t i = 0; i < values.length(); ++i)
+    out.push_back(values.IsNull(i) ? kNaN : values.Value(i) ? 1 : 0);
+}
+
+// False for types that are no numbers.
+inline bool append_as_numbers(const arrow::Array& array, std::vector<double>& out) {
+  switch (array.type_id()) {
+    case arrow::Type::BOOL: append_truth(array, out); return true;
+    case arrow::Type::INT8: append_numbers<arrow::Int8Type>(array, out); return true;
+    case arrow::Type::UINT8: append_numbers<arrow::UInt8Type>(array, out); return true;
+    case arrow::Type::INT16: append_numbers<arrow::Int16Type>(array, out); return true;
+    case arrow::Type::UINT16: append_numbers<arrow::UInt16Type>(array, out); return true;
+    case arrow::Type::INT32: append_numbers<arrow::Int32Type>(array, out); return true;
+    case arrow::Type::UINT32: append_numbers<arrow::UInt32Type>(array, out); return true;
+    case arrow::Type::INT64: append_numbers<arrow::Int64Type>(array, out); return true;
+    case arrow::Type::UINT64: append_numbers<arrow::UInt64Type>(array, out); return true;
+    case arrow::Type::FLOAT: append_numbers<arrow::FloatType>(array, out); return true;
+    case arrow::Type::DOUBLE: append_numbers<arrow::DoubleType>(array, out); return true;
+    case arrow::Type::HALF_FLOAT: append_halves(array, out); return true;
+    case arrow::Type::DATE32:
+      append_seconds<arrow::Date32Type>(array, 1, kSecondsPerDay, out);
+      return true;
+    case arrow::Type::DATE64: append_seconds<arrow::Date64Type>(array, 1e3, 1, out); return true;
+    case arrow::Type::TIME32: append_times<arrow::Time32Type>(array, out); return true;
+    case arrow::Type::TIME64: append_times<arrow::Time64Type>(array, out); return true;
+    case arrow::Type::TIMESTAMP: append_times<arrow::TimestampType>(array, out); return true;
+    case arrow::Type::DURATION: append_times<arrow::DurationType>(array, out); return true;
+    default: return false;
+  }
+}
+
+inline bool is_text(const arrow::DataType& type) {
+  return type.id() == arrow::Type::DICTIONARY || type.id() == arrow::Type::STRING ||
+         type.id() == arrow::Type::LARGE_STRING;
+}
+
+// Where a word stands among those of the column.
+inline int32_t number_of_word(std::string word, TableColumn& out, WordNumbers& known) {
+  const auto [found, is_new] =
+      known.emplace(std::move(word), static_cast<int32_t>(out.words.size()));
+  if (is_new) out.words.push_back(found->first);
+  return found->second;
+}
+
+template <class ArrowArray>
+void append_texts(const arrow::Array& array, TableColumn& out, WordNumbers& known) {
+  const auto& texts = static_cast<const ArrowArray&>(array);
+  for (int64_t i = 0; i < texts.length(); ++i)
+    out.codes.push_back(texts.IsNull(i) ? -1 : number_of_word(texts.GetString(i), out, known));
+}
+
+inline bool append_words(const arrow::Array& array, TableColumn& out, WordNumbers& known) {
+  if (array.type_id() == arrow::Type::STRING) {
+    append_texts<arrow::StringArray>(array, out, known);
+    return true;
+  }
+  if (array.type_id() == arrow::Type::LARGE_STRING) {
+    append_texts<arrow::LargeStringArray>(array, out, known);
+    return true;
+  }
+  if (array.type_id() != arrow::Type::DICTIONARY) return false;
+  const auto& dictionary = static_cast<const arrow::DictionaryArray&>(array);
+  const auto& words = *dictionary.dictionary();
+  const auto* texts = dynamic_cast<const arrow::StringArray*>(&words);
+  if (!texts) return false;
+  std::vector<int32_t> numbers;  // of this chunk's words among all
+  for (int64_t i = 0; i < texts->length(); ++i)
+    numbers.push_back(number_of_word(texts->GetString(i), out, known));
+  for (int64_t i = 0; i < dictionary.length(); ++i)
+    out.codes.push_back(
+        dictionary.IsNull(i) ? -1 : numbers[static_cast<size_t>(dictionary.GetValueIndex(i))]);
+  return true;
+}
+
+// Adds the values of a validated array to a column: truth values as 0 and 1, dates and times as
+// seconds (since 1970, of the day, or of a duration), what is missing as TableColumn says. False
+// for types that are neither numbers nor texts.
+inline bool append_values(const arrow::Array& array, TableColumn& out, WordNumbers& known) {
+  return append_words(array, out, known) || append_as_numbers(array, out.numbers);
+}
+
+}  // namespace lockstep

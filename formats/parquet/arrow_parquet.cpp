@@ -1,0 +1,371 @@
+// Parquet files by Arrow's C++ libraries. This folder alone sees them, in a shared library of its
+// own.
+#include <arrow/api.h>
+#include <arrow/io/file.h>
+#include <fmt/format.h>
+#include <parquet/arrow/reader.h>
+#include <parquet/file_reader.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <type_traits>
+
+#include "core/error.h"
+#include "core/printable.h"
+#include "formats/parquet/arrow_columns.h"
+#include "formats/parquet/arrow_errors.h"
+#include "formats/parquet/column_limits.h"
+#include "formats/parquet/list_numbers.h"
+#include "formats/parquet/pandas_index.h"
+#include "formats/parquet/plain_numbers.h"
+#include "formats/table/parquet_file.h"
+
+namespace lockstep {
+namespace {
+
+// A file that claims to have more rows than this has lying metadata: even columns that compress
+// best need a page per some ten thousand rows. Without a limit, the claim alone would take all
+// memory.
+constexpr int64_t kRowsOfAnyFile = int64_t{1} << 22, kRowsPerByte = 4096;
+
+// What the columns that are read of a row group may take, at 8 bytes a value.
+constexpr int64_t kBytesOfAnyGroup = int64_t{1} << 30, kBytesPerByte = 1024;
+
+// Readers that no thread uses at the moment.
+class ReaderPool {
+ public:
+  std::unique_ptr<parquet::arrow::FileReader> take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return nullptr;
+    auto reader = std::move(free_.back());
+    free_.pop_back();
+    return reader;
+  }
+  void put(std::unique_ptr<parquet::arrow::FileReader> reader) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(reader));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<parquet::arrow::FileReader>> free_;
+};
+
+class ArrowParquetFile final : public ParquetFile {
+ public:
+  ArrowParquetFile(const std::filesystem::path& path, const std::string& name)
+      : path_(path), name_(name) {
+    struct stat status {};
+    if (::stat(path_.c_str(), &status) != 0)
+      throw errno == ENOENT || errno == ENOTDIR
+          ? config_error(name_ + ": no such file")
+          : environment_error(name_ + ": cannot be read: " + std::strerror(errno));
+    if (!S_ISREG(status.st_mode)) throw config_error(name_ + ": is no regular file");
+    opened_ = identity_in(status);
+    metadata_ = unchanged([&] { return parquet::ReadMetaData(open()); });
+    guarded(name_, [&] {
+      schema_ = metadata_->schema();
+      verify_rows(opened_.size);
+    });
+  }
+
+  std::vector<std::string> columns() const override {
+    std::vector<std::string> names;
+    const auto* root = schema_->group_node();
+    for (int i = 0; i < root->field_count(); ++i) names.push_back(root->field(i)->name());
+    return names;
+  }
+
+  std::vector<std::string> index_columns() const override {
+    return guarded(name_, [&] { return pandas_index(*metadata_); });
+  }
+
+  std::vector<int64_t> row_groups() const override {
+    return guarded(name_, [&] {
+      std::vector<int64_t> rows;
+      for (int group = 0; group < metadata_->num_row_groups(); ++group)
+        rows.push_back(metadata_->RowGroup(group)->num_rows());
+      return rows;
+    });
+  }
+
+  DataTable read(size_t row_group, const std::vector<std::string>& columns,
+                 const DoPieces& work) const override {
+    verify_unchanged();
+    return unchanged([&] { return read_columns(row_group, columns, work); });
+  }
+
+  bool may_pass(size_t row_group, const RowFilter& filter) const override {
+    return guarded(name_, [&] {
+      for (const auto& test : filter) {
+        const auto limits = limits_in(row_group, test.column);
+        if (limits.has_words && !test.may_hold(limits.first, limits.last, test.text)) return false;
+        const bool numbers =
+            !std::isnan(limits.least) && !std::isnan(limits.greatest) && !std::isnan(test.number);
+        if (numbers && !test.may_hold(limits.least, limits.greatest, test.number)) return false;
+      }
+      return true;
+    });
+  }
+
+  bool is_complete(size_t row_group, const std::vector<std::string>& columns) const override {
+    return guarded(name_, [&] {
+      for (const auto& column : columns) {
+        const auto statistics = statistics_in(row_group, column);
+        if (schema_->Column(index_of(column))->max_repetition_level() > 0) return false;
+        if (!statistics || !statistics->HasNullCount() || statistics->null_count() != 0)
+          return false;
+        // A NaN counts as missing, and statistics do not tell of it.
+        const auto type = schema_->Column(index_of(column))->physical_type();
+        if (type == parquet::Type::FLOAT || type == parquet::Type::DOUBLE) return false;
+      }
+      return true;
+    });
+  }
+
+ private:
+  // Open while it is read, so that there may be more files than a process may have open.
+  std::shared_ptr<arrow::io::ReadableFile> open() const {
+    auto file = arrow::io::ReadableFile::Open(path_.string());
+    accept(file.status(), name_);
+    return *file;
+  }
+
+  struct Identity {
+    int64_t size = 0, seconds = 0, nanoseconds = 0;
+    uint64_t inode = 0;
+    bool operator==(const Identity&) const = default;
+  };
+
+  static Identity identity_in(const struct stat& status) {
+    return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ino};
+  }
+  void verify_unchanged() const {
+    struct stat status {};
+    if (::stat(path_.c_str(), &status) != 0)
+      throw environment_error(name_ + ": is gone, while it was being read");
+    if (identity_in(status) != opened_)
+      throw environment_error(name_ + ": was changed while it was being read");
+  }
+
+  // What `act` makes of the file, and no error of the bytes' where they changed under it.
+  template <class Act>
+  std::invoke_result_t<Act> unchanged(const Act& act) const {
+    try {
+      auto result = guarded(name_, act);
+      verify_unchanged();
+      return result;
+    } catch (const Error&) {
+      verify_unchanged();
+      throw;
+    }
+  }
+
+  // Nothing is believed of what the metadata say before it was checked.
+  void verify_rows(int64_t file_bytes) const {
+    const auto refused = [&](const std::string& why) {
+      return config_error(fmt::format("{}: not a usable Parquet file: {}", name_, why));
+    };
+    const auto limit = kRowsOfAnyFile + kRowsPerByte * file_bytes;
+    int64_t sum = 0;
+    for (int group = 0; group < metadata_->num_row_groups(); ++group) {
+      const auto rows = metadata_->RowGroup(group)->num_rows();
+      if (rows < 0 || rows > limit - sum)
+        throw refused(fmt::format("row group {} claims {} rows, in a file of {} bytes", group, rows,
+                                  file_bytes));
+      sum += rows;
+    }
+    if (sum != metadata_->num_rows())
+      throw refused(
+          fmt::format("it announces {} rows, its row groups have {}", metadata_->num_rows(), sum));
+  }
+
+  // What the metadata say of a column in a row group, of the type that the schema says.
+  std::unique_ptr<parquet::ColumnChunkMetaData> chunk_of(size_t row_group,
+                                                         const std::string& column) const {
+    const auto index = index_of(column);
+    const auto group = metadata_->RowGroup(static_cast<int>(row_group));
+    if (group->num_columns() != schema_->num_columns())
+      throw config_error(fmt::format("{}: row group {}: {} columns, the schema has {}", name_,
+                                     row_group, group->num_columns(), schema_->num_columns()));
+    auto chunk = group->ColumnChunk(index);
+    if (chunk->type() != schema_->Column(index)->physical_type())
+      throw config_error(
+          fmt::format("{}: row group {}: column '{}' is of another type than in the schema", name_,
+                      row_group, printable(column)));
+    if (schema_->Column(index)->max_repetition_level() == 0 &&
+        chunk->num_values() != group->num_rows())
+      throw config_error(fmt::format("{}: row group {}: column '{}' claims {} values for {} rows",
+                                     name_, row_group, printable(column), chunk->num_values(),
+                                     group->num_rows()));
+    return chunk;
+  }
+
+  // Of a column that lies at the top level, or a list of numbers there: its leaf.
+  int index_of(const std::string& column) const {
+    std::optional<int> found;
+    for (int i = 0; i < schema_->num_columns(); ++i) {
+      const auto& leaf = *schema_->Column(i);
+      const auto path = leaf.path()->ToDotVector();
+      if (path.front() != column || (path.size() > 1 && !has_lists_of_numbers(leaf))) continue;
+      if (found)
+        throw config_error(
+            fmt::format("{}: two columns are called '{}'", name_, printable(column)));
+      found = i;
+    }
+    if (found) return *found;
+    throw config_error(
+        fmt::format("{}: column '{}' is nested: numbers, truth values, dates, times, texts and "
+                    "lists of numbers can be used; name the columns to use",
+                    name_, printable(column)));
+  }
+
+  // Its number among all at the top level, of which nested ones have several leaves.
+  int field_of(const std::string& column) const {
+    return schema_->group_node()->FieldIndex(*schema_->GetColumnRoot(index_of(column)));
+  }
+
+  std::shared_ptr<parquet::Statistics> statistics_in(size_t row_group,
+                                                     const std::string& column) const {
+    return chunk_of(row_group, column)->statistics();
+  }
+
+  ColumnLimits limits_in(size_t row_group, const std::string& column) const {
+    const auto statistics = statistics_in(row_group, column);
+    const bool is_list = schema_->Column(index_of(column))->max_repetition_level() > 0;
+    return statistics && !is_list ? limits_of(*statistics, *schema_->Column(index_of(column)))
+                                  : ColumnLimits{};
+  }
+
+  void verify_bytes(const DataTable& table, size_t columns) const {
+    const auto limit = kBytesOfAnyGroup + kBytesPerByte * opened_.size;
+    const auto most_rows =
+        static_cast<size_t>(limit) / sizeof(double) / std::max<size_t>(columns, 1);
+    if (table.rows <= most_rows) return;
+    throw config_error(fmt::format(
+        "{}: {} rows of {} columns are more than the {} bytes that a row group may take in memory "
+        "in a file of {} bytes; use fewer columns, or write smaller row groups",
+        table.name, table.rows, columns, limit, opened_.size));
+  }
+
+  using Reader = parquet::arrow::FileReader;
+
+  // Arrow cannot make dictionaries of texts in these encodings.
+  bool may_be_dictionary(size_t row_group, const std::string& column) const {
+    const auto encodings = chunk_of(row_group, column)->encodings();
+    return std::ranges::none_of(encodings, [](auto encoding) {
+      return encoding == parquet::Encoding::DELTA_BYTE_ARRAY ||
+             encoding == parquet::Encoding::DELTA_LENGTH_BYTE_ARRAY;
+    });
+  }
+
+  std::unique_ptr<Reader> reader_of(size_t row_group,
+                                    const std::vector<std::string>& columns) const {
+    parquet::ArrowReaderProperties properties(/*use_threads=*/false);
+    for (const auto& column : columns)
+      properties.set_read_dictionary(index_of(column), may_be_dictionary(row_group, column));
+    parquet::ReaderProperties checked;
+    checked.set_page_checksum_verification(true);  // of pages that have one
+    auto reader =
+        Reader::Make(arrow::default_memory_pool(),
+                     parquet::ParquetFileReader::Open(open(), checked, metadata_), properties);
+    accept(reader.status(), name_);
+    return std::move(*reader);
+  }
+
+  DataTable read_columns(size_t row_group, const std::vector<std::string>& columns,
+                         const DoPieces& work) const {
+    DataTable table{.name = fmt::format("{}: row group {}", name_, row_group)};
+    table.rows = static_cast<size_t>(metadata_->RowGroup(static_cast<int>(row_group))->num_rows());
+    verify_bytes(table, columns.size());
+    std::vector<std::vector<TableColumn>> parts(columns.size());
+    ReaderPool readers;  // a reader is for one thread at a time
+    work(columns.size(), [&](size_t number) {
+      guarded(name_, [&] {
+        auto reader = readers.take();
+        if (!reader) reader = reader_of(row_group, columns);
+        parts[number] = read_column(*reader, row_group, columns[number], table);
+        readers.put(std::move(reader));
+      });
+    });
+    for (auto& part : parts) std::ranges::move(part, std::back_inserter(table.columns));
+    return table;
+  }
+
+  // One column, or those of a list's elements.
+  std::vector<TableColumn> read_column(Reader& reader, size_t row_group, const std::string& column,
+                                       const DataTable& table) const {
+    chunk_of(row_group, column);
+    const auto index = index_of(column);
+    const auto& leaf = *schema_->Column(index);
+    if (has_plain_numbers(leaf) || leaf.max_repetition_level() > 0) {
+      const auto group = reader.parquet_reader()->RowGroup(static_cast<int>(row_group));
+      const auto stored = group->Column(index);
+      if (has_plain_numbers(leaf)) return {plain_column(*stored, column, table)};
+      const auto most = kBytesOfAnyGroup + kBytesPerByte * opened_.size;
+      return read_lists(*stored, column, table, static_cast<size_t>(most) / sizeof(double));
+    }
+    std::shared_ptr<arrow::ChunkedArray> chunks;
+    accept(reader.RowGroup(static_cast<int>(row_group))->Column(field_of(column))->Read(&chunks),
+           table.name);
+    if (!chunks)
+      throw config_error(
+          fmt::format("{}: column '{}' cannot be read", table.name, printable(column)));
+    // Arrow decodes damaged pages into arrays that contradict themselves, such as numbers of words
+    // that a dictionary does not have.
+    accept(chunks->ValidateFull(), table.name);
+    return {converted(*chunks, column, table)};
+  }
+
+  static Error wrong_count(const std::string& name, size_t count, const DataTable& table) {
+    return config_error(fmt::format("{}: column '{}' has {} values for {} rows", table.name,
+                                    printable(name), count, table.rows));
+  }
+
+  static TableColumn plain_column(parquet::ColumnReader& reader, const std::string& name,
+                                  const DataTable& table) {
+    auto numbers = read_plain_numbers(reader, table.rows);
+    if (!numbers)
+      throw config_error(
+          fmt::format("{}: column '{}' has damaged pages", table.name, printable(name)));
+    if (numbers->values.size() != table.rows)
+      throw wrong_count(name, numbers->values.size(), table);
+    return {
+        .name = name, .numbers = std::move(numbers->values), .is_complete = numbers->are_all_there};
+  }
+
+  TableColumn converted(const arrow::ChunkedArray& chunks, const std::string& name,
+                        const DataTable& table) const {
+    TableColumn column{.name = name};
+    if (chunks.length() != static_cast<int64_t>(table.rows))
+      throw wrong_count(name, static_cast<size_t>(chunks.length()), table);
+    column.is_text = is_text(*chunks.type());
+    WordNumbers known;
+    for (const auto& chunk : chunks.chunks())
+      if (!append_values(*chunk, column, known))
+        throw config_error(
+            fmt::format("{}: column '{}' is {}: numbers, truth values, dates, times, texts and "
+                        "lists of numbers can be used",
+                        table.name, printable(name), printable(chunks.type()->ToString())));
+    column.is_complete = !column.has_missing();  // now that the values are at hand
+    return column;
+  }
+
+  std::filesystem::path path_;
+  std::string name_;  // of the file, for messages
+  std::shared_ptr<parquet::FileMetaData> metadata_;
+  const parquet::SchemaDescriptor* schema_ = nullptr;
+  Identity opened_;
+};
+
+}  // namespace
+}  // namespace lockstep
+
+extern "C" lockstep::ParquetFile* lockstep_open_parquet(const std::filesystem::path& path,
+                                                        const std::string& name) {
+  return new lockstep::ArrowParquetFile(path, name);
+}

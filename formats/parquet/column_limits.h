@@ -1,0 +1,73 @@
+// What the statistics of a Parquet file say of a column's values.
+#pragma once
+
+#include <parquet/schema.h>
+#include <parquet/statistics.h>
+
+#include <string>
+#include <string_view>
+
+#include "formats/parquet/arrow_columns.h"
+
+namespace lockstep {
+
+// The limits of a column in a row group that its statistics tell, of either kind.
+struct ColumnLimits {
+  double least = kNaN, greatest = kNaN;
+  std::string first, last;
+  bool has_words = false;
+};
+
+// What a stored number of dates and times is in seconds, as append_values() makes them.
+inline double in_seconds(double stored, const parquet::LogicalType& logical) {
+  const auto of_unit = [&](parquet::LogicalType::TimeUnit::unit unit) {
+    return stored / (unit == parquet::LogicalType::TimeUnit::MILLIS   ? 1e3
+                     : unit == parquet::LogicalType::TimeUnit::MICROS ? 1e6
+                                                                      : 1e9);
+  };
+  if (logical.is_date()) return stored * kSecondsPerDay;
+  if (logical.is_timestamp())
+    return of_unit(static_cast<const parquet::TimestampLogicalType&>(logical).time_unit());
+  if (logical.is_time())
+    return of_unit(static_cast<const parquet::TimeLogicalType&>(logical).time_unit());
+  return stored;
+}
+
+template <class ParquetType>
+ColumnLimits limits_as_numbers(const parquet::Statistics& statistics,
+                               const parquet::LogicalType* logical = nullptr) {
+  const auto& typed = static_cast<const parquet::TypedStatistics<ParquetType>&>(statistics);
+  const auto least = static_cast<double>(typed.min()), greatest = static_cast<double>(typed.max());
+  if (!logical) return {least, greatest, {}, {}, false};
+  return {in_seconds(least, *logical), in_seconds(greatest, *logical), {}, {}, false};
+}
+
+inline ColumnLimits limits_of(const parquet::Statistics& statistics,
+                              const parquet::ColumnDescriptor& column) {
+  if (!statistics.HasMinMax() || statistics.physical_type() != column.physical_type()) return {};
+  const auto& logical = column.logical_type();
+  const bool plain =
+      !logical || logical->is_none() || logical->is_date() || logical->is_timestamp() ||
+      logical->is_time() ||
+      (logical->is_int() && static_cast<const parquet::IntLogicalType&>(*logical).is_signed());
+  switch (column.physical_type()) {
+    case parquet::Type::INT32:
+      return plain ? limits_as_numbers<parquet::Int32Type>(statistics, logical.get())
+                   : ColumnLimits{};
+    case parquet::Type::INT64:
+      return plain ? limits_as_numbers<parquet::Int64Type>(statistics, logical.get())
+                   : ColumnLimits{};
+    case parquet::Type::FLOAT: return limits_as_numbers<parquet::FloatType>(statistics);
+    case parquet::Type::DOUBLE: return limits_as_numbers<parquet::DoubleType>(statistics);
+    case parquet::Type::BYTE_ARRAY: {
+      if (!logical || !logical->is_string()) return {};
+      const auto& typed =
+          static_cast<const parquet::TypedStatistics<parquet::ByteArrayType>&>(statistics);
+      const std::string_view first(typed.min()), last(typed.max());
+      return {kNaN, kNaN, std::string(first), std::string(last), true};
+    }
+    default: return {};
+  }
+}
+
+}  // namespace lockstep

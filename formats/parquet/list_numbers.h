@@ -1,0 +1,150 @@
+// Columns of lists of numbers of one length, such as embeddings, decoded piece by piece.
+#pragma once
+
+#include <arrow/util/float16.h>
+#include <fmt/format.h>
+#include <parquet/column_reader.h>
+
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "core/error.h"
+#include "core/printable.h"
+#include "formats/parquet/arrow_columns.h"
+
+namespace lockstep {
+
+// A list at the top level whose elements are plain numbers: name.list.element.
+inline bool has_lists_of_numbers(const parquet::ColumnDescriptor& column) {
+  if (column.max_repetition_level() != 1 || column.path()->ToDotVector().size() != 3) return false;
+  const auto* list = column.schema_node()->parent()->parent();
+  if (!list->logical_type() || !list->logical_type()->is_list()) return false;
+  const auto& logical = column.logical_type();
+  const bool plain = !logical || logical->is_none() || logical->is_int();
+  switch (column.physical_type()) {
+    case parquet::Type::INT32:
+    case parquet::Type::INT64:
+    case parquet::Type::FLOAT:
+    case parquet::Type::DOUBLE: return plain;
+    case parquet::Type::FIXED_LEN_BYTE_ARRAY:
+      return logical && logical->is_float16() && column.type_length() == 2;
+    default: return false;
+  }
+}
+
+// The lists that have been read.
+class ListNumbers {
+ public:
+  ListNumbers(const std::string& column, const DataTable& table, size_t most)
+      : name_(column), table_(table), most_(most) {}
+
+  void begin_row() {
+    end_row();
+    if (row_ends_.size() >= table_.rows) throw refused("has more lists than there are rows");
+    in_row_ = true;
+  }
+  void add(double value) {
+    if (values_.size() == most_) throw refused("takes more memory than a row group may");
+    values_.push_back(value);
+  }
+
+  // Row by row what was added. A list that is null or empty is one of missing values.
+  std::vector<TableColumn> columns() {
+    end_row();
+    if (row_ends_.size() != table_.rows)
+      throw refused(fmt::format("has {} lists for {} rows", row_ends_.size(), table_.rows));
+    std::vector<TableColumn> columns(width_);
+    for (size_t i = 0; i < width_; ++i) {
+      columns[i].name = element_name(name_, i);
+      columns[i].list = name_;
+    }
+    size_t begin = 0;
+    for (const auto end : row_ends_) {
+      for (size_t i = 0; i < width_; ++i)
+        columns[i].numbers.push_back(end > begin ? values_[begin + i] : kNaN);
+      begin = end;
+    }
+    if (width_ == 0) throw refused("has no lists but empty ones");
+    return columns;
+  }
+
+ private:
+  void end_row() {
+    if (!in_row_) return;
+    const auto length = values_.size() - (row_ends_.empty() ? 0 : row_ends_.back());
+    if (width_ == 0) width_ = length;
+    if (length != 0 && length != width_)
+      throw config_error(
+          fmt::format("{}: row {}: column '{}' has a list of {} numbers, and one of {} before: all "
+                      "must have the same length",
+                      table_.name, row_ends_.size() + 1, printable(name_), length, width_));
+    row_ends_.push_back(values_.size());
+  }
+  Error refused(const std::string& why) const {
+    return config_error(fmt::format("{}: column '{}' {}", table_.name, printable(name_), why));
+  }
+
+  const std::string& name_;
+  const DataTable& table_;
+  size_t most_, width_ = 0;
+  bool in_row_ = false;
+  std::vector<double> values_;
+  std::vector<size_t> row_ends_;
+};
+
+template <class ParquetType, class ToDouble>
+void read_lists_as(parquet::ColumnReader& column, const ToDouble& to_double, ListNumbers& lists) {
+  constexpr int64_t kPiece = 4096;
+  auto& reader = static_cast<parquet::TypedColumnReader<ParquetType>&>(column);
+  const auto has_value = column.descr()->max_definition_level();
+  const auto* list = column.descr()->schema_node()->parent()->parent();
+  const int has_element = (list->is_optional() ? 1 : 0) + 1;
+  std::vector<int16_t> definitions(kPiece), repetitions(kPiece);
+  std::vector<typename ParquetType::c_type> values(kPiece);
+  while (reader.HasNext()) {
+    int64_t num_values = 0, next = 0;
+    const auto num_levels = reader.ReadBatch(kPiece, definitions.data(), repetitions.data(),
+                                             values.data(), &num_values);
+    if (num_levels <= 0) return;
+    for (int64_t i = 0; i < num_levels; ++i) {
+      const auto level = definitions[static_cast<size_t>(i)];
+      if (repetitions[static_cast<size_t>(i)] == 0) lists.begin_row();
+      if (level < has_element) continue;
+      const bool is_there = level == has_value && next < num_values;
+      lists.add(is_there ? to_double(values[static_cast<size_t>(next++)]) : kNaN);
+    }
+  }
+}
+
+// A column with has_lists_of_numbers(), of at most `most` numbers. Throws Config: lists of
+// different lengths or of another number than the table's rows; parquet::ParquetException.
+inline std::vector<TableColumn> read_lists(parquet::ColumnReader& column, const std::string& name,
+                                           const DataTable& table, size_t most) {
+  ListNumbers lists(name, table, most);
+  const auto& logical = column.descr()->logical_type();
+  const bool is_unsigned = logical && logical->is_int() &&
+                           !static_cast<const parquet::IntLogicalType&>(*logical).is_signed();
+  const auto plain = [](auto value) { return static_cast<double>(value); };
+  const auto whole = [&](auto v) {
+    return is_unsigned ? plain(static_cast<std::make_unsigned_t<decltype(v)>>(v)) : plain(v);
+  };
+  switch (column.descr()->physical_type()) {
+    case parquet::Type::INT32: read_lists_as<parquet::Int32Type>(column, whole, lists); break;
+    case parquet::Type::INT64: read_lists_as<parquet::Int64Type>(column, whole, lists); break;
+    case parquet::Type::FLOAT: read_lists_as<parquet::FloatType>(column, plain, lists); break;
+    case parquet::Type::DOUBLE: read_lists_as<parquet::DoubleType>(column, plain, lists); break;
+    default:
+      read_lists_as<parquet::FLBAType>(
+          column,
+          [](const parquet::FixedLenByteArray& bytes) {
+            uint16_t bits = 0;
+            std::memcpy(&bits, bytes.ptr, sizeof(bits));
+            return arrow::util::Float16::FromBits(bits).ToDouble();
+          },
+          lists);
+  }
+  return lists.columns();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,281 @@
+#include "formats/table/csv_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <unordered_map>
+
+#include "core/error.h"
+#include "core/config/nearest_name.h"
+#include "core/printable.h"
+#include "formats/table/cell_value.h"
+#include "formats/table/csv_records.h"
+#include "formats/file_kind.h"
+#include "formats/mapped_file.h"
+#include "formats/unpack.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMaxColumns = 100'000;
+
+struct WordHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view word) const { return std::hash<std::string_view>{}(word); }
+};
+
+// What the cells of a column are, counted; missing ones are not.
+struct CellCounts {
+  struct Kind {
+    int64_t count = 0, line = 0;  // the line of the first one
+    std::string first;
+    const char* format = "";
+  };
+  std::array<Kind, 5> kinds;
+
+  Kind& of(CellKind kind) { return kinds[static_cast<size_t>(kind)]; }
+  int64_t total() const {
+    int64_t sum = 0;
+    for (const auto& kind : kinds) sum += kind.count;
+    return sum;
+  }
+};
+
+struct WantedColumn {
+  size_t cell;                  // where it stands in a record
+  std::optional<bool> is_text;  // declared or, after the first pass, inferred
+  CellCounts counts;
+  TableColumn column;
+  std::unordered_map<std::string, int32_t, WordHash, std::equal_to<>> codes;
+};
+
+class CsvParser {
+ public:
+  CsvParser(std::string_view text, const CsvFormat& format, const std::string& name)
+      : text_(text), format_(format), name_(name) {
+    table_.name = name;
+    table_.place = "line";
+  }
+
+  DataTable parse() {
+    CsvRecords records(text_, format_.separator);
+    read_names(records);
+    choose_columns();
+    infer_types(records);
+    CsvRecords again(text_, format_.separator);
+    if (format_.header) again.next();
+    while (again.next()) read_row(again);
+    if (table_.rows == 0) throw config_error(name_ + ": it has no records");
+    for (auto& wanted : wanted_) table_.columns.push_back(std::move(wanted.column));
+    return std::move(table_);
+  }
+
+ private:
+  void read_names(CsvRecords& records) {
+    names_ = format_.names;
+    if (!format_.header) return;
+    if (!records.next()) throw config_error(name_ + ": it is empty");
+    if (!records.problem().empty()) throw bad(records.line(), records.problem());
+    std::string memory;
+    for (const auto& cell : records.cells()) names_.emplace_back(cell.text(memory));
+    if (names_.size() == 1) verify_separator(names_.front(), records.line());
+    if (names_.size() > kMaxColumns)
+      throw bad(records.line(), fmt::format("more than {} columns", kMaxColumns));
+    for (const auto& name : names_)
+      if (find_invalid_utf8(name) != std::string::npos || name.find('\0') != std::string::npos)
+        throw bad(records.line(), "the names of the columns are not UTF-8 text");
+  }
+
+  void choose_columns() {
+    auto chosen = format_.columns.empty() ? names_ : format_.columns;
+    for (const auto& name : chosen) {
+      const auto found = std::ranges::find(names_, name);
+      if (found == names_.end())
+        throw config_error(
+            fmt::format("{}: no column '{}'{}", name_, printable(name), suggest(name, names_)));
+      if (std::find(found + 1, names_.end(), name) != names_.end())
+        throw config_error(fmt::format("{}: two columns are called '{}'", name_, printable(name)));
+      WantedColumn wanted{.cell = static_cast<size_t>(found - names_.begin())};
+      wanted.column.name = name;
+      for (const auto& [declared, is_text] : format_.is_text)
+        if (declared == name) wanted.is_text = is_text;
+      wanted_.push_back(std::move(wanted));
+    }
+  }
+
+  // A header of one column that holds what other files have between columns.
+  void verify_separator(const std::string& only, int64_t line) const {
+    for (const auto& [separator, text] :
+         {std::pair{'\t', "\\t"}, {';', ";"}, {'|', "|"}, {',', ","}})
+      if (separator != format_.separator && only.find(separator) != only.npos)
+        throw bad(line, fmt::format("the only column is called '{}'; are the columns separated "
+                                    "otherwise? Set separator: \"{}\"",
+                                    printable(only), text));
+  }
+
+  // The first pass. A record that is no record is judged by the second one.
+  void infer_types(CsvRecords& records) {
+    std::string memory;
+    while (records.next()) {
+      if (!records.problem().empty() || records.cells().size() != names_.size()) continue;
+      for (auto& wanted : wanted_)
+        if (!wanted.is_text)
+          count_cell(wanted.counts, records.cells()[wanted.cell].text(memory), records.line());
+    }
+    for (auto& wanted : wanted_) {
+      if (!wanted.is_text) wanted.is_text = holds_texts(wanted);
+      wanted.column.is_text = *wanted.is_text;
+    }
+  }
+
+  void count_cell(CellCounts& counts, std::string_view text, int64_t line) {
+    if (is_missing(text)) return;
+    const auto cell = read_cell(text, format_.decimal);
+    if (cell.kind == CellKind::Number && std::isnan(cell.value)) return;
+    auto& kind = counts.of(cell.kind);
+    if (++kind.count > 1) return;
+    kind.line = line;
+    kind.first = text;
+    kind.format = cell.format;
+  }
+
+  // Numbers, truth values and times are one column of numbers each, but do not mix, and no cell is
+  // passed over: a table in which one of a thousand numbers is "?" is not one of a thousand words.
+  bool holds_texts(WantedColumn& wanted) const {
+    auto& counts = wanted.counts;
+    const auto total = counts.total();
+    const auto main = std::ranges::max({CellKind::Number, CellKind::Truth, CellKind::Time}, {},
+                                       [&](CellKind kind) { return counts.of(kind).count; });
+    if (counts.of(main).count == total) return false;
+    const auto texts = counts.of(CellKind::Text).count + counts.of(CellKind::Truth).count;
+    if (2 * texts > total) return true;
+    throw mixed(wanted, main);
+  }
+
+  Error mixed(WantedColumn& wanted, CellKind main) const {
+    const CellCounts::Kind* odd = nullptr;
+    for (const auto kind :
+         {CellKind::Text, CellKind::Formatted, CellKind::Truth, CellKind::Time, CellKind::Number})
+      if (const auto& cells = wanted.counts.of(kind);
+          kind != main && cells.count > 0 && (!odd || cells.line < odd->line))
+        odd = &cells;
+    const auto name = printable(wanted.column.name);
+    const auto count = wanted.counts.of(main).count;
+    return bad(odd->line,
+               fmt::format("column '{}': '{}' is not a number{}{}{}; write {} as a number, list it "
+                           "in missing_values, or set types: {{{}: text}} to make a word of every "
+                           "cell",
+                           name, printable(odd->first), *odd->format ? ": " : "", odd->format,
+                           count == 0 ? std::string()
+                                      : fmt::format(", but {} of {} cells are {}", count,
+                                                    wanted.counts.total(), plural_of(main)),
+                           *odd->format ? "it" : "such cells", name));
+  }
+
+  static const char* plural_of(CellKind kind) {
+    return kind == CellKind::Truth  ? "truth values"
+           : kind == CellKind::Time ? "dates or times"
+                                    : "numbers";
+  }
+
+  void read_row(const CsvRecords& records) {
+    if (const auto problem = problem_of(records); !problem.empty()) {
+      if (++table_.bad_rows == 1)
+        table_.first_bad_row = fmt::format("line {}: {}", records.line(), problem);
+      if (table_.bad_rows <= format_.max_bad_rows) return;
+      const auto counted = format_.max_bad_rows == 0
+                               ? std::string()
+                               : fmt::format(" (bad sample {}, max_bad_samples is {})",
+                                             table_.bad_rows, format_.max_bad_rows);
+      throw bad(records.line(), problem + counted);
+    }
+    for (auto& wanted : wanted_) append(wanted, records.cells()[wanted.cell]);
+    table_.places.push_back(records.line());
+    ++table_.rows;
+  }
+
+  std::string problem_of(const CsvRecords& records) {
+    if (!records.problem().empty()) return records.problem();
+    if (records.cells().size() != names_.size())
+      return fmt::format("{} cells, there are {} columns", records.cells().size(), names_.size());
+    for (const auto& wanted : wanted_) {
+      const auto text = records.cells()[wanted.cell].text(memory_);
+      if (is_missing(text)) continue;
+      if (!wanted.column.is_text && !cell_value(text, format_.decimal))
+        return fmt::format("column '{}': '{}' is not a number", printable(wanted.column.name),
+                           printable(text));
+      if (wanted.column.is_text && !wanted.codes.contains(text) &&
+          find_invalid_utf8(text) != std::string::npos)
+        return fmt::format("column '{}': '{}' is not UTF-8 text", printable(wanted.column.name),
+                           printable(text));
+    }
+    return {};
+  }
+
+  void append(WantedColumn& wanted, const CsvCell& cell) {
+    const auto text = cell.text(memory_);
+    auto& column = wanted.column;
+    if (!column.is_text) {
+      column.numbers.push_back(is_missing(text) ? std::numeric_limits<double>::quiet_NaN()
+                                                : *cell_value(text, format_.decimal));
+    } else if (is_missing(text)) {
+      column.codes.push_back(-1);
+    } else if (const auto known = wanted.codes.find(text); known != wanted.codes.end()) {
+      column.codes.push_back(known->second);
+    } else {
+      const auto code = static_cast<int32_t>(column.words.size());
+      wanted.codes.emplace(text, code);
+      column.words.emplace_back(text);
+      column.codes.push_back(code);
+    }
+  }
+
+  bool is_missing(std::string_view text) const {
+    return std::ranges::find(format_.missing, text) != format_.missing.end();
+  }
+
+  Error bad(int64_t line, const std::string& why) const {
+    return config_error(fmt::format("{}: line {}: {}", name_, line, why));
+  }
+
+  std::string_view text_;
+  const CsvFormat& format_;
+  const std::string& name_;
+  std::vector<std::string> names_;
+  std::vector<WantedColumn> wanted_;
+  DataTable table_;
+  std::string memory_;
+};
+
+// {"...  [{...  [[...
+bool looks_like_json(std::string_view text) {
+  constexpr auto kSpace = " \t\r\n";
+  const auto first = text.find_first_not_of(kSpace);
+  if (first == text.npos || (text[first] != '{' && text[first] != '[')) return false;
+  const auto second = text.find_first_not_of(kSpace, first + 1);
+  if (second == text.npos) return false;
+  return text[first] == '{' ? text[second] == '"' : text[second] == '{' || text[second] == '[';
+}
+
+}  // namespace
+
+DataTable parse_csv(std::string_view text, const CsvFormat& format, const std::string& name) {
+  if (looks_like_json(text))
+    throw config_error(name +
+                       ": it is JSON, not CSV; use the dataset jsonl, which reads one object "
+                       "per line");
+  refuse_other_kinds(text, name, "CSV");
+  return CsvParser(text, format, name).parse();
+}
+
+DataTable read_csv_file(const std::filesystem::path& path, const CsvFormat& format) {
+  return read_unpacked(path, [&](std::string_view text, const std::string& name) {
+    return parse_csv(text, format, name);
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,202 @@
+#include "formats/table/hive_partitions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "core/printable.h"
+#include "formats/table/cell_value.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kNoValue = "__HIVE_DEFAULT_PARTITION__";
+constexpr size_t kMostKeys = 32;
+
+// "New%20York" -> "New York"
+std::string without_escapes(const std::string& text) {
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+  };
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool escaped =
+        text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0;
+    plain += escaped ? static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2])) : text[i];
+    if (escaped) i += 2;
+  }
+  return plain;
+}
+
+void list_partitions(const fs::path& folder, PartitionFile& place,
+                     std::vector<PartitionFile>& out) {
+  std::error_code error;
+  std::vector<fs::path> entries;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    entries.push_back(at->path());
+  if (error)
+    throw environment_error(
+        fmt::format("{}: cannot be listed: {}", printable(folder.string(), 400), error.message()));
+  for (const auto& entry : entries) {
+    const auto name = entry.filename().string();
+    const auto equals = name.find('=');
+    std::error_code ignored;
+    if (equals != 0 && equals != name.npos && place.keys.size() < kMostKeys &&
+        fs::is_directory(entry, ignored)) {
+      place.keys.emplace_back(name.substr(0, equals), without_escapes(name.substr(equals + 1)));
+      list_partitions(entry, place, out);
+      place.keys.pop_back();
+    } else if (entry.extension() == ".parquet") {
+      out.push_back({entry, place.keys});
+    }
+  }
+}
+
+bool have_same_keys(const PartitionFile& a, const PartitionFile& b) {
+  return std::ranges::equal(a.keys, b.keys, {}, &std::pair<std::string, std::string>::first,
+                            &std::pair<std::string, std::string>::first);
+}
+
+// A key of a file: a column that has one value.
+struct ConstantColumn {
+  std::string name, text;
+  bool is_text = false, is_missing = false;
+  double number = 0;
+
+  TableColumn rows(size_t count) const {
+    TableColumn column{.name = name, .is_text = is_text, .is_complete = !is_missing};
+    if (!is_text)
+      column.numbers.assign(count, number);
+    else
+      column.codes.assign(count, is_missing ? -1 : 0);
+    if (is_text && !is_missing) column.words = {text};
+    return column;
+  }
+
+  bool may_pass(const ColumnTest& test) const {
+    if (is_missing) return false;
+    if (is_text) return test.holds(text, test.text);
+    return std::isnan(test.number) || test.holds(number, test.number);
+  }
+};
+
+class PartitionedParquetFile final : public ParquetFile {
+ public:
+  PartitionedParquetFile(std::unique_ptr<ParquetFile> file, std::vector<ConstantColumn> keys)
+      : file_(std::move(file)), keys_(std::move(keys)) {}
+
+  std::vector<std::string> columns() const override {
+    auto names = file_->columns();
+    for (const auto& key : keys_) names.push_back(key.name);
+    return names;
+  }
+  std::vector<std::string> index_columns() const override { return file_->index_columns(); }
+  std::vector<int64_t> row_groups() const override { return file_->row_groups(); }
+
+  DataTable read(size_t row_group, const std::vector<std::string>& columns,
+                 const DoPieces& work) const override {
+    auto table = file_->read(row_group, stored(columns), work);
+    for (const auto& name : columns)
+      if (const auto* key = key_of(name)) table.columns.push_back(key->rows(table.rows));
+    choose_columns(table, columns);
+    return table;
+  }
+
+  bool may_pass(size_t row_group, const RowFilter& filter) const override {
+    RowFilter rest;
+    for (const auto& test : filter) {
+      const auto* key = key_of(test.column);
+      if (key && !key->may_pass(test)) return false;
+      if (!key) rest.push_back(test);
+    }
+    return file_->may_pass(row_group, rest);
+  }
+
+  bool is_complete(size_t row_group, const std::vector<std::string>& columns) const override {
+    for (const auto& name : columns)
+      if (const auto* key = key_of(name); key && key->is_missing) return false;
+    return file_->is_complete(row_group, stored(columns));
+  }
+
+ private:
+  const ConstantColumn* key_of(const std::string& name) const {
+    const auto found = std::ranges::find(keys_, name, &ConstantColumn::name);
+    return found == keys_.end() ? nullptr : &*found;
+  }
+  std::vector<std::string> stored(const std::vector<std::string>& columns) const {
+    std::vector<std::string> names;
+    for (const auto& name : columns)
+      if (!key_of(name)) names.push_back(name);
+    return names;
+  }
+
+  std::unique_ptr<ParquetFile> file_;
+  std::vector<ConstantColumn> keys_;
+};
+
+bool is_number(const std::string& value) {
+  const auto cell = read_cell(value);
+  return value == kNoValue || (cell.kind == CellKind::Number && std::isfinite(cell.value));
+}
+
+}  // namespace
+
+std::vector<PartitionFile> parquet_files(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return {{path, {}}};
+  std::vector<PartitionFile> files;
+  PartitionFile place;
+  list_partitions(path, place, files);
+  if (files.empty())
+    throw config_error(
+        fmt::format("{}: no *.parquet files in this folder or in folders called "
+                    "key=value in it",
+                    printable(path, 400)));
+  std::ranges::sort(files, {}, &PartitionFile::path);
+  for (const auto& file : files)
+    if (!have_same_keys(file, files.front()))
+      throw config_error(fmt::format(
+          "{}: lies in folders of other keys (key=value) than {}; keep them apart",
+          printable(file.path.string(), 400), printable(files.front().path.string(), 400)));
+  return files;
+}
+
+std::vector<std::unique_ptr<ParquetFile>> open_partitions(const std::vector<PartitionFile>& files) {
+  std::vector<bool> is_text;
+  for (size_t key = 0; key < files.front().keys.size(); ++key)
+    is_text.push_back(!std::ranges::all_of(
+        files, [&](const auto& file) { return is_number(file.keys[key].second); }));
+  std::vector<std::unique_ptr<ParquetFile>> opened;
+  for (const auto& [path, keys] : files) {
+    auto file = open_parquet_file(path);
+    std::vector<ConstantColumn> constants;
+    const auto names = file->columns();
+    for (size_t key = 0; key < keys.size(); ++key) {
+      const auto& [name, value] = keys[key];
+      if (std::ranges::find(names, name) != names.end())
+        throw config_error(fmt::format("{}: '{}' is a column, and the key of a folder too",
+                                       printable(path.string(), 400), printable(name)));
+      const bool missing = value == kNoValue;
+      constants.push_back({.name = name,
+                           .text = value,
+                           .is_text = is_text[key],
+                           .is_missing = missing,
+                           .number = missing ? std::numeric_limits<double>::quiet_NaN()
+                                             : cell_value(value).value_or(0)});
+    }
+    if (!keys.empty())
+      file = std::make_unique<PartitionedParquetFile>(std::move(file), std::move(constants));
+    opened.push_back(std::move(file));
+  }
+  return opened;
+}
+
+}  // namespace lockstep

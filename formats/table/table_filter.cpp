@@ -1,0 +1,80 @@
+#include "formats/table/table_filter.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+using Relation = ColumnTest::Relation;
+
+// Longer signs first.
+constexpr std::array<std::pair<const char*, Relation>, 6> kRelations = {
+    {{"<=", Relation::LessOrEqual},
+     {">=", Relation::GreaterOrEqual},
+     {"==", Relation::Equal},
+     {"!=", Relation::NotEqual},
+     {"<", Relation::Less},
+     {">", Relation::Greater}}};
+
+std::string trimmed(const std::string& text) {
+  const auto begin = text.find_first_not_of(" \t");
+  if (begin == text.npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
+}
+
+std::string unquoted(const std::string& text) {
+  const bool quoted = text.size() >= 2 && (text.front() == '"' || text.front() == '\'') &&
+                      text.back() == text.front();
+  return quoted ? text.substr(1, text.size() - 2) : text;
+}
+
+}  // namespace
+
+ColumnTest parse_column_test(const std::string& text) {
+  const auto at = text.find_first_of("<>=!");
+  if (at != text.npos)
+    for (const auto& [sign, relation] : kRelations) {
+      if (text.compare(at, std::string_view(sign).size(), sign) != 0) continue;
+      ColumnTest test{.column = unquoted(trimmed(text.substr(0, at))), .relation = relation};
+      const auto value = trimmed(text.substr(at + std::string_view(sign).size()));
+      test.text = unquoted(value);
+      const auto* end = value.data() + value.size();
+      const auto result = std::from_chars(value.data(), end, test.number);
+      if (result.ec != std::errc{} || result.ptr != end || value.empty())
+        test.number = std::numeric_limits<double>::quiet_NaN();
+      if (!test.column.empty() && !value.empty()) return test;
+    }
+  throw config_error(fmt::format(
+      "filter '{}': expected a column, one of < <= == != >= > and a value, as in 'month >= 6'",
+      printable(text)));
+}
+
+void apply_filter(const RowFilter& filter, const DataTable& table, std::vector<bool>& kept) {
+  for (const auto& test : filter) {
+    const auto& column = table.column(test.column);
+    if (column.is_text) {
+      std::vector<bool> passes;
+      for (const auto& word : column.words) passes.push_back(test.holds(word, test.text));
+      for (size_t row = 0; row < table.rows; ++row)
+        if (column.codes[row] < 0 || !passes[static_cast<size_t>(column.codes[row])])
+          kept[row] = false;
+      continue;
+    }
+    if (std::isnan(test.number))
+      throw config_error(fmt::format("{}: filter: column '{}' holds numbers, '{}' is none",
+                                     table.name, printable(column.name), printable(test.text)));
+    for (size_t row = 0; row < table.rows; ++row)
+      if (std::isnan(column.numbers[row]) || !test.holds(column.numbers[row], test.number))
+        kept[row] = false;
+  }
+}
+
+}  // namespace lockstep

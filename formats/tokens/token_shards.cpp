@@ -1,0 +1,127 @@
+#include "formats/tokens/token_shards.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kTokenHeaderBytes = 1024;
+
+struct TokenHeaderKind {
+  int32_t magic, version;
+  ElementType type;
+};
+constexpr std::array<TokenHeaderKind, 2> kTokenHeaders = {
+    {{20240520, 1, ElementType::U16}, {20240801, 7, ElementType::U32}}};
+
+template <class T>
+[[gnu::always_inline]] inline void widen(const uint8_t* __restrict from, int64_t* __restrict out,
+                                         size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    T token{};
+    std::memcpy(&token, from + i * sizeof(T), sizeof(T));
+    out[i] = token;
+  }
+}
+
+#if defined(__x86_64__)
+template <class T>
+__attribute__((target("avx2"))) void copy_wide(const uint8_t* from, int64_t* out, size_t count) {
+  widen<T>(from, out, count);
+}
+#endif
+
+template <class T>
+void copy_tokens(const uint8_t* from, std::span<int64_t> out) {
+#if defined(__x86_64__)
+  static const bool is_wide = __builtin_cpu_supports("avx2");
+  if (is_wide) return copy_wide<T>(from, out.data(), out.size());
+#endif
+  widen<T>(from, out.data(), out.size());
+}
+
+}  // namespace
+
+TokenLayout parse_token_file(std::span<const uint8_t> bytes, ElementType headerless,
+                             const std::string& name) {
+  const auto refused = [&](const std::string& why) {
+    return config_error(fmt::format("{}: not a usable token file: {}", name, why));
+  };
+  TokenLayout layout{.type = headerless};
+  int32_t header[3] = {};
+  if (bytes.size() >= sizeof(header)) std::memcpy(header, bytes.data(), sizeof(header));
+  const auto kind = std::ranges::find(kTokenHeaders, header[0], &TokenHeaderKind::magic);
+  const bool has_header = kind != kTokenHeaders.end() && kind->version == header[1];
+  if (has_header) {
+    if (bytes.size() < kTokenHeaderBytes) throw refused("it is truncated inside its header");
+    layout.type = kind->type;
+    layout.begin = kTokenHeaderBytes;
+  }
+  const auto found = bytes.size() - layout.begin;
+  const auto width = bytes_of(layout.type);
+  if (found % width != 0)
+    throw refused(fmt::format("{} bytes of tokens are no multiple of the {} bytes of {}{}", found,
+                              width, name_of(layout.type), has_header ? "" : "; is dtype right?"));
+  layout.tokens = found / width;
+  if (has_header && (header[2] < 0 || static_cast<size_t>(header[2]) != layout.tokens))
+    throw refused(
+        fmt::format("its header announces {} tokens, found {}", header[2], layout.tokens));
+  if (layout.tokens == 0) throw refused("it has no tokens");
+  return layout;
+}
+
+std::string token_file_header(ElementType type, size_t tokens) {
+  if (tokens > INT32_MAX)
+    throw config_error(
+        fmt::format("{} tokens do not fit into one token file: at most {}", tokens, INT32_MAX));
+  const auto kind = std::ranges::find(kTokenHeaders, type, &TokenHeaderKind::type);
+  check(kind != kTokenHeaders.end(), "tokens are uint16 or uint32");
+  const int32_t header[3] = {kind->magic, kind->version, static_cast<int32_t>(tokens)};
+  std::string bytes(kTokenHeaderBytes, '\0');
+  std::memcpy(bytes.data(), header, sizeof(header));
+  return bytes;
+}
+
+TokenShard::TokenShard(const std::filesystem::path& path, ElementType headerless)
+    : file_(std::make_shared<const MappedFile>(path)),
+      layout_(file_->read([&](std::span<const uint8_t> bytes) {
+        return parse_token_file(bytes, headerless, file_->name());
+      })) {}
+
+std::span<const uint8_t> TokenShard::bytes_at(size_t begin, size_t count) const {
+  check(begin <= size() && count <= size() - begin, "tokens outside their shard");
+  const auto width = bytes_of(layout_.type);
+  return file_->bytes().subspan(layout_.begin + begin * width, count * width);
+}
+
+void TokenShard::copy(size_t begin, std::span<int64_t> out) const {
+  const auto* from = bytes_at(begin, out.size()).data();
+  if (layout_.type == ElementType::U16)
+    copy_tokens<uint16_t>(from, out);
+  else
+    copy_tokens<uint32_t>(from, out);
+}
+
+std::vector<std::filesystem::path> token_files(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return {path};
+  std::vector<fs::path> files;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error))
+    if (at->path().extension() == ".bin") files.push_back(at->path());
+  const auto name = printable(path.string(), 400);
+  if (error)
+    throw environment_error(fmt::format("{}: cannot be listed: {}", name, error.message()));
+  if (files.empty()) throw config_error(fmt::format("{}: no *.bin files in this folder", name));
+  std::ranges::sort(files);
+  return files;
+}
+
+}  // namespace lockstep

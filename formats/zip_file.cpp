@@ -1,0 +1,88 @@
+#include "formats/zip_file.h"
+
+#include <fmt/format.h>
+#include <zip.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kMaxMembers = 100'000;
+constexpr size_t kPieceBytes = 1u << 20;
+
+Error bad_zip(const std::string& name, const std::string& why) {
+  return config_error(fmt::format("{}: not a usable zip archive: {}", name, why));
+}
+
+struct ClosedMember {
+  void operator()(zip_file_t* file) const { zip_fclose(file); }
+};
+
+}  // namespace
+
+struct ZipFile::Archive {
+  zip_t* zip = nullptr;
+  ~Archive() {
+    if (zip) zip_discard(zip);
+  }
+};
+
+ZipFile::ZipFile(std::span<const uint8_t> bytes, std::string name)
+    : archive_(std::make_unique<Archive>()), name_(std::move(name)) {
+  zip_error_t error;
+  zip_error_init(&error);
+  auto* source = zip_source_buffer_create(bytes.data(), bytes.size(), 0, &error);
+  if (source) archive_->zip = zip_open_from_source(source, ZIP_RDONLY | ZIP_CHECKCONS, &error);
+  const std::string why = archive_->zip ? "" : zip_error_strerror(&error);
+  if (!archive_->zip && source) zip_source_free(source);
+  zip_error_fini(&error);
+  if (!archive_->zip) throw bad_zip(name_, printable(why));
+  if (zip_get_num_entries(archive_->zip, 0) > kMaxMembers)
+    throw bad_zip(name_, fmt::format("it has more than {} members", kMaxMembers));
+}
+
+ZipFile::~ZipFile() = default;
+
+std::vector<std::string> ZipFile::members() const {
+  std::vector<std::string> names;
+  const auto count = zip_get_num_entries(archive_->zip, 0);
+  for (zip_int64_t i = 0; i < count; ++i) {
+    const auto* member =
+        zip_get_name(archive_->zip, static_cast<zip_uint64_t>(i), ZIP_FL_ENC_GUESS);
+    if (!member) throw bad_zip(name_, fmt::format("member {} has no name", i));
+    names.emplace_back(member);
+  }
+  return names;
+}
+
+std::vector<uint8_t> ZipFile::read(size_t index, uint64_t max_bytes) const {
+  const auto failed = [&](const char* why) {
+    const auto* member = zip_get_name(archive_->zip, index, ZIP_FL_ENC_GUESS);
+    return bad_zip(name_,
+                   fmt::format("member '{}': {}", printable(member ? member : ""), printable(why)));
+  };
+  zip_stat_t status;
+  if (zip_stat_index(archive_->zip, index, 0, &status) != 0 || !(status.valid & ZIP_STAT_SIZE))
+    throw failed("its size is not known");
+  if (status.size > max_bytes) throw failed("it is too large");
+  const std::unique_ptr<zip_file_t, ClosedMember> file(zip_fopen_index(archive_->zip, index, 0));
+  if (!file) throw failed(zip_strerror(archive_->zip));
+  // Memory grows with what is really there: a header can announce anything.
+  std::vector<uint8_t> content;
+  while (content.size() <= status.size) {
+    const auto at = content.size();
+    content.resize(at + std::min<uint64_t>(kPieceBytes, status.size - at + 1));
+    const auto count = zip_fread(file.get(), content.data() + at, content.size() - at);
+    if (count < 0) throw failed(zip_file_strerror(file.get()));
+    content.resize(at + static_cast<size_t>(count));
+    if (count == 0) break;
+  }
+  if (content.size() != status.size) throw failed("its size is not the one that is announced");
+  return content;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+#include "launch/environment/node_order.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+
+namespace lockstep {
+
+std::string to_line(const NodeOrder& order) {
+  const nlohmann::json json = {{"version", order.version},
+                               {"directory", order.directory},
+                               {"arguments", order.arguments},
+                               {"environment", order.environment},
+                               {"grace_ms", order.grace.count()}};
+  // Bytes that are no UTF-8 (a directory's name) must not stop the launch halfway.
+  return json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+NodeOrder parse_node_order(std::string_view line) {
+  try {
+    const auto json = nlohmann::json::parse(line);
+    NodeOrder order;
+    json.at("version").get_to(order.version);
+    json.at("directory").get_to(order.directory);
+    json.at("arguments").get_to(order.arguments);
+    json.at("environment").get_to(order.environment);
+    order.grace = std::chrono::milliseconds(json.at("grace_ms").get<int64_t>());
+    return order;
+  } catch (const nlohmann::json::exception&) {
+    throw config_error(
+        "launch-node: standard input holds no order of 'lockstep launch --hostfile'");
+  }
+}
+
+}  // namespace lockstep

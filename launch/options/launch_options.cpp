@@ -1,0 +1,25 @@
+#include "launch/options/launch_options.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kMaxWorkers = 1024;
+
+}  // namespace
+
+void verify(const LaunchOptions& options) {
+  const auto require = [](bool valid, const std::string& message) {
+    if (!valid) throw config_error(message);
+  };
+  require(options.num_workers >= 1 && options.num_workers <= kMaxWorkers,
+          fmt::format("{} workers on a node: expected 1 to {}", options.num_workers, kMaxWorkers));
+  require(options.max_restarts >= 0,
+          fmt::format("{} restarts: expected at least 0", options.max_restarts));
+  verify(options.rendezvous);
+}
+
+}  // namespace lockstep

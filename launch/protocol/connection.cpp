@@ -1,0 +1,107 @@
+#include "launch/protocol/connection.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kPieceBytes = 64u << 10;
+constexpr int kMostPieces = 16;  // in one go: the others want their turn, and memory is bounded
+constexpr size_t kMostPendingBytes = 16u << 20;  // the other side does not read
+
+}  // namespace
+
+Connection::Connection(FileDescriptor fd) : fd_(std::move(fd)) {
+  const int on = 1;  // messages are small and wanted at once; no effect on a socket pair
+  ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+pollfd Connection::poll_request() const {
+  const short events = pending_.empty() ? POLLIN : POLLIN | POLLOUT;
+  return {.fd = fd_.get(), .events = events, .revents = 0};
+}
+
+void Connection::transfer() {
+  if (is_open() && !pending_.empty() && !write_some()) return;
+  if (is_open()) read_some();
+}
+
+bool Connection::write_some() {
+  while (!pending_.empty()) {
+    const auto written = ::send(fd_.get(), pending_.data(), pending_.size(), MSG_NOSIGNAL);
+    if (written >= 0) {
+      pending_.erase(0, static_cast<size_t>(written));
+    } else if (errno == EAGAIN || errno == ENOTCONN) {
+      return true;
+    } else if (errno != EINTR) {
+      // What it said before it went is still worth reading.
+      const auto reason = fmt::format("the connection broke: {}", std::strerror(errno));
+      pending_.clear();
+      read_some();
+      if (is_open()) close(reason);
+      return false;
+    }
+  }
+  return true;
+}
+
+void Connection::read_some() {
+  std::array<char, kPieceBytes> piece;
+  for (int i = 0; i < kMostPieces; ++i) {
+    const auto got = ::recv(fd_.get(), piece.data(), piece.size(), 0);
+    if (got > 0) {
+      last_heard_ = Clock::now();
+      reader_.feed({piece.data(), static_cast<size_t>(got)});
+      if (static_cast<size_t>(got) < piece.size()) return;
+    } else if (got == 0) {
+      return close("the connection was closed");
+    } else if (errno == EAGAIN || errno == ENOTCONN) {
+      return;
+    } else if (errno != EINTR) {
+      return close(fmt::format("the connection broke: {}", std::strerror(errno)));
+    }
+  }
+}
+
+std::optional<std::string> Connection::next() {
+  try {
+    auto content = reader_.next();
+    if (content && incoming_) content = incoming_->open(*content);
+    return content;
+  } catch (const Error& error) {
+    close(error.what());
+    misspoke_ = true;
+    reader_ = FrameReader(0);
+    return std::nullopt;
+  }
+}
+
+void Connection::send(std::string_view message) {
+  if (!is_open()) return;
+  pending_ += outgoing_ ? make_frame(outgoing_->seal(message)) : make_frame(message);
+  if (pending_.size() > kMostPendingBytes) return close("it does not read what it is sent");
+  write_some();
+}
+
+void Connection::close(const std::string& problem) {
+  if (problem_.empty()) problem_ = problem;
+  fd_.close();
+}
+
+void Connection::trust(Side own, const std::string& token, const Challenges& challenges) {
+  reader_.set_most(kMostMessageBytes);
+  const auto other = own == Side::Coordinator ? Side::Node : Side::Coordinator;
+  outgoing_.emplace(own, token, challenges);
+  incoming_.emplace(other, token, challenges);
+}
+
+}  // namespace lockstep

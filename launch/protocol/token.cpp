@@ -1,0 +1,80 @@
+#include "launch/protocol/token.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <openssl/rand.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "core/system/durable_file.h"
+#include "core/error.h"
+#include "core/system/file_descriptor.h"
+#include "launch/environment/rank_env.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kShortestToken = 16;
+constexpr size_t kLargestTokenFile = 4096;
+
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  return first == std::string::npos
+             ? ""
+             : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+std::string verified(const std::string& token, const std::string& where) {
+  if (token.size() < kShortestToken)
+    throw config_error(
+        fmt::format("{}: a token has at least {} characters; 'lockstep launch --new-token FILE' "
+                    "makes one",
+                    where, kShortestToken));
+  return token;
+}
+
+}  // namespace
+
+std::string read_token(const std::optional<std::filesystem::path>& file) {
+  if (!file) {
+    const auto token = environment("LOCKSTEP_RDZV_TOKEN");
+    return token ? verified(trimmed(*token), "environment variable LOCKSTEP_RDZV_TOKEN") : "";
+  }
+  const auto where = fmt::format("--rdzv-token-file {}", file->string());
+  struct stat status {};
+  if (::stat(file->c_str(), &status) != 0)
+    throw config_error(
+        fmt::format("{}: there is no such file; 'lockstep launch --new-token {}' makes one", where,
+                    file->string()));
+  if ((status.st_mode & 077) != 0)
+    throw config_error(
+        fmt::format("{}: other users may read it; run: chmod 600 {}", where, file->string()));
+  return verified(trimmed(read_file(*file, kLargestTokenFile)), where);
+}
+
+void make_token_file(const std::filesystem::path& file) {
+  const auto text = random_hex(32) + "\n";
+  const FileDescriptor fd(
+      ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.is_open() && errno == EEXIST)
+    throw config_error(fmt::format("--new-token {}: the file exists already", file.string()));
+  if (!fd.is_open()) throw errno_error(fmt::format("cannot create {}", file.string()));
+  if (::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+      ::fsync(fd.get()) != 0)
+    throw errno_error(fmt::format("cannot write {}", file.string()));
+}
+
+std::string random_hex(int num_bytes) {
+  std::string text;
+  for (int i = 0; i < num_bytes; ++i) {
+    unsigned char byte = 0;
+    if (::RAND_bytes(&byte, 1) != 1) throw environment_error("there are no random numbers");
+    text += fmt::format("{:02x}", byte);
+  }
+  return text;
+}
+
+}  // namespace lockstep

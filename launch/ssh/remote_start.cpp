@@ -1,0 +1,236 @@
+#include "launch/ssh/remote_start.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <memory>
+#include <optional>
+
+#include "core/error.h"
+#include "core/system/local_address.h"
+#include "launch/report/launch_report.h"
+#include "launch/rendezvous/node_link.h"
+#include "launch/signal_watch.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr auto kReadyWithin = std::chrono::seconds(60);
+// Behind the grace: the hosts kill their ranks, report, and ssh passes it on.
+constexpr auto kHostsEndWithin = std::chrono::seconds(15);
+// What the hosts' launchers agree on: all end, and the one that knows most reports.
+constexpr auto kEndsByItselfWithin = std::chrono::seconds(20);
+constexpr milliseconds kFlushTime{2000};
+constexpr int kLostPeer = static_cast<int>(ErrorKind::Environment);
+
+// Quoted for the shell of the host.
+std::string quoted(const std::string& text) {
+  std::string result = "'";
+  for (const char c : text) {
+    if (c == '\'')
+      result += "'\\''";
+    else
+      result += c;
+  }
+  return result + "'";
+}
+
+std::vector<std::string> command_for(const Host& host, const RemoteLaunch& launch) {
+  if (is_this_host(host)) return {launch.own_program, "launch-node"};
+  auto command = launch.ssh;  // its own options come first, and so win
+  for (const char* option : {"-T", "-oBatchMode=yes", "-oConnectTimeout=15",
+                             "-oServerAliveInterval=10", "-oServerAliveCountMax=3"})
+    command.emplace_back(option);
+  if (host.port) command.insert(command.end(), {"-p", std::to_string(*host.port)});
+  if (host.user) command.insert(command.end(), {"-l", *host.user});
+  command.insert(command.end(), {"--", host.name, quoted(launch.program) + " launch-node"});
+  return command;
+}
+
+class HostsLaunch {
+ public:
+  explicit HostsLaunch(const RemoteLaunch& launch)
+      : launch_(launch), out_(launch.stdout_fd), err_(launch.stderr_fd) {}
+
+  RemoteEnd run() {
+    for (size_t i = 0; i < launch_.hosts.size(); ++i) start(static_cast<int>(i));
+    while (!all_ended()) {
+      wait();
+      take_signals();
+      take_exits();
+      enforce_deadlines();
+    }
+    out_.flush(kFlushTime);
+    err_.flush(kFlushTime);
+    if (start_failure_) throw *start_failure_;
+    return make_end();
+  }
+
+ private:
+  void start(int node_rank) {
+    const auto& host = launch_.hosts[static_cast<size_t>(node_rank)];
+    nodes_.push_back(std::make_unique<NodeLink>(
+        NodeStart{.node_rank = node_rank,
+                  .host = host.name,
+                  .command = command_for(host, launch_),
+                  .program = is_this_host(host) ? launch_.own_program : launch_.program,
+                  .order = to_line(launch_.orders[static_cast<size_t>(node_rank)])},
+        out_, err_));
+  }
+
+  bool all_ended() const {
+    return std::all_of(nodes_.begin(), nodes_.end(),
+                       [](const auto& node) { return node->has_ended(); });
+  }
+
+  void wait() {
+    std::vector<pollfd> requests = {signals_.poll_request()};
+    std::vector<NodeLink*> owners = {nullptr};
+    const bool take_output = !out_.is_full() && !err_.is_full();
+    for (const auto& node : nodes_) {
+      node->add_requests(requests, take_output);
+      owners.resize(requests.size(), node.get());
+    }
+    const auto first_console = requests.size();
+    for (auto* console : {&out_, &err_})
+      if (console->has_pending()) requests.push_back(console->poll_request());
+    if (::poll(requests.data(), requests.size(), time_to_wait()) < 0) {
+      if (errno == EINTR) return;
+      throw errno_error("cannot wait for the hosts");
+    }
+    for (size_t i = 1; i < first_console; ++i) owners[i]->serve(requests[i]);
+    auto next = first_console;
+    for (auto* console : {&out_, &err_}) {
+      if (next == requests.size() || requests[next].fd != console->poll_request().fd) continue;
+      if (requests[next].revents) console->write_some();
+      ++next;
+    }
+  }
+
+  int time_to_wait() const {
+    auto next = next_alive_;
+    for (const auto& deadline : {ready_by_, stop_at_, kill_at_})
+      if (deadline) next = std::min(next, *deadline);
+    const auto left = std::chrono::ceil<milliseconds>(next - Clock::now());
+    return static_cast<int>(std::clamp(left, milliseconds(0), milliseconds(kAliveEvery)).count());
+  }
+
+  void take_signals() {
+    while (const auto signal = signals_.next()) {
+      const bool again = interrupted_by_.has_value();
+      if (!stopping_) interrupted_by_ = signal;
+      if (again) tell_all(kKill);
+      stop();
+    }
+  }
+
+  void take_exits() {
+    for (const auto& node : nodes_) {
+      if (node->has_ended()) continue;
+      node->check_exit();
+      if (!node->has_ended()) continue;
+      if (!node->is_ready() && !stopping_) start_failure_ = node->failure();
+      const bool failed = node->exit().signal || node->exit().code != 0;
+      if (!failed || interrupted_by_) continue;
+      note_failure(*node);
+      if (start_failure_)
+        stop();
+      else if (!stop_at_)
+        stop_at_ = Clock::now() + kEndsByItselfWithin;
+    }
+  }
+
+  // The first that failed is the cause, unless it only lost another that tells of a reason of its
+  // own.
+  void note_failure(const NodeLink& node) {
+    const bool told_to_stop = stopping_ && node.exit().code == 128 + SIGTERM;
+    if (told_to_stop || node.exit().signal == SIGKILL) return;
+    const bool better =
+        !cause_ || (cause_->exit().code == kLostPeer && node.exit().code != kLostPeer);
+    if (better) cause_ = &node;
+  }
+
+  void stop() {
+    stop_at_.reset();
+    if (stopping_) return;
+    stopping_ = true;
+    kill_at_ = Clock::now() + launch_.grace + kHostsEndWithin;
+    tell_all(kStop);
+    for (const auto& node : nodes_)
+      if (!node->has_ended() && !node->is_ready()) node->kill();
+  }
+
+  void tell_all(char byte) {
+    for (const auto& node : nodes_)
+      if (!node->has_ended()) node->tell(byte);
+  }
+
+  void enforce_deadlines() {
+    const auto now = Clock::now();
+    if (now >= next_alive_) {
+      tell_all(kAlive);
+      next_alive_ = now + kAliveEvery;
+    }
+    if (ready_by_ && now >= *ready_by_) give_up_on_silent();
+    if (stop_at_ && now >= *stop_at_) stop();
+    if (!kill_at_ || now < *kill_at_) return;
+    kill_at_ = now + kAliveEvery;
+    for (const auto& node : nodes_)
+      if (!node->has_ended()) node->kill();
+  }
+
+  void give_up_on_silent() {
+    ready_by_.reset();
+    for (const auto& node : nodes_) {
+      if (node->is_ready() || node->has_ended() || stopping_) continue;
+      start_failure_ = environment_error(
+          fmt::format("cannot start on {}: no answer within {} s; does 'ssh {} true' end at once?",
+                      node->host(), kReadyWithin.count(), node->host()));
+      stop();
+    }
+  }
+
+  RemoteEnd make_end() const {
+    if (interrupted_by_)
+      return {.exit_code = 128 + *interrupted_by_,
+              .summary = fmt::format("stopped by {}", signal_name(*interrupted_by_))};
+    if (!cause_) return {};
+    const auto& exit = cause_->exit();
+    if (exit.signal || exit.code == 255)
+      return {.exit_code = kLostPeer,
+              .summary = fmt::format("lost the connection to {} (node {} of {})", cause_->host(),
+                                     cause_->node_rank(), launch_.hosts.size())};
+    // Which rank was the cause the launchers have agreed on, and the first one tells all of it.
+    const auto& teller = nodes_.front()->exit().code == 0 ? *cause_ : *nodes_.front();
+    return {.exit_code = exit.code,
+            .summary =
+                fmt::format("the job failed with code {}; {} says why", exit.code, teller.host())};
+  }
+
+  const RemoteLaunch& launch_;
+  Console out_, err_;
+  SignalWatch signals_;
+  std::vector<std::unique_ptr<NodeLink>> nodes_;
+  Clock::time_point next_alive_ = Clock::now() + kAliveEvery;
+  std::optional<Clock::time_point> ready_by_ = Clock::now() + kReadyWithin, stop_at_, kill_at_;
+  std::optional<int> interrupted_by_;
+  bool stopping_ = false;
+  const NodeLink* cause_ = nullptr;
+  std::optional<Error> start_failure_;
+};
+
+}  // namespace
+
+bool is_this_host(const Host& host) {
+  if (host.user || host.port) return false;
+  return host.name == "localhost" || host.name == own_host_name();
+}
+
+RemoteEnd run_on_hosts(const RemoteLaunch& launch) { return HostsLaunch(launch).run(); }
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+#include "launch/workers/start_failure.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace lockstep {
+namespace {
+
+constexpr int kSshFailed = 255, kNotFound = 127, kNotExecutable = 126;
+
+struct Remedy {
+  std::string_view sign;  // part of what ssh says
+  ErrorKind kind;
+  std::string_view advice;
+};
+constexpr Remedy kRemedies[] = {
+    {"Permission denied", ErrorKind::Config,
+     "'ssh {0} true' must work without a password: add your public key to ~/.ssh/authorized_keys "
+     "there, or unlock it with ssh-add"},
+    {"Host key verification failed", ErrorKind::Config,
+     "ssh does not know this host, or it has changed: connect once by hand with 'ssh {0}'"},
+    {"Name or service not known", ErrorKind::Config, "is the name in the hostfile right?"},
+    {"Bad configuration option", ErrorKind::Config, "is ~/.ssh/config right?"},
+    {"", ErrorKind::Environment,
+     "is the host up, and does it run an SSH server at that port? 'ssh {0} true' must work"},
+};
+
+Error ssh_failure(const std::string& host, const std::string& said) {
+  for (const auto& remedy : kRemedies)
+    if (said.find(remedy.sign) != std::string::npos)
+      return {remedy.kind, fmt::format("cannot start on {}: {}; {}", host,
+                                       said.empty() ? "ssh gave no reason" : said,
+                                       fmt::format(fmt::runtime(remedy.advice), host))};
+  return environment_error(fmt::format("cannot start on {}", host));
+}
+
+}  // namespace
+
+Error start_failure(const std::string& host, const std::string& program, const ProcessExit& exit,
+                    const std::string& said) {
+  constexpr std::string_view kOwnError = "lockstep: error: ";
+  if (exit.signal)
+    return environment_error(fmt::format(
+        "cannot start on {}: the connection was killed by signal {}", host, *exit.signal));
+  if (said.starts_with(kOwnError)) {
+    const auto kind = exit.code == static_cast<int>(ErrorKind::Config) ? ErrorKind::Config
+                                                                       : ErrorKind::Environment;
+    return {kind, fmt::format("cannot start on {}: {}", host, said.substr(kOwnError.size()))};
+  }
+  if (exit.code == kSshFailed) return ssh_failure(host, said);
+  if (exit.code == kNotFound || exit.code == kNotExecutable)
+    return config_error(fmt::format(
+        "cannot start on {}: {} {} there; install the same Lockstep on every host, or "
+        "say where it is with --remote-lockstep PATH",
+        host, program, exit.code == kNotFound ? "was not found" : "cannot be executed"));
+  return environment_error(fmt::format("cannot start on {}: {} ended with code {}{}{}", host,
+                                       program, exit.code, said.empty() ? "" : ": ", said));
+}
+
+}  // namespace lockstep

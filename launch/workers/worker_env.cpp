@@ -1,0 +1,96 @@
+#include "launch/workers/worker_env.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "launch/environment/rank_env.h"
+
+namespace lockstep {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+Variables own_variables() {
+  Variables variables;
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string text = *entry;
+    const auto equals = text.find('=');
+    if (equals != std::string::npos)
+      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  // These would tell a worker of things that only an outer launcher has, or a secret it has no use
+  // for.
+  for (const char* name : {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_PROGRESS_FD",
+                           "LOCKSTEP_MASTER_LISTEN_FD", "LOCKSTEP_RUN_ID", "LOCKSTEP_RDZV_TOKEN"})
+    variables.erase(name);
+  return variables;
+}
+
+void set_ranks(Variables& variables, const LaunchOptions& options, const WorkerPlace& place) {
+  const auto& node = place.node;
+  const auto rank = std::to_string(node.first_rank + place.local_rank);
+  const auto world_size = std::to_string(node.world_size);
+  variables["RANK"] = variables["ROLE_RANK"] = rank;
+  variables["WORLD_SIZE"] = variables["ROLE_WORLD_SIZE"] = world_size;
+  variables["LOCAL_RANK"] = std::to_string(place.local_rank);
+  variables["LOCAL_WORLD_SIZE"] = std::to_string(options.num_workers);
+  variables["GROUP_RANK"] = std::to_string(node.node_rank);
+  variables["GROUP_WORLD_SIZE"] = std::to_string(node.num_nodes);
+  variables["ROLE_NAME"] = options.role;
+}
+
+}  // namespace
+
+std::vector<std::string> worker_environment(const LaunchOptions& options,
+                                            const WorkerPlace& place) {
+  auto variables = own_variables();
+  set_ranks(variables, options, place);
+  variables["MASTER_ADDR"] = place.node.master_addr;
+  variables["MASTER_PORT"] = std::to_string(place.node.master_port);
+  variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(place.node.restart_count);
+  variables["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(place.node.max_restarts);
+  const auto& run_id = place.node.run_id;
+  variables["TORCHELASTIC_RUN_ID"] = run_id.empty() ? std::string("none") : run_id;
+  variables["TORCHELASTIC_ERROR_FILE"] = std::filesystem::absolute(place.error_file).string();
+  if (!run_id.empty()) variables["LOCKSTEP_RUN_ID"] = run_id;
+  if (place.progress_fd >= 0) variables["LOCKSTEP_PROGRESS_FD"] = std::to_string(place.progress_fd);
+  if (place.listen_fd) variables["LOCKSTEP_MASTER_LISTEN_FD"] = std::to_string(*place.listen_fd);
+  variables.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");  // unless the user has decided
+  if (!environment("OMP_NUM_THREADS"))
+    variables["OMP_NUM_THREADS"] =
+        std::to_string(std::max(1, num_usable_cores() / options.num_workers));
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
+  return entries;
+}
+
+int num_usable_gpus() {
+  std::error_code error;
+  int present = 0;
+  for (std::filesystem::directory_iterator it("/proc/driver/nvidia/gpus", error), end;
+       !error && it != end; it.increment(error))
+    ++present;
+  const auto variables = own_variables();
+  const auto visible = variables.find("CUDA_VISIBLE_DEVICES");
+  if (visible == variables.end()) return present;
+  int named = 0;  // those behind one that does not exist are not seen
+  std::istringstream items(visible->second);
+  for (std::string item; std::getline(items, item, ',') && !item.starts_with('-');) ++named;
+  return std::min(named, present);
+}
+
+int num_usable_cores() {
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0)
+    return std::max(1, CPU_COUNT(&allowed));
+  // More cores than a cpu_set_t holds.
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,255 @@
+#include "launch/workers/worker_group.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "core/system/descriptor_limit.h"
+#include "core/system/durable_file.h"
+#include "core/error.h"
+#include "launch/workers/console.h"
+#include "launch/report/error_file.h"
+#include "launch/workers/log_directory.h"
+#include "launch/protocol/master_socket.h"
+#include "launch/workers/worker_output.h"
+#include "launch/workers/worker_process.h"
+
+namespace lockstep {
+namespace {
+
+using GroupClock = PollSet::Clock;
+
+constexpr std::chrono::milliseconds kDrainTime{2000};  // for output of dead workers
+// Between the first rank that ends in good order and the others.
+constexpr std::chrono::milliseconds kPreemptTime{5000};
+constexpr std::chrono::milliseconds kUnkillable{
+    10'000};  // one that survives SIGKILL hangs in the kernel
+
+// Of a worker: its two outputs with their files, its progress page, its process.
+constexpr uint64_t kDescriptorsOfWorker = 8, kDescriptorsBesides = 256;
+
+// Without it (a limit on the size of files, ...) a hang is not told, and nothing else is lost.
+FileDescriptor try_to_share_memory() {
+  try {
+    return ProgressPage::make_shared_memory();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+struct WorkerGroup::Worker {
+  Worker(int rank_, int local_rank_, std::filesystem::path directory_, Console* out_console,
+         Console* err_console)
+      : rank(rank_),
+        local_rank(local_rank_),
+        directory(std::move(directory_)),
+        out(rank, directory / "stdout.log", out_console),
+        err(rank, directory / "stderr.log", err_console) {}
+
+  int rank, local_rank;
+  std::filesystem::path directory;
+  WorkerOutput out, err;
+  FileDescriptor progress_memory = try_to_share_memory();
+  std::unique_ptr<ProgressPage> progress =
+      progress_memory.is_open() ? std::make_unique<ProgressPage>(progress_memory.get())
+                                : std::make_unique<ProgressPage>();
+  std::optional<WorkerProcess> process;
+  std::optional<ProcessExit> exit;
+  int64_t exit_time_us = 0;
+};
+
+WorkerGroup::WorkerGroup(const LaunchOptions& options, const NodePlace& place,
+                         const std::filesystem::path& log_dir, MasterSocket master,
+                         Consoles consoles)
+    : options_(options), place_(place), consoles_(consoles) {
+  raise_descriptor_limit(kDescriptorsBesides +
+                         kDescriptorsOfWorker * static_cast<uint64_t>(options_.num_workers));
+  attempt_ = claim_attempt(log_dir);
+  for (int local_rank = 0; local_rank < options_.num_workers; ++local_rank)
+    add_worker(attempt_ / std::to_string(local_rank), local_rank);
+  for (auto& worker : workers_) start(*worker, master);
+}
+
+WorkerGroup::~WorkerGroup() = default;
+
+void WorkerGroup::add_worker(const std::filesystem::path& directory, int local_rank) {
+  make_directories(directory);
+  workers_.push_back(
+      std::make_unique<Worker>(place_.first_rank + local_rank, local_rank, directory,
+                               options_.tee.shows_stdout(local_rank) ? &consoles_.out : nullptr,
+                               options_.tee.shows_stderr(local_rank) ? &consoles_.err : nullptr));
+}
+
+void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
+  WorkerPlace place{.node = place_,
+                    .local_rank = worker.local_rank,
+                    .listen_fd = std::nullopt,
+                    .progress_fd = worker.progress_memory.get(),
+                    .error_file = worker.directory / "error.json"};
+  if (worker.rank == 0 && master.fd.is_open()) place.listen_fd = master.fd.get();
+  std::vector<int> inherited;
+  if (place.progress_fd >= 0) inherited.push_back(place.progress_fd);
+  if (place.listen_fd) inherited.push_back(*place.listen_fd);
+  const auto out = worker.out.take_write_end();
+  const auto err = worker.err.take_write_end();
+  worker.process.emplace(WorkerCommand{.program = options_.program,
+                                       .arguments = options_.arguments,
+                                       .environment = worker_environment(options_, place),
+                                       .stdout_fd = out.get(),
+                                       .stderr_fd = err.get(),
+                                       .inherited_fds = inherited});
+}
+
+std::vector<WatchedWorker> WorkerGroup::watched() {
+  std::vector<WatchedWorker> watched;
+  for (auto& worker : workers_)
+    watched.push_back({worker->rank, worker->process->pid(), worker->progress.get()});
+  return watched;
+}
+
+void WorkerGroup::watch(PollSet& polls) {
+  const bool take_output = !consoles_.out.is_full() && !consoles_.err.is_full();
+  for (auto& worker : workers_)
+    for (auto* output : {&worker->out, &worker->err})
+      if (take_output && output->is_open())
+        polls.watch(output->poll_request(), [output](short) { output->read_some(); });
+  for (const auto& deadline :
+       {preempt_deadline_, kill_deadline_, give_up_deadline_, drain_deadline_})
+    if (deadline) polls.wake_at(*deadline);
+}
+
+void WorkerGroup::update() {
+  take_exits();
+  enforce_deadlines();
+}
+
+void WorkerGroup::take_exits() {
+  bool failed = false;
+  for (auto& worker : workers_) {
+    if (worker->exit) continue;
+    worker->exit = worker->process->poll_exit();
+    if (!worker->exit) continue;
+    worker->exit_time_us = unix_time_us();
+    const bool is_preempted = preempting_signal(*worker->exit).has_value();
+    // The others end at the same step, if they know of it.
+    if (is_preempted && !preempt_deadline_) preempt_deadline_ = GroupClock::now() + kPreemptTime;
+    failed = failed || (!is_preempted && (worker->exit->signal || worker->exit->code != 0));
+  }
+  if (failed) stop();
+  if (all_ended() && !drain_deadline_) drain_deadline_ = GroupClock::now() + kDrainTime;
+}
+
+void WorkerGroup::signal(int signal) {
+  for (auto& worker : workers_) worker->process->signal_group(signal);
+}
+
+void WorkerGroup::stop(std::optional<int> signal) {
+  if (stop_time_us_) return;
+  stop_time_us_ = unix_time_us();
+  kill_deadline_ = GroupClock::now() + options_.stop_grace;
+  for (auto& worker : workers_) {
+    if (signal) worker->progress->tell_launch_signal(*signal);
+    worker->process->signal_group(SIGTERM);
+    worker->process->signal_group(SIGCONT);  // a stopped process would not notice
+  }
+}
+
+void WorkerGroup::kill() {
+  for (auto& worker : workers_) {
+    if (!worker->exit && !give_up_deadline_) killed_ranks_.push_back(worker->rank);
+    worker->process->signal_group(SIGKILL);
+  }
+  kill_deadline_.reset();
+  if (!give_up_deadline_) give_up_deadline_ = GroupClock::now() + kUnkillable;
+}
+
+void WorkerGroup::enforce_deadlines() {
+  const auto now = GroupClock::now();
+  if (all_ended()) {
+    preempt_deadline_.reset();
+    kill_deadline_.reset();
+    give_up_deadline_.reset();
+    return;
+  }
+  if (preempt_deadline_ && now >= *preempt_deadline_) {
+    preempt_deadline_.reset();
+    stop();
+  }
+  if (kill_deadline_ && now >= *kill_deadline_) kill();
+  if (give_up_deadline_ && now >= *give_up_deadline_) give_up();
+}
+
+void WorkerGroup::give_up() {
+  for (auto& worker : workers_) {
+    if (worker->exit) continue;
+    notes_.push_back(fmt::format("rank {} (process {}) hangs in the kernel and could not be killed",
+                                 worker->rank, worker->process->pid()));
+    worker->exit = ProcessExit{.signal = SIGKILL};
+    worker->exit_time_us = unix_time_us();
+  }
+  give_up_deadline_.reset();
+  drain_deadline_ = GroupClock::now() + kDrainTime;
+}
+
+bool WorkerGroup::all_ended() const {
+  return std::all_of(workers_.begin(), workers_.end(),
+                     [](const auto& worker) { return worker->exit.has_value(); });
+}
+
+// Somebody else may still hold the pipes: what the workers wrote is in them, so waiting for the end
+// has a limit.
+bool WorkerGroup::is_done() const {
+  const auto is_drained = [](const auto& worker) {
+    return !worker->out.is_open() && !worker->err.is_open();
+  };
+  return all_ended() && (std::all_of(workers_.begin(), workers_.end(), is_drained) ||
+                         (drain_deadline_ && GroupClock::now() >= *drain_deadline_));
+}
+
+WorkerEnd WorkerGroup::describe(const Worker& worker) const {
+  WorkerEnd end{.rank = worker.rank,
+                .local_rank = worker.local_rank,
+                .node_rank = place_.node_rank,
+                .exit = *worker.exit};
+  if (place_.num_nodes > 1) end.host = options_.host;
+  end.time_us = worker.exit_time_us;
+  end.error = read_error_file(worker.directory / "error.json");
+  if (!end.error && end.failed()) end.error = read_failure(*worker.progress);
+  end.last_lines = worker.err.last_lines();
+  const bool has_stderr = !end.last_lines.empty();
+  if (!has_stderr) end.last_lines = worker.out.last_lines();
+  end.log = worker.directory / (has_stderr || end.last_lines.empty() ? "stderr.log" : "stdout.log");
+  end.stopped = was_stopped(end);
+  return end;
+}
+
+// After SIGTERM was sent, an end counts as the worker's own only when it says that it failed
+// before, or crashed.
+bool WorkerGroup::was_stopped(const WorkerEnd& end) const {
+  if (!stop_time_us_ || end.time_us <= *stop_time_us_) return false;
+  if (end.error && end.error->timestamp_us) return end.error->timestamp_us > *stop_time_us_;
+  return !end.exit.signal || *end.exit.signal == SIGTERM || *end.exit.signal == SIGKILL;
+}
+
+LaunchReport WorkerGroup::finish() {
+  LaunchReport report{.world_size = place_.world_size};
+  for (auto& worker : workers_) {
+    for (auto* output : {&worker->out, &worker->err}) {
+      output->finish();
+      if (!output->log_error().empty()) notes_.push_back(output->log_error());
+    }
+    worker->process->reap();
+    report.workers.push_back(describe(*worker));
+  }
+  if (!killed_ranks_.empty())
+    notes_.push_back(fmt::format("killed because they did not end in time: rank {}",
+                                 fmt::join(killed_ranks_, ", ")));
+  report.notes = std::move(notes_);
+  workers_.clear();
+  return report;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,88 @@
+#include "launch/workers/worker_output.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kBufferBytes = 64u << 10;
+constexpr size_t kNumLastLines = 10;
+constexpr size_t kLongestLastLine = 1000;
+constexpr int kMostFinalReads = 64;  // somebody else may hold the pipe and write without end
+
+// "[W1122 22:16:26.123456789 socket.cpp:464] ...": a warning or remark of LibTorch's log, which is
+// not why a rank failed.
+bool is_torch_remark(std::string_view line) {
+  return line.size() > 6 && line[0] == '[' && (line[1] == 'W' || line[1] == 'I') &&
+         line[6] == ' ' && std::all_of(line.begin() + 2, line.begin() + 6, [](char letter) {
+           return letter >= '0' && letter <= '9';
+         });
+}
+
+}  // namespace
+
+WorkerOutput::WorkerOutput(int rank, const std::filesystem::path& log_path, Console* console)
+    : rank_(rank), log_path_(log_path), console_(console) {
+  log_ = FileDescriptor(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!log_.is_open()) throw errno_error(fmt::format("cannot create {}", log_path.string()));
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw errno_error("cannot create a pipe");
+  read_end_ = FileDescriptor(ends[0]);
+  write_end_ = FileDescriptor(ends[1]);
+  if (::fcntl(read_end_.get(), F_SETFL, O_NONBLOCK) != 0) throw errno_error("cannot set up a pipe");
+}
+
+bool WorkerOutput::read_some() {
+  std::array<char, kBufferBytes> buffer;
+  const auto got = ::read(read_end_.get(), buffer.data(), buffer.size());
+  if (got < 0 && errno == EINTR) return true;
+  if (got < 0 && errno == EAGAIN) return false;
+  if (got <= 0) {
+    end();
+    return false;
+  }
+  const std::string_view bytes(buffer.data(), static_cast<size_t>(got));
+  write_log(bytes);
+  splitter_.feed(bytes, [this](std::string_view line) { take_line(line); });
+  return true;
+}
+
+void WorkerOutput::finish() {
+  for (int i = 0; i < kMostFinalReads && is_open() && read_some(); ++i) {
+  }
+  if (is_open()) end();
+}
+
+void WorkerOutput::write_log(std::string_view bytes) {
+  while (!bytes.empty() && log_error_.empty()) {
+    const auto written = ::write(log_.get(), bytes.data(), bytes.size());
+    if (written >= 0)
+      bytes.remove_prefix(static_cast<size_t>(written));
+    else if (errno != EINTR)
+      log_error_ = fmt::format("{} is incomplete: {}", log_path_.string(), std::strerror(errno));
+  }
+}
+
+void WorkerOutput::take_line(std::string_view line) {
+  if (console_) console_->write_line(rank_, line);
+  if (line.find_first_not_of(" \t") == std::string_view::npos || is_torch_remark(line)) return;
+  if (last_lines_.size() == kNumLastLines) last_lines_.pop_front();
+  last_lines_.emplace_back(line.substr(0, kLongestLastLine));
+}
+
+void WorkerOutput::end() {
+  splitter_.finish([this](std::string_view line) { take_line(line); });
+  read_end_.close();
+  log_.close();
+}
+
+}  // namespace lockstep

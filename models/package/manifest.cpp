@@ -1,0 +1,185 @@
+#include "models/package/manifest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kPackageFormat = 2;
+constexpr int64_t kLargestSize = int64_t{1} << 40;
+constexpr int64_t kMostValues = 1 << 20;
+
+// One map of the manifest, and where it is, for messages.
+class ManifestMap {
+ public:
+  ManifestMap(const nlohmann::json& json, std::string where)
+      : json_(json), where_(std::move(where)) {
+    if (!json.is_object()) throw damaged("is no map");
+  }
+
+  std::string text(const char* key) const {
+    const auto& value = at(key);
+    if (!value.is_string()) throw damaged(fmt::format("'{}' is no text", key));
+    return value.get<std::string>();
+  }
+
+  bool flag(const char* key) const {
+    const auto& value = at(key);
+    if (!value.is_boolean()) throw damaged(fmt::format("'{}' is neither true nor false", key));
+    return value.get<bool>();
+  }
+
+  bool has(const char* key) const { return json_.contains(key); }
+
+  int64_t number(const char* key, int64_t least = 0) const { return whole(at(key), key, least); }
+
+  std::vector<int64_t> sizes(const char* key) const {
+    std::vector<int64_t> sizes;
+    for (const auto& item : list(key)) sizes.push_back(whole(item, key, 0));
+    return sizes;
+  }
+
+  std::vector<std::string> texts(const char* key) const {
+    std::vector<std::string> texts;
+    for (const auto& item : list(key)) {
+      if (!item.is_string()) throw damaged(fmt::format("'{}' holds something else than text", key));
+      texts.push_back(item.get<std::string>());
+    }
+    return texts;
+  }
+
+  std::vector<SegmentSpec> segments(const char* key) const {
+    std::vector<SegmentSpec> specs;
+    for (const auto& item : list(key)) {
+      const ManifestMap map(item, fmt::format("{}: {}", where_, key));
+      specs.push_back({map.sizes("takes"), map.number("gradients", 1), map.number("keeps")});
+    }
+    return specs;
+  }
+
+  // `mark`: the name of TensorSpec::marked; nullptr: there is none. `names`: of the tensors
+  // before them; theirs are added.
+  std::vector<TensorSpec> tensors(const char* key, const char* mark,
+                                  std::set<std::string>& names) const {
+    std::vector<TensorSpec> specs;
+    for (const auto& item : list(key)) {
+      const ManifestMap map(item, fmt::format("{}: {}", where_, key));
+      TensorSpec spec{.name = map.text("name"), .dtype = map.text("dtype")};
+      spec.shape = map.sizes("shape");
+      spec.marked = mark && map.flag(mark);
+      if (!names.insert(spec.name).second)
+        throw damaged(fmt::format("'{}' names '{}' again", key, printable(spec.name)));
+      specs.push_back(std::move(spec));
+    }
+    return specs;
+  }
+
+  const nlohmann::json& at(const char* key) const {
+    const auto it = json_.find(key);
+    if (it == json_.end()) throw damaged(fmt::format("'{}' is missing", key));
+    return *it;
+  }
+
+  Error damaged(const std::string& why) const {
+    return config_error(fmt::format("{} {}; compile the model again", where_, why));
+  }
+
+ private:
+  const nlohmann::json& list(const char* key) const {
+    const auto& value = at(key);
+    if (!value.is_array()) throw damaged(fmt::format("'{}' is no list", key));
+    return value;
+  }
+
+  int64_t whole(const nlohmann::json& value, const char* key, int64_t least) const {
+    const bool fits = value.is_number_integer() && value.get<int64_t>() >= least &&
+                      value.get<int64_t>() <= kLargestSize;
+    if (!fits) throw damaged(fmt::format("'{}' is no number of at least {}", key, least));
+    return value.get<int64_t>();
+  }
+
+  const nlohmann::json& json_;
+  std::string where_;
+};
+
+// A tensor and a module that holds others cannot have one name.
+void verify_places(const std::set<std::string>& names, const ManifestMap& map) {
+  for (const auto& name : names)
+    for (auto dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
+      if (names.contains(name.substr(0, dot)))
+        throw map.damaged(fmt::format("says that '{}' is a tensor and holds '{}'",
+                                      printable(name.substr(0, dot)), printable(name)));
+}
+
+// Each takes what there is by then, and together they give every gradient once.
+void verify_segments(const PackageManifest& manifest, const ManifestMap& map) {
+  auto values = static_cast<int64_t>(manifest.parameters.size() + manifest.buffers.size() +
+                                     manifest.fields.size() + 1);
+  auto gradients = std::count_if(manifest.parameters.begin(), manifest.parameters.end(),
+                                 [](const TensorSpec& spec) { return spec.marked; });
+  for (const auto& segment : manifest.segments) {
+    for (const auto number : segment.takes)
+      if (number >= values)
+        throw map.damaged(fmt::format("has a segment that takes value {} of {}", number, values));
+    if (segment.gradients > gradients || segment.keeps > kMostValues)
+      throw map.damaged("has segments that give more than there is");
+    gradients -= segment.gradients;
+    values += segment.keeps;
+  }
+  if (gradients != 0) throw map.damaged("has segments that do not give every gradient");
+}
+
+}  // namespace
+
+PackageManifest parse_package_manifest(std::string_view text, const std::string& name) {
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const ManifestMap map(json, name + ": its manifest");
+  if (const auto format = map.number("format"); format != kPackageFormat)
+    throw config_error(
+        fmt::format("{}: a package of format {}; this lockstep-trainer reads format {}: "
+                    "compile the model again with the lockstep-compile beside it",
+                    name, format, kPackageFormat));
+  PackageManifest manifest{.model = map.text("name"), .torch = map.text("torch")};
+  manifest.device = map.text("device");
+  manifest.architecture = map.text("architecture");
+  manifest.precision = map.text("precision");
+  manifest.cpu_flags = map.texts("cpu_flags");
+  manifest.gpu = map.text("gpu");
+  manifest.batch_size = map.number("batch_size", 1);
+  manifest.dynamic_batch = map.flag("dynamic_batch");
+  if (map.has("largest_batch")) manifest.largest_batch = map.number("largest_batch");
+  std::set<std::string> state, fields;
+  manifest.parameters = map.tensors("parameters", "trainable", state);
+  manifest.buffers = map.tensors("buffers", "changed", state);
+  verify_places(state, map);
+  manifest.fields = map.tensors("fields", nullptr, fields);
+  manifest.sums = map.texts("sums");
+  manifest.predictions = map.flag("predictions");
+  manifest.targets = map.text("targets");
+  manifest.all_count = map.text("all_count");
+  if (map.has("class_field")) {
+    manifest.class_field = map.text("class_field");
+    manifest.num_classes = map.number("num_classes");
+  }
+  manifest.segments = map.segments("segments");
+  verify_segments(manifest, map);
+  const auto& members = map.at("members");
+  if (!members.is_object()) throw map.damaged("has no map of members");
+  for (const auto& [member, facts] : members.items()) {
+    const ManifestMap fact(facts, fmt::format("{}: its manifest: '{}'", name, printable(member)));
+    const auto crc32 = fact.number("crc32");
+    if (crc32 > UINT32_MAX) throw fact.damaged("has an impossible checksum");
+    manifest.members[member] = {static_cast<uint64_t>(fact.number("bytes")),
+                                static_cast<uint32_t>(crc32)};
+  }
+  return manifest;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,223 @@
+#include "models/package/package.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/utsname.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
+constexpr uint64_t kMaxGraphBytes = uint64_t{4} << 30;
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kWeights = "weights.safetensors";
+constexpr const char* kAgain = "copy it anew or compile the model again";
+
+// "" or "a/b" but not "/a", "../a" or "a/../b": nothing is unpacked under a name from an archive,
+// but one that has such names was made to do harm.
+bool stays_inside(const std::string& path) {
+  if (path.empty() || path.front() == '/' || path.find('\\') != std::string::npos) return false;
+  std::istringstream parts(path);
+  for (std::string part; std::getline(parts, part, '/');)
+    if (part == "..") return false;
+  return true;
+}
+
+void verify_paths(const std::vector<std::string>& members, const std::string& name) {
+  for (const auto& member : members)
+    if (!stays_inside(member))
+      throw config_error(
+          fmt::format("{}: has a member '{}' with an unsafe path: lockstep-compile "
+                      "does not write such, do not use it",
+                      name, printable(member)));
+}
+
+std::optional<size_t> index_of(const std::vector<std::string>& names, const std::string& name) {
+  const auto it = std::find(names.begin(), names.end(), name);
+  if (it == names.end()) return std::nullopt;
+  return static_cast<size_t>(it - names.begin());
+}
+
+std::vector<std::string> segment_kinds(const PackageManifest& manifest) {
+  std::vector<std::string> kinds = {"train"};
+  for (size_t i = 1; i < manifest.segments.size(); ++i)
+    kinds.push_back(fmt::format("train.{}", i + 1));
+  return kinds;
+}
+
+std::vector<std::string> members_of(const PackageManifest& manifest) {
+  std::vector<std::string> members = {kWeights, "eval.pt2"};
+  if (!manifest.targets.empty()) members.emplace_back("count.pt2");
+  for (const auto& kind : segment_kinds(manifest)) members.push_back(kind + ".pt2");
+  return members;
+}
+
+const char* safetensors_name(const std::string& dtype) {
+  constexpr std::array<std::pair<const char*, const char*>, 10> kNames = {{{"float64", "F64"},
+                                                                           {"float32", "F32"},
+                                                                           {"float16", "F16"},
+                                                                           {"bfloat16", "BF16"},
+                                                                           {"int64", "I64"},
+                                                                           {"int32", "I32"},
+                                                                           {"int16", "I16"},
+                                                                           {"int8", "I8"},
+                                                                           {"uint8", "U8"},
+                                                                           {"bool", "BOOL"}}};
+  for (const auto& [python, stored] : kNames)
+    if (dtype == python) return stored;
+  return "";
+}
+
+}  // namespace
+
+HostFacts host_facts(const std::string& torch_version) {
+  HostFacts facts{.torch = torch_version};
+  utsname system{};
+  if (::uname(&system) == 0) facts.architecture = system.machine;
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("flags") && !line.starts_with("Features")) continue;
+    std::istringstream words(line.substr(line.find(':') + 1));
+    for (std::string word; words >> word;) facts.cpu_flags.push_back(word);
+    break;
+  }
+  return facts;
+}
+
+CompiledPackage::CompiledPackage(const std::string& path)
+    : name_(printable(path, 400)), file_(std::make_unique<MappedFile>(path)) {
+  read(file_->bytes());
+}
+
+CompiledPackage::CompiledPackage(std::span<const uint8_t> bytes, const std::string& name)
+    : name_(name) {
+  read(bytes);
+}
+
+void CompiledPackage::read(std::span<const uint8_t> bytes) {
+  try {
+    archive_ = std::make_unique<ZipFile>(bytes, name_);
+  } catch (const Error& error) {
+    throw config_error(fmt::format("{} (is it truncated?); {}", error.what(), kAgain));
+  }
+  members_ = archive_->members();
+  verify_paths(members_, name_);
+  const auto at = index_of(members_, kManifest);
+  if (!at)
+    throw config_error(
+        fmt::format("{}: has no {}: it is no package of lockstep-compile", name_, kManifest));
+  const auto json = archive_->read(*at, kMaxManifestBytes);
+  manifest_ =
+      parse_package_manifest({reinterpret_cast<const char*>(json.data()), json.size()}, name_);
+  const auto expected = members_of(manifest_);
+  for (const auto& member : members_)
+    if (member != kManifest && !index_of(expected, member))
+      throw config_error(fmt::format("{}: has a member '{}' that its manifest does not tell of",
+                                     name_, printable(member)));
+  for (const auto& name : expected) {
+    auto content = member(name);
+    if (name == kWeights) weights_ = std::move(content);
+  }
+  entries_ = parse_safetensors(weights_, name_ + ": weights.safetensors", ErrorKind::Config);
+  verify_weights();
+}
+
+std::vector<uint8_t> CompiledPackage::member(const std::string& name) const {
+  const auto at = index_of(members_, name);
+  const auto expected = manifest_.members.find(name);
+  if (!at || expected == manifest_.members.end())
+    throw config_error(fmt::format("{}: has no {}; {}", name_, name, kAgain));
+  std::vector<uint8_t> content;
+  try {
+    content = archive_->read(*at, expected->second.bytes);
+  } catch (const Error& error) {
+    throw config_error(fmt::format("{}; {}", error.what(), kAgain));
+  }
+  const auto crc = ::crc32_z(0, content.data(), content.size());
+  if (content.size() != expected->second.bytes || crc != expected->second.crc32)
+    throw config_error(
+        fmt::format("{}: {} is not the one that its manifest describes (checksum {:08x}, expected "
+                    "{:08x}); {}",
+                    name_, name, crc, expected->second.crc32, kAgain));
+  return content;
+}
+
+void CompiledPackage::verify_weights() const {
+  size_t count = 0;
+  for (const auto* list : {&manifest_.parameters, &manifest_.buffers}) {
+    for (const auto& spec : *list) {
+      const auto found =
+          std::find_if(entries_.begin(), entries_.end(),
+                       [&](const TensorEntry& entry) { return entry.name == spec.name; });
+      if (found == entries_.end() || found->shape != spec.shape ||
+          found->dtype != safetensors_name(spec.dtype))
+        throw config_error(
+            fmt::format("{}: the weights have no '{}' of {} [{}], as its manifest says", name_,
+                        printable(spec.name), printable(spec.dtype), fmt::join(spec.shape, ", ")));
+      ++count;
+    }
+  }
+  if (count != entries_.size())
+    throw config_error(fmt::format("{}: the weights are {} tensors, its manifest names {}", name_,
+                                   entries_.size(), count));
+}
+
+void CompiledPackage::verify_host(const HostFacts& host) const {
+  if (manifest_.torch != host.torch)
+    throw config_error(
+        fmt::format("{}: was compiled with LibTorch {}, this is {}: compile it again "
+                    "with the torch that Lockstep was built with",
+                    name_, printable(manifest_.torch), host.torch));
+  if (manifest_.architecture != host.architecture)
+    throw config_error(
+        fmt::format("{}: was compiled for {} processors, this machine is {}: compile "
+                    "it on a machine like this",
+                    name_, printable(manifest_.architecture), host.architecture));
+  std::vector<std::string> missing;
+  for (const auto& flag : manifest_.cpu_flags)
+    if (!index_of(host.cpu_flags, flag)) missing.push_back(printable(flag));
+  if (!missing.empty())
+    throw config_error(
+        fmt::format("{}: uses instructions that this processor has not ({}): compile "
+                    "it on the oldest of the machines that will train it",
+                    name_, fmt::join(missing, ", ")));
+}
+
+std::vector<GraphFiles> CompiledPackage::training() const {
+  std::vector<GraphFiles> files;
+  for (const auto& kind : segment_kinds(manifest_)) files.push_back(graph(kind));
+  return files;
+}
+
+GraphFiles CompiledPackage::graph(const std::string& kind) const {
+  const auto content = member(kind + ".pt2");
+  const auto name = fmt::format("{}: {}.pt2", name_, kind);
+  const ZipFile archive(content, name);
+  const auto members = archive.members();
+  verify_paths(members, name);
+  const auto ends = [&](const char* ending) {
+    return [ending](const std::string& path) { return path.ends_with(ending); };
+  };
+  const auto library = std::find_if(members.begin(), members.end(), ends(".so"));
+  if (library == members.end() || std::count_if(members.begin(), members.end(), ends(".so")) != 1)
+    throw config_error(fmt::format("{}: does not hold one library; {}", name, kAgain));
+  GraphFiles files;
+  files.library = archive.read(static_cast<size_t>(library - members.begin()), kMaxGraphBytes);
+  auto operators = *library;
+  operators.replace(operators.size() - 3, 3, ".json");
+  if (const auto at = index_of(members, operators))
+    files.operators = archive.read(*at, kMaxGraphBytes);
+  return files;
+}
+
+}  // namespace lockstep

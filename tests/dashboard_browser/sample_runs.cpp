@@ -1,0 +1,276 @@
+// Records runs that a short training does not make, with the tracker itself.
+//   lockstep_sample_runs RUNS gallery
+//   images, histograms, tables, alerts, and HTML in everything that a person can name
+//   lockstep_sample_runs RUNS charts METRICS STEPS
+//   curves, and a confusion matrix of 20 classes
+//   lockstep_sample_runs RUNS ranks RANKS STEPS
+//   rank 1 is slower than the others by a half
+//   lockstep_sample_runs RUNS many RUNS
+//   lockstep_sample_runs RUNS sweep RUNS STEPS
+//   runs that differ in learning rate, width and seed, with metrics of the machine and some that
+//   never change lockstep_sample_runs RUNS curves RUNS STEPS of two ranks each, one metric,
+//   several values of a configuration, a tag lockstep_sample_runs RUNS odd epochs and a loss
+//   that are NaN, a name that turns the text behind it, the output of a rank of another node, and a
+//   reason for an end that was asked for
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <iostream>
+
+#include "core/error.h"
+#include "tracking/log/event_log_writer.h"
+#include "tracking/sinks/png.h"
+#include "tracking/runs/run_directory.h"
+#include "tracking/runs/run_tags.h"
+#include "tracking/tracker.h"
+#include "tracking/log/unix_time.h"
+
+using namespace lockstep;
+
+namespace {
+
+constexpr const char* kScript =
+    "<img src=x onerror=\"window.pwned=1\"><script>window.pwned=1</script>";
+
+RunInfo job_of(const std::string& id, const std::string& name, int rank, int world_size) {
+  return {.id = id,
+          .name = name,
+          .job_id = id,
+          .rank = rank,
+          .world_size = world_size,
+          .local_rank = rank,
+          .host = "testhost",
+          .created = unix_now()};
+}
+
+Tracker open_rank(const std::filesystem::path& runs, const RunInfo& process, const Json& config) {
+  if (process.rank < 1) create_run_directory(runs / process.job_id, process, config);
+  TrackingConfig tracking;
+  if (process.world_size > 1) tracking.ranks = {.kind = RankSelection::Kind::All};
+  tracking.group = process.group;
+  return open_tracker({.run_dir = runs / process.job_id,
+                       .process = process,
+                       .config = tracking,
+                       .run_config = config});
+}
+
+std::string gradient(int size, int phase) {
+  std::vector<uint8_t> pixels;
+  for (int y = 0; y < size; ++y)
+    for (int x = 0; x < size; ++x)
+      pixels.push_back(static_cast<uint8_t>((x * 255 / size + y * phase) % 256));
+  return encode_png(size, size, 1, pixels);
+}
+
+Histogram bell(const std::string& name, int64_t step) {
+  Histogram histogram{.at = {name, step, 0, 0}};
+  for (int i = 0; i <= 30; ++i) histogram.edges.push_back((i - 15) * 0.1);
+  for (int i = 0; i < 30; ++i)
+    histogram.counts.push_back(
+        std::round(1000 * std::exp(-std::pow((i - 15 + static_cast<double>(step) / 20) / 5, 2))));
+  return histogram;
+}
+
+Table confusion(int64_t step, int num_classes) {
+  Table table{.at = {"eval/confusion", step, 0, 0}, .columns = {"actual", "predicted", "count"}};
+  const auto name = [](int i) { return i != 3 ? std::to_string(i) : std::string(kScript); };
+  for (int actual = 0; actual < num_classes; ++actual)
+    for (int predicted = 0; predicted < num_classes; ++predicted)
+      table.rows.push_back(
+          {name(actual), name(predicted), actual == predicted ? 90 + actual : 3 + predicted});
+  return table;
+}
+
+Table precision_recall(int64_t step) {
+  Table table{.at = {"eval/precision_recall", step, 0, 0},
+              .columns = {"class", "recall", "precision"}};
+  for (const char* name : {"cat", kScript})
+    for (int i = 0; i <= 50; ++i)
+      table.rows.push_back(
+          {name, i / 50.0, 1 - std::pow(i / 50.0, 3) * (*name == 'c' ? 0.6 : 0.3)});
+  return table;
+}
+
+void record_gallery(const std::filesystem::path& runs) {
+  auto job = job_of("gallery-1", std::string("gallery ") + kScript, 0, 1);
+  job.group = job.host = kScript;
+  job.command = {"lockstep-trainer", kScript};
+  auto tracker = open_rank(runs, job, {{"model", {{"name", kScript}}}, {kScript, {kScript}}});
+  const auto hostile = std::string("eval/") + kScript;
+  for (int64_t step = 0; step <= 200; step += 20) {
+    const std::vector<Metric> metrics = {{"train/loss", 1 / static_cast<double>(step + 1)},
+                                         {hostile, 0.5 + static_cast<double>(step) / 1000},
+                                         {"train/sometimes_nan", step == 100 ? NAN : 1.0}};
+    tracker.log(step, static_cast<double>(step) / 100, metrics);
+    Image image;
+    image.at.name = "eval/errors";
+    image.at.step = step;
+    image.width = image.height = 28;
+    image.caption = kScript;
+    image.png = gradient(28, static_cast<int>(step) / 20);
+    tracker.image(image);
+    tracker.histogram(bell("weights/fc1", step));
+    tracker.table(confusion(step, 4));
+    tracker.table(precision_recall(step));
+    Table worst;
+    worst.at.name = "eval/worst";
+    worst.at.step = step;
+    worst.columns = {"sample", "text"};
+    worst.rows = {{step, kScript}, {step + 1, "plain"}};
+    tracker.table(worst);
+  }
+  tracker.histogram(bell(hostile, 200));
+  tracker.alert({.level = TextLevel::Error, .title = kScript, .text = kScript, .step = 100});
+  tracker.text(TextLevel::Warning, kScript);
+  tracker.finish({.state = RunState::Finished});
+}
+
+void record_charts(const std::filesystem::path& runs, int num_metrics, int64_t num_steps) {
+  auto tracker = open_rank(runs, job_of("charts-1", "charts", 0, 1), Json::object());
+  std::vector<std::string> names;
+  for (int i = 0; i < num_metrics; ++i)
+    names.push_back(fmt::format("part{}/metric_{:03}", i / 25, i));
+  std::vector<Metric> metrics;
+  for (const auto& name : names) metrics.push_back({name, 0});
+  for (int64_t step = 0; step < num_steps; ++step) {
+    for (size_t i = 0; i < metrics.size(); ++i)
+      metrics[i].value = std::sin(static_cast<double>(step) / (20.0 + static_cast<double>(i))) +
+                         0.1 * std::sin(static_cast<double>(step * 7919 % 1000));
+    tracker.log(step, static_cast<double>(step) / 1000, metrics);
+  }
+  tracker.table(confusion(num_steps, 20));
+  tracker.finish({.state = RunState::Finished});
+}
+
+void record_ranks(const std::filesystem::path& runs, int num_ranks, int64_t num_steps) {
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    auto tracker =
+        open_rank(runs, job_of("ranks-1", "many ranks", rank, num_ranks), Json::object());
+    for (int64_t step = 0; step < num_steps; ++step) {
+      const double noise = std::sin(static_cast<double>(step * 31 + rank * 17));
+      const std::vector<Metric> metrics = {
+          {"train/loss", 2 / (1 + static_cast<double>(step) * 0.02) + 0.1 * noise},
+          {"rank/step_time_s", (rank == 1 ? 0.015 : 0.010) + 0.001 * noise}};
+      tracker.log(step, static_cast<double>(step) / 100, metrics);
+    }
+    tracker.finish({.state = RunState::Finished});
+  }
+}
+
+void record_many(const std::filesystem::path& runs, int num_runs) {
+  for (int i = 0; i < num_runs; ++i) {
+    const auto id = fmt::format("short-{:05}", i);
+    auto tracker =
+        open_rank(runs, job_of(id, id, 0, 1), {{"optimizer", {{"lr", (i % 10) * 0.01}}}});
+    const std::vector<Metric> metrics = {{"eval/accuracy", i % 100 / 100.0}};
+    tracker.log(10, 1, metrics);
+    tracker.finish({.state = RunState::Finished});
+  }
+}
+
+void record_sweep(const std::filesystem::path& runs, int num_runs, int64_t num_steps) {
+  constexpr std::array kRates = {0.01, 0.03, 0.1, 0.3, 1.0};
+  constexpr std::array kWidths = {32, 64, 128};
+  for (int i = 0; i < num_runs; ++i) {
+    const auto lr = kRates[static_cast<size_t>(i % 5)];
+    const auto width = kWidths[static_cast<size_t>(i / 5 % 3)];
+    const auto seed = i / 15;
+    auto job =
+        job_of(fmt::format("sweep-{:02}", i), fmt::format("lr{}-w{}-s{}", lr, width, seed), 0, 1);
+    job.group = "sweep";
+    auto tracker = open_rank(runs, job,
+                             {{"run", {{"seed", seed}}},
+                              {"optimizer", {{"name", "sgd"}, {"lr", lr}}},
+                              {"model", {{"name", "mlp"}, {"hidden", width}}}});
+    for (int64_t step = 0; step < num_steps; ++step) {
+      const auto at = static_cast<double>(step) / static_cast<double>(num_steps);
+      const auto noise = 0.03 * std::sin(static_cast<double>(step * 37 + i * 101));
+      const auto loss = 2.3 * std::exp(-at * (2 + 6 * lr) * width / 64.0) + 0.1 + 0.2 * lr + noise;
+      std::vector<Metric> metrics = {
+          {"train/loss", loss},
+          {"train/lr", lr},
+          {"time/step_s", 0.012 + 0.001 * noise},
+          {"system/memory_bytes", 69.28e9 + 4e7 * at},
+          {"system/swap_bytes", 0},
+          {"system/cpu_percent", std::min(100.0, 92 + 300 * std::abs(noise))},
+          {"system/disk.read_bytes_per_s", 1e6 * (i + 1)}};
+      if (step % 20 == 19) {
+        metrics.push_back({"eval/accuracy", 1 - 0.3 * loss});
+        metrics.push_back({"eval/loss", loss * 1.1});
+      }
+      if (step == num_steps - 1) metrics.push_back({"test/accuracy", 1 - 0.31 * loss});
+      tracker.log(step, 3 * at, metrics);
+    }
+    tracker.finish({.state = RunState::Finished});
+  }
+}
+
+void record_curves(const std::filesystem::path& runs, int num_runs, int64_t num_steps) {
+  for (int i = 0; i < num_runs; ++i) {
+    const auto id = fmt::format("curve-{}", i);
+    for (int rank = 0; rank < 2; ++rank) {
+      auto job = job_of(id, id, rank, 2);
+      job.created = 1000.0 * (i + 1);
+      if (i % 2 == 0) job.group = "even";
+      auto tracker = open_rank(runs, job,
+                               {{"optimizer", {{"lr", 0.1 / (i + 1)}, {"nesterov", i == 1}}},
+                                {"data", {{"batch_size", 32 << i}, {"name", "mnist"}}}});
+      for (int64_t step = 0; step < num_steps; ++step) {
+        const auto at = static_cast<double>(step);
+        const auto loss = (i + 1 + 0.1 * rank) / (1 + 0.01 * at);
+        const std::vector<Metric> metrics = {{"train/loss", i == 2 && step > 10 ? NAN : loss}};
+        tracker.log(step, at / 100, metrics);
+      }
+      tracker.finish(
+          {.state = i == 1 ? RunState::Failed : RunState::Finished, .exit_code = i == 1 ? 78 : 0});
+    }
+    change_run_tags(runs / id, {i == 0 ? "+baseline" : "+other"}, fmt::format("note {}", i));
+  }
+}
+
+void record_odd(const std::filesystem::path& runs) {
+  const auto job = job_of("odd-1",
+                          "odd \xe2\x80\xae"
+                          "eman",
+                          0, 2);
+  auto tracker = open_rank(runs, job, {{"optimizer", {{"lr", 0.022073885417}}}});
+  for (int64_t step = 0; step < 10; ++step) {
+    const std::vector<Metric> metrics = {{"train/loss", NAN},
+                                         {"eval/accuracy", 0.1 * static_cast<double>(step)}};
+    tracker.log(100 * step, NAN, metrics);
+  }
+  EventLogWriter node(node_log_path(runs / job.job_id, 1));
+  node.identity({.id = "odd-1-node-1", .name = "node 1", .job_id = "odd-1", .node_rank = 1});
+  for (int i = 0; i < 2000; ++i)
+    node.console({.time = unix_now(), .rank = 1, .line = fmt::format("far line {}", i)});
+  node.close();
+  tracker.finish({.state = RunState::Finished,
+                  .reason = "stopped on request after step 900 of 1000: seen enough"});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() == 2 && words[1] == "gallery")
+    record_gallery(words[0]);
+  else if (words.size() == 4 && words[1] == "charts")
+    record_charts(words[0], std::stoi(words[2]), std::stoll(words[3]));
+  else if (words.size() == 4 && words[1] == "ranks")
+    record_ranks(words[0], std::stoi(words[2]), std::stoll(words[3]));
+  else if (words.size() == 3 && words[1] == "many")
+    record_many(words[0], std::stoi(words[2]));
+  else if (words.size() == 4 && words[1] == "sweep")
+    record_sweep(words[0], std::stoi(words[2]), std::stoll(words[3]));
+  else if (words.size() == 4 && words[1] == "curves")
+    record_curves(words[0], std::stoi(words[2]), std::stoll(words[3]));
+  else if (words.size() == 2 && words[1] == "odd")
+    record_odd(words[0]);
+  else
+    return 64;
+  return 0;
+} catch (const std::exception& error) {
+  std::cerr << error.what() << "\n";
+  return 70;
+}

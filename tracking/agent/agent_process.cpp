@@ -1,0 +1,158 @@
+#include "tracking/agent/agent_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <vector>
+
+#include "core/system/durable_file.h"
+#include "core/error.h"
+#include "tracking/runs/run_directory.h"
+
+namespace lockstep {
+namespace {
+
+// What the child has as its first descriptors; it gets no others. `listener`: where the logs of
+// other nodes arrive.
+class SpawnFiles {
+ public:
+  SpawnFiles(int input, const std::string& output, const FileDescriptor* listener) {
+    ::posix_spawn_file_actions_init(&actions_);
+    ::posix_spawn_file_actions_adddup2(&actions_, input, STDIN_FILENO);
+    ::posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, output.c_str(),
+                                       O_WRONLY | O_CREAT | O_APPEND, 0644);
+    ::posix_spawn_file_actions_adddup2(&actions_, STDOUT_FILENO, STDERR_FILENO);
+    if (listener)
+      ::posix_spawn_file_actions_adddup2(&actions_, listener->get(), kForwardingListener);
+    ::posix_spawn_file_actions_addclosefrom_np(
+        &actions_, listener ? kForwardingListener + 1 : STDERR_FILENO + 1);
+  }
+  ~SpawnFiles() { ::posix_spawn_file_actions_destroy(&actions_); }
+  SpawnFiles(const SpawnFiles&) = delete;
+  SpawnFiles& operator=(const SpawnFiles&) = delete;
+  const posix_spawn_file_actions_t* get() const { return &actions_; }
+
+ private:
+  posix_spawn_file_actions_t actions_{};
+};
+
+// A session of its own and ordinary signals: what ends the ranks does not end the agent.
+class SpawnAttributes {
+ public:
+  SpawnAttributes() {
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    ::posix_spawnattr_init(&attributes_);
+    ::posix_spawnattr_setsigmask(&attributes_, &none);
+    ::posix_spawnattr_setsigdefault(&attributes_, &all);
+    ::posix_spawnattr_setflags(
+        &attributes_,
+        static_cast<short>(POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
+  }
+  ~SpawnAttributes() { ::posix_spawnattr_destroy(&attributes_); }
+  SpawnAttributes(const SpawnAttributes&) = delete;
+  SpawnAttributes& operator=(const SpawnAttributes&) = delete;
+  const posix_spawnattr_t* get() const { return &attributes_; }
+
+ private:
+  posix_spawnattr_t attributes_{};
+};
+
+// As posix_spawn wants them.
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (auto& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> inherited_environment() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable; ++variable) variables.emplace_back(*variable);
+  return variables;
+}
+
+}  // namespace
+
+AgentProcess::AgentProcess(AgentCommand command) : command_(std::move(command)) { start(); }
+
+AgentProcess::~AgentProcess() { has_ended(); }
+
+void AgentProcess::start() {
+  --starts_left_;
+  make_directories(sinks_path(command_.run_dir));
+  const auto output =
+      (sinks_path(command_.run_dir) / fmt::format("agent-{:05}.log", command_.node_rank)).string();
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw errno_error("cannot create a pipe");
+  const FileDescriptor read_end(ends[0]);
+  pipe_ = FileDescriptor(ends[1]);
+  std::vector<std::string> words = {command_.program.string(),
+                                    "track",
+                                    command_.run_dir.string(),
+                                    "--node-rank",
+                                    std::to_string(command_.node_rank),
+                                    "--logs",
+                                    std::to_string(command_.expected_logs),
+                                    "--attached"};
+  for (const auto pid : command_.pids) words.push_back(fmt::format("--pid={}", pid));
+  if (command_.launcher > 0) words.push_back(fmt::format("--launcher={}", command_.launcher));
+  const auto& forwarding = command_.forwarding;
+  if (forwarding.sends()) words.push_back("--forward-to=" + forwarding.to);
+  for (const int node : forwarding.from_nodes)
+    words.push_back(fmt::format("--receive-from={}", node));
+  if (forwarding.receives()) words.push_back(fmt::format("--receive-logs={}", forwarding.num_logs));
+  auto argv = pointers_to(words);
+  auto variables = inherited_environment();
+  if (!forwarding.token.empty())
+    variables.push_back(fmt::format("{}={}", kForwardingTokenVariable, forwarding.token));
+  auto envp = pointers_to(variables);
+  const SpawnFiles files(read_end.get(), output, forwarding.listener.get());
+  const SpawnAttributes attributes;
+  const int reason =
+      ::posix_spawn(&pid_, argv[0], files.get(), attributes.get(), argv.data(), envp.data());
+  if (reason == 0) return;
+  pid_ = -1;
+  throw environment_error(
+      fmt::format("cannot start the tracking agent '{}': {}", argv[0], std::strerror(reason)));
+}
+
+bool AgentProcess::has_ended() {
+  if (pid_ < 0) return true;
+  const auto reaped = ::waitpid(pid_, nullptr, WNOHANG);
+  if (reaped == 0 || (reaped < 0 && errno == EINTR)) return false;
+  pid_ = -1;
+  return true;
+}
+
+void AgentProcess::keep_alive() {
+  if (has_ended() && starts_left_ > 0) start();
+}
+
+bool AgentProcess::finish(std::chrono::milliseconds timeout) {
+  if (has_ended() && starts_left_ > 0) start();
+  pipe_.close();
+  if (pid_ < 0) return true;
+  const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  if (!handle.is_open()) return has_ended();
+  const auto latest = std::chrono::steady_clock::now() + timeout;
+  for (auto left = timeout; left.count() > 0;
+       left = std::chrono::duration_cast<std::chrono::milliseconds>(
+           latest - std::chrono::steady_clock::now())) {
+    pollfd ended{.fd = handle.get(), .events = POLLIN};
+    if (::poll(&ended, 1, static_cast<int>(left.count())) != 0 && has_ended()) return true;
+  }
+  return has_ended();
+}
+
+}  // namespace lockstep

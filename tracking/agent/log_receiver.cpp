@@ -1,0 +1,230 @@
+#include "tracking/agent/log_receiver.h"
+
+// As the library was compiled.
+#ifndef CPPHTTPLIB_OPENSSL_SUPPORT
+#define CPPHTTPLIB_OPENSSL_SUPPORT
+#endif
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <httplib.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "core/system/crc32c.h"
+#include "core/system/durable_file.h"
+#include "core/error.h"
+#include "tracking/log/event_log_segment.h"
+#include "tracking/http/http_serving.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMostReceiverThreads = 64;
+constexpr time_t kReceiverTimeoutSeconds = 10;
+constexpr size_t kMostNameDigits = 10;
+
+bool all_digits(std::string_view text) {
+  return !text.empty() && text.size() <= kMostNameDigits &&
+         text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+template <class Number>
+std::optional<Number> whole_number(const std::string& text) {
+  Number value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || problem != std::errc() || end != text.data() + text.size())
+    return std::nullopt;
+  return value;
+}
+
+bool has_forwarding_token(const httplib::Request& request, const std::string& token) {
+  return brings_token(request.get_header_value("Authorization"), token);
+}
+
+// Before its body is read: a stranger's takes no memory.
+bool is_acceptable(const httplib::Request& request, const std::string& token) {
+  if (!has_forwarding_token(request, token)) return false;
+  if (request.has_header("Transfer-Encoding") || request.has_header("Content-Encoding"))
+    return false;
+  if (request.method != "POST") return true;
+  const auto length = whole_number<uint64_t>(request.get_header_value("Content-Length"));
+  return length && *length <= kForwardedPiece;
+}
+
+std::string bytes_at_begin(int fd, uint64_t size) {
+  auto bytes = read_log_piece(fd, 0, std::min(size, kComparedBytes));
+  if (bytes.size() < std::min(size, kComparedBytes))
+    throw environment_error("a received log became shorter");
+  return bytes;
+}
+
+void write_at(int fd, std::string_view bytes, uint64_t offset) {
+  while (!bytes.empty()) {
+    const auto count = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw errno_error("cannot write a received log");
+    bytes.remove_prefix(static_cast<size_t>(count));
+    offset += static_cast<uint64_t>(count);
+  }
+}
+
+}  // namespace
+
+// rank-00003.lsev, node-00001.lsev, rank-00003.2.lsev
+bool is_event_log_name(const std::string& name) {
+  std::string_view rest = name;
+  if (!rest.starts_with("rank-") && !rest.starts_with("node-")) return false;
+  rest.remove_prefix(5);
+  if (!rest.ends_with(".lsev")) return false;
+  rest.remove_suffix(5);
+  const auto dot = rest.find('.');
+  return all_digits(rest.substr(0, dot)) &&
+         (dot == std::string_view::npos || all_digits(rest.substr(dot + 1)));
+}
+
+// The library's server on a socket that listens already.
+struct LogReceiver::Server : httplib::Server {
+  void listen_on(int fd, size_t num_nodes) {
+    ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);  // the library waits in accept()
+    svr_sock_ = ::dup(fd);
+    if (::listen(fd, SOMAXCONN) != 0)  // again, after the stop() of a receiver before this one
+      throw errno_error("cannot listen for the logs of other nodes");
+    serving.emplace(*this, std::min(num_nodes, kMostReceiverThreads) + 2,
+                    "the server for the logs of other nodes");
+  }
+  std::optional<HttpServing> serving;
+};
+
+LogReceiver::LogReceiver(std::filesystem::path run_dir, const Forwarding& forwarding,
+                         std::chrono::milliseconds silence)
+    : run_dir_(std::move(run_dir)), silence_(silence), server_(std::make_unique<Server>()) {
+  make_directories(run_dir_ / "events");
+  for (const int node : forwarding.from_nodes) nodes_[node].heard = Clock::now();
+  server_->set_read_timeout(kReceiverTimeoutSeconds);
+  server_->set_write_timeout(kReceiverTimeoutSeconds);
+  server_->set_keep_alive_timeout(1);    // the end waits for it
+  server_->set_keep_alive_max_count(1);  // a thread is one connection's, and nodes are many
+  server_->set_payload_max_length(kForwardedPiece);
+  server_->set_pre_routing_handler(
+      [token = forwarding.token](const httplib::Request& request, httplib::Response& response) {
+        if (is_acceptable(request, token)) return httplib::Server::HandlerResponse::Unhandled;
+        response.status = has_forwarding_token(request, token) ? 413 : 401;
+        response.set_header("Connection", "close");
+        response.set_content("{}", "application/json");
+        return httplib::Server::HandlerResponse::Handled;
+      });
+  const auto answered = [](const auto& act) {
+    return [act](const httplib::Request& request, httplib::Response& response) {
+      const auto node = whole_number<int>(request.get_header_value("Lockstep-Node"));
+      const auto answer = node ? act(request, *node) : Answer{.status = 400, .body = "{}"};
+      response.status = answer.status;
+      response.set_content(answer.body, "application/json");
+    };
+  };
+  server_->Get(R"(/logs/([^/]+))", answered([this](const httplib::Request& request, int node) {
+                 return take(request.matches[1], node, nullptr, 0);
+               }));
+  server_->Post(R"(/logs/([^/]+))", answered([this](const httplib::Request& request, int node) {
+                  const auto offset = whole_number<uint64_t>(request.get_param_value("offset"));
+                  return offset ? take(request.matches[1], node, &request.body, *offset)
+                                : Answer{.status = 400, .body = "{}"};
+                }));
+  server_->Post("/end", answered([this](const httplib::Request&, int node) { return end(node); }));
+  server_->listen_on(forwarding.listener->get(), forwarding.from_nodes.size());
+}
+
+LogReceiver::~LogReceiver() = default;
+
+bool LogReceiver::hear(int node) {
+  const auto found = nodes_.find(node);
+  if (found == nodes_.end()) return false;
+  found->second = {.heard = Clock::now(), .ended = false};
+  return true;
+}
+
+// The lock is how readers know that a log still grows: that of its first segment.
+LogReceiver::Copy& LogReceiver::copy_of(const std::string& name, int node) {
+  auto& copy = copies_[name];
+  if (copy.file.is_open()) return copy;
+  const auto path = run_dir_ / "events" / name;
+  FileDescriptor file(
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
+  if (!file.is_open()) throw errno_error(fmt::format("cannot open {}", path.string()));
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0)
+    throw errno_error(fmt::format("another process writes {}", path.string()));
+  const auto size = ::lseek(file.get(), 0, SEEK_END);
+  if (size < 0) throw errno_error(fmt::format("cannot read {}", path.string()));
+  const auto begin = bytes_at_begin(file.get(), static_cast<uint64_t>(size));
+  copy = {.file = std::move(file),
+          .content = {static_cast<uint64_t>(size), crc32c(begin.data(), begin.size())},
+          .node = node};
+  return copy;
+}
+
+LogReceiver::Answer LogReceiver::take(const std::string& name, int node, const std::string* bytes,
+                                      uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  if (!is_event_log_name(name) || !hear(node)) return {.status = 404, .body = "{}"};
+  try {
+    auto& copy = copy_of(name, node);
+    auto& [size, begin_crc] = copy.content;
+    if (bytes && offset != size) return {.status = 409, .body = to_json(copy.content).dump()};
+    if (bytes) {
+      write_at(copy.file.get(), *bytes, offset);
+      size += bytes->size();
+      if (offset < kComparedBytes) {
+        const auto begin = bytes_at_begin(copy.file.get(), size);
+        begin_crc = crc32c(begin.data(), begin.size());
+      }
+    }
+    return {.body = to_json(copy.content).dump()};
+  } catch (const Error& error) {
+    copies_.erase(name);  // how much of it was written is seen when it is opened again
+    return {.status = 507, .body = nlohmann::json{{"problem", error.what()}}.dump()};
+  }
+}
+
+LogReceiver::Answer LogReceiver::end(int node) {
+  std::vector<FileDescriptor> files;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!hear(node)) return {.status = 404, .body = "{}"};
+    files = let_go(node);
+  }
+  for (const auto& file : files) ::fdatasync(file.get());
+  files.clear();
+  const std::lock_guard lock(mutex_);
+  nodes_[node].ended = true;
+  return {.body = "{}"};
+}
+
+// Their locks go with the descriptors.
+std::vector<FileDescriptor> LogReceiver::let_go(int node) {
+  std::vector<FileDescriptor> files;
+  for (auto it = copies_.begin(); it != copies_.end();) {
+    const bool is_its = it->second.node == node;
+    if (is_its) files.push_back(std::move(it->second.file));
+    it = is_its ? copies_.erase(it) : std::next(it);
+  }
+  return files;
+}
+
+bool LogReceiver::is_over() {
+  const std::lock_guard lock(mutex_);
+  bool all = true;
+  for (auto& [number, node] : nodes_) {
+    if (node.ended) continue;
+    if (Clock::now() - node.heard > silence_)
+      let_go(number);
+    else
+      all = false;
+  }
+  return all;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,75 @@
+// The `tracking:` section of a run file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/config/config_fields.h"
+#include "core/config/part_list.h"
+#include "core/config/period.h"
+#include "tracking/alerts/alert_config.h"
+#include "tracking/config/media_config.h"
+#include "tracking/runs/on_ranks.h"
+#include "tracking/sinks/sink.h"
+
+namespace lockstep {
+
+// The sink that works in the trainer; all others are fed by the tracking agent.
+inline constexpr const char* kConsoleSink = "console";
+
+using SinkList = PartList<Sink, const SinkContext&>;
+
+struct TrackingConfig {
+  RankSelection ranks;
+  std::optional<std::string> group;
+  std::string run_name = "{name}-rank-{rank}";
+  bool shared = false;
+  SinkList sinks{sink_registry(), {kConsoleSink}};
+  std::vector<std::string> plugins;
+  bool agent = true;
+  bool console = true;
+  Duration system_every{std::chrono::seconds(10)};
+  std::string system_nodes = "main";
+  AlertConfig alerts;
+  MediaConfig media;
+  std::string checkpoints = "none";
+  Duration finish_timeout{std::chrono::seconds(10)};
+  Duration upload_timeout{std::chrono::minutes(10)};
+};
+
+template <class V>
+void fields(V& v, TrackingConfig& c) {
+  v("ranks", c.ranks, "which ranks log: main, node, all, or a list of ranks");
+  v("group", c.group,
+    "group of the entries in the list of runs; with several entries per job it defaults to the "
+    "job's id");
+  v("run_name", c.run_name,
+    "name of an entry when there are several per job; {name}, {id}, {rank}, {node}, {local_rank}");
+  v("shared", c.shared,
+    "sinks show one run that all logging ranks write into, each metric with its rank, instead of "
+    "one run per rank");
+  v("sinks", c.sinks,
+    "what the event log feeds while the run goes on; the log itself is always written");
+  v("plugins", c.plugins, "shared objects that bring sinks");
+  v("agent", c.agent,
+    "start a tracking agent per node: it feeds the sinks and samples system metrics; without it "
+    "`lockstep sync` feeds them later");
+  v("console", c.console, "record what ranks print when `lockstep launch` keeps their output");
+  v("system_every", c.system_every, "how often the agent samples the node: CPU, memory, GPUs, ...");
+  v("system_nodes", c.system_nodes,
+    "with `ranks: main`, whose system metrics the run shows: of the main rank's node, or of all",
+    one_of({"main", "all"}));
+  v("alerts", c.alerts, "what the user wants to be told about");
+  v("media", c.media, "what evaluations show besides numbers; the main rank records it");
+  v("checkpoints", c.checkpoints,
+    "which checkpoints become versions of the artifact '<run name>-model', which sinks upload: "
+    "none, the last one of the run, or all",
+    one_of({"none", "last", "all"}));
+  v("finish_timeout", c.finish_timeout,
+    "how long the end of the training waits for the sinks; what is left goes on in the background");
+  v("upload_timeout", c.upload_timeout,
+    "how long the agent goes on after the end of the run; then `lockstep sync` completes it");
+}
+
+}  // namespace lockstep

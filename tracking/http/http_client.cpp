@@ -1,0 +1,260 @@
+#include "tracking/http/http_client.h"
+
+// As the library was compiled.
+#ifndef CPPHTTPLIB_OPENSSL_SUPPORT
+#define CPPHTTPLIB_OPENSSL_SUPPORT
+#endif
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <httplib.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <optional>
+#include <vector>
+
+#include "core/error.h"
+#include "core/system/file_descriptor.h"
+
+namespace lockstep {
+namespace {
+
+using HttpClock = std::chrono::steady_clock;
+constexpr auto kHttpLongestConnect = std::chrono::milliseconds(10'000);
+
+// Writing to a connection that the other side closed raises SIGPIPE, which would end the process:
+// it is held back in this thread, and taken off again.
+class PipeSignalHeld {
+ public:
+  PipeSignalHeld() {
+    ::sigemptyset(&pipe_);
+    ::sigaddset(&pipe_, SIGPIPE);
+    sigset_t pending;
+    ::sigpending(&pending);
+    was_pending_ = ::sigismember(&pending, SIGPIPE) == 1;
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~PipeSignalHeld() {
+    const timespec at_once{};
+    if (!was_pending_)
+      while (::sigtimedwait(&pipe_, nullptr, &at_once) > 0) continue;
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  PipeSignalHeld(const PipeSignalHeld&) = delete;
+  PipeSignalHeld& operator=(const PipeSignalHeld&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+  bool was_pending_ = false;
+};
+
+std::string percent_decoded(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned value = 0;
+    const auto* digits = text.data() + i + 1;
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2) {
+      decoded += static_cast<char>(value);
+      i += 2;
+    } else {
+      decoded += text[i];
+    }
+  }
+  return decoded;
+}
+
+const char* reason_of(httplib::Error error, bool timed_out) {
+  if (timed_out) return "no answer in time";
+  switch (error) {
+    case httplib::Error::Connection: return "cannot connect";
+    case httplib::Error::ConnectionTimeout: return "cannot connect in time";
+    case httplib::Error::Read: return "it broke off before its answer was whole";
+    case httplib::Error::Write: return "it broke off while it was sent to";
+    case httplib::Error::SSLConnection: return "no TLS connection";
+    default: return "the exchange failed";
+  }
+}
+
+// Behind "user:password@", which moves into `address`.
+std::string_view without_user(std::string_view authority, HttpAddress& address) {
+  const auto at = authority.rfind('@');
+  if (at == std::string_view::npos) return authority;
+  const auto user = authority.substr(0, at);
+  const auto colon = user.find(':');
+  address.user = percent_decoded(user.substr(0, colon));
+  if (colon != std::string_view::npos) address.password = percent_decoded(user.substr(colon + 1));
+  return authority.substr(at + 1);
+}
+
+}  // namespace
+
+std::string HttpAddress::origin() const {
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return fmt::format("{}://{}:{}", tls ? "https" : "http", is_v6 ? "[" + host + "]" : host, port);
+}
+
+HttpAddress parse_http_address(const std::string& url, const std::string& what) {
+  const auto bad = [&](const char* why) {
+    return config_error(fmt::format("{}: {}; expected http[s]://host[:port][/path]", what, why));
+  };
+  HttpAddress address;
+  std::string_view rest = url;
+  address.tls = rest.starts_with("https://");
+  if (!address.tls && !rest.starts_with("http://")) throw bad("neither http:// nor https://");
+  if (std::ranges::any_of(rest, [](unsigned char c) { return c <= ' ' || c == 0x7f; }))
+    throw bad("it has a space or a control character");
+  rest.remove_prefix(address.tls ? 8 : 7);
+  const auto slash = std::min(rest.find_first_of("/?#"), rest.size());
+  address.path = rest.substr(slash, rest.find('#') - slash);
+  while (address.path.ends_with('/')) address.path.pop_back();
+  if (address.path.starts_with('?')) address.path.insert(0, "/");
+
+  auto host = without_user(rest.substr(0, slash), address);
+  address.port = address.tls ? 443 : 80;
+  const auto colon = host.rfind(':');
+  if (colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos) {
+    const auto port = host.substr(colon + 1);
+    const auto read = std::from_chars(port.data(), port.data() + port.size(), address.port);
+    if (read.ec != std::errc() || read.ptr != port.data() + port.size() || address.port < 1 ||
+        address.port > 65535)
+      throw bad("its port is no number from 1 to 65535");
+    host = host.substr(0, colon);
+  }
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  if (host.empty()) throw bad("it names no host");
+  address.host = host;
+  return address;
+}
+
+std::string percent_encoded(std::string_view text, bool keep_slashes) {
+  std::string encoded;
+  for (const char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '.' || c == '_' || c == '~' || (keep_slashes && c == '/');
+    encoded += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return encoded;
+}
+
+struct HttpClient::Connection {
+  Connection(const HttpAddress& address, HttpOptions given)
+      : options(std::move(given)), prefix(address.path), client(address.origin()) {
+    client.set_connection_timeout(std::min(options.timeout, kHttpLongestConnect));
+    client.set_read_timeout(options.timeout);
+    client.set_write_timeout(options.timeout);
+    client.set_keep_alive(true);
+    client.set_follow_location(false);
+    client.set_url_encode(false);
+    client.set_tcp_nodelay(true);
+    if (address.tls) {
+      client.enable_server_certificate_verification(options.verify_certificate);
+      if (!options.ca_file.empty()) client.set_ca_cert_path(options.ca_file);
+    }
+    for (const auto& [name, value] : options.headers)
+      if (std::ranges::any_of(value, [](unsigned char c) { return c < ' ' || c == 0x7f; }))
+        throw config_error(
+            fmt::format("{}: its {} header has a control character", options.name, name));
+    if (!address.user.empty()) client.set_basic_auth(address.user, address.password);
+  }
+
+  httplib::Request request(const char* method, const std::string& path, const std::string& type) {
+    httplib::Request request;
+    request.method = method;
+    request.path = prefix + path;
+    if (request.path.empty()) request.path = "/";
+    for (const auto& [name, value] : options.headers) request.set_header(name, value);
+    if (!type.empty()) request.set_header("Content-Type", type);
+    return request;
+  }
+
+  HttpAnswer send(httplib::Request& request) {
+    HttpAnswer answer;
+    bool too_large = false, too_slow = false;
+    std::optional<HttpClock::time_point> answered;
+    request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
+      if (!answered) answered = HttpClock::now();
+      too_slow = HttpClock::now() - *answered > options.timeout;
+      too_large = answer.body.size() + size > options.max_answer_bytes;
+      if (!too_large) answer.body.append(data, size);
+      return !too_large && !too_slow;
+    };
+    const auto began = HttpClock::now();
+    httplib::Response response;
+    auto error = httplib::Error::Success;
+    {
+      const PipeSignalHeld held;
+      client.send(request, response, error);
+    }
+    if (too_large)
+      throw environment_error(fmt::format("{}: an answer of more than {} bytes", options.name,
+                                          options.max_answer_bytes));
+    if (error == httplib::Error::SSLServerVerification || error == httplib::Error::SSLLoadingCerts)
+      throw config_error(options.name + ": its certificate is not trusted");
+    if (error != httplib::Error::Success)
+      throw environment_error(
+          fmt::format("{} does not answer: {}", options.name,
+                      reason_of(error, too_slow || HttpClock::now() - began >= options.timeout)));
+    answer.status = response.status;
+    return answer;
+  }
+
+  HttpOptions options;
+  std::string prefix;
+  httplib::Client client;
+};
+
+HttpClient::HttpClient(const HttpAddress& address, HttpOptions options)
+    : connection_(std::make_unique<Connection>(address, std::move(options))) {}
+
+HttpClient::~HttpClient() {
+  const PipeSignalHeld held;  // closing a TLS connection writes
+  connection_.reset();
+}
+
+HttpAnswer HttpClient::get(const std::string& path) {
+  auto request = connection_->request("GET", path, "");
+  return connection_->send(request);
+}
+
+HttpAnswer HttpClient::post(const std::string& path, std::string body, const std::string& type) {
+  auto request = connection_->request("POST", path, type);
+  request.body = std::move(body);
+  return connection_->send(request);
+}
+
+HttpAnswer HttpClient::put(const std::string& path, std::string body, const std::string& type) {
+  auto request = connection_->request("PUT", path, type);
+  request.body = std::move(body);
+  return connection_->send(request);
+}
+
+HttpAnswer HttpClient::put_file(const std::string& path, const std::filesystem::path& file) {
+  const FileDescriptor source(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status {};
+  if (!source.is_open() || ::fstat(source.get(), &status) != 0)
+    throw errno_error(fmt::format("cannot open {}", file.string()));
+  auto request = connection_->request("PUT", path, "application/octet-stream");
+  bool unreadable = false;
+  request.content_length_ = static_cast<size_t>(status.st_size);
+  if (request.content_length_ > 0)
+    request.content_provider_ = [&](size_t offset, size_t length, httplib::DataSink& sink) {
+      std::vector<char> piece(std::min<size_t>(length, 256u << 10));
+      const auto size =
+          ::pread(source.get(), piece.data(), piece.size(), static_cast<off_t>(offset));
+      unreadable = size <= 0;
+      return !unreadable && sink.write(piece.data(), static_cast<size_t>(size));
+    };
+  try {
+    return connection_->send(request);
+  } catch (const Error&) {
+    if (unreadable) throw environment_error(fmt::format("cannot read {}", file.string()));
+    throw;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+#include "tracking/http/public_url.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+
+#include "core/error.h"
+#include "tracking/http/http_client.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kLengthOfSecrets = 16;
+
+bool looks_made_by_a_machine(const std::string& path) {
+  size_t length = 0;
+  bool has_digit = false;
+  for (const unsigned char c : path) {
+    length = std::isalnum(c) ? length + 1 : 0;
+    has_digit = length > 0 && (has_digit || std::isdigit(c));
+    if (length >= kLengthOfSecrets && has_digit) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+PublicUrl ConfigValue<PublicUrl>::read(const ConfigNode& node, const std::string& path) {
+  const auto text = ConfigValue<std::string>::read(node, path);
+  const auto where = fmt::format("{}: {}", node.origin, path);
+  const auto address = parse_http_address(text, where);
+  const bool has_user = !address.user.empty() || !address.password.empty();
+  if (has_user || text.find('?') != std::string::npos || looks_made_by_a_machine(address.path))
+    throw config_error(
+        fmt::format("{}: this address holds a secret (a user, a query, or {} letters and digits in "
+                    "a row), and run files are recorded: it belongs in the environment variable of "
+                    "the sink",
+                    where, kLengthOfSecrets));
+  return {text};
+}
+
+Json ConfigValue<PublicUrl>::schema() { return {{"type", "string"}, {"pattern", "^https?://"}}; }
+
+}  // namespace lockstep

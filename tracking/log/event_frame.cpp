@@ -1,0 +1,36 @@
+#include "tracking/log/event_frame.h"
+
+#include <atomic>
+#include <bit>
+
+#include "core/system/crc32c.h"
+
+namespace lockstep {
+
+static_assert(std::endian::native == std::endian::little,
+              "event logs are written in the memory order of the machine");
+
+void write_frame(std::byte* target, FrameType type, std::string_view payload) {
+  const auto length = static_cast<uint32_t>(1 + payload.size());
+  auto* body = target + kFrameHeadBytes;
+  body[0] = static_cast<std::byte>(type);
+  if (!payload.empty()) std::memcpy(body + 1, payload.data(), payload.size());
+  const auto checksum = crc32c(body, length);
+  std::memcpy(target + sizeof(length), &checksum, sizeof(checksum));
+  std::atomic_thread_fence(std::memory_order_release);
+  std::memcpy(target, &length, sizeof(length));
+}
+
+std::optional<Frame> FrameCursor::next() {
+  if (offset_ > bytes_.size()) return std::nullopt;
+  PayloadReader reader(bytes_.substr(offset_));
+  uint32_t length = 0, checksum = 0;
+  if (!reader.take(length) || !reader.take(checksum)) return std::nullopt;
+  const auto rest = reader.rest();
+  if (length == 0 || length > kMaxFrameLength || length > rest.size()) return std::nullopt;
+  if (crc32c(rest.data(), length) != checksum) return std::nullopt;
+  offset_ += kFrameHeadBytes + length;
+  return Frame{.type = static_cast<uint8_t>(rest[0]), .payload = rest.substr(1, length - 1)};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+// Source: gitrepository-layout(5): HEAD, refs, packed-refs, commondir, and ".git" as a file.
+#include "tracking/runs/git_state.h"
+
+#include <sstream>
+#include <string_view>
+
+#include "core/system/durable_file.h"
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostRefBytes = 4096, kMostPackedRefBytes = 64u << 20;
+constexpr std::string_view kHeads = "refs/heads/";
+
+// Without the end of the line; "" where it cannot be read.
+std::string first_line(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return "";
+  const auto text = read_file(path, kMostRefBytes);
+  return text.substr(0, text.find_first_of("\r\n"));
+}
+
+std::string after(const std::string& line, std::string_view begin) {
+  return line.starts_with(begin) ? line.substr(begin.size()) : "";
+}
+
+bool is_commit(const std::string& text) {
+  return (text.size() == 40 || text.size() == 64) &&
+         text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// Where HEAD is; "" outside a working tree.
+fs::path git_directory(fs::path directory) {
+  std::error_code ignored;
+  for (;; directory = directory.parent_path()) {
+    const auto git = directory / ".git";
+    if (fs::is_directory(git, ignored)) return git;
+    // A working tree beside the first one.
+    if (const auto elsewhere = after(first_line(git), "gitdir: "); !elsewhere.empty())
+      return directory / elsewhere;
+    if (directory == directory.parent_path()) return "";
+  }
+}
+
+std::string packed_commit(const fs::path& packed_refs, const std::string& ref) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(packed_refs, ignored)) return "";
+  std::istringstream lines(read_file(packed_refs, kMostPackedRefBytes));
+  for (std::string line; std::getline(lines, line);)
+    if (line.ends_with(" " + ref)) return line.substr(0, line.find(' '));
+  return "";
+}
+
+std::string commit_of(const fs::path& git, const std::string& ref) {
+  const auto common = first_line(git / "commondir");
+  const auto shared = common.empty() ? git : git / common;
+  const auto commit = first_line(shared / ref);
+  return commit.empty() ? packed_commit(shared / "packed-refs", ref) : commit;
+}
+
+}  // namespace
+
+std::optional<GitState> read_git_state(const fs::path& directory) try {
+  const auto git = git_directory(fs::absolute(directory));
+  if (git.empty()) return std::nullopt;
+  const auto head = first_line(git / "HEAD");
+  if (is_commit(head)) return GitState{.commit = head, .branch = ""};
+  const auto ref = after(head, "ref: ");
+  const auto branch = after(ref, kHeads);
+  if (branch.empty() || ref.find("..") != std::string::npos) return std::nullopt;
+  GitState state{.commit = commit_of(git, ref), .branch = branch};
+  if (!state.commit.empty() && !is_commit(state.commit)) return std::nullopt;
+  return state;
+} catch (const Error&) {
+  return std::nullopt;
+} catch (const fs::filesystem_error&) {
+  return std::nullopt;
+}
+
+}  // namespace lockstep

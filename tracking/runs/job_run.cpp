@@ -1,0 +1,19 @@
+#include "tracking/runs/job_run.h"
+
+#include "core/run_id.h"
+#include "tracking/runs/end_facts.h"
+
+namespace lockstep {
+
+std::optional<std::string> run_of_job(const std::filesystem::path& runs_dir,
+                                      const std::string& name, const SchedulerJob& job) {
+  const auto id = job_run_id(name, job.id);
+  const auto dir = runs_dir / id;
+  std::error_code error;
+  if (!std::filesystem::exists(dir / "run.json", error)) return id;
+  const auto end = read_run_end(dir);
+  const bool goes_on = job.restarted && !(end && end->state == RunState::Finished);
+  return goes_on ? std::optional(id) : std::nullopt;
+}
+
+}  // namespace lockstep

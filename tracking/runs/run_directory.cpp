@@ -1,0 +1,111 @@
+#include "tracking/runs/run_directory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <vector>
+
+#include "core/config/config_fields.h"
+#include "core/system/durable_file.h"
+#include "tracking/runs/end_facts.h"
+#include "tracking/runs/git_state.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path job_path(const fs::path& run_dir) { return run_dir / "run.json"; }
+fs::path config_path(const fs::path& run_dir) { return run_dir / "config.yaml"; }
+
+// `path` and those of its parents that do not exist, the deepest first.
+std::vector<fs::path> missing_directories(fs::path path) {
+  std::vector<fs::path> missing;
+  std::error_code ignored;
+  for (; !path.empty() && !fs::exists(path, ignored); path = path.parent_path())
+    missing.push_back(path);
+  return missing;
+}
+
+void write_run(const fs::path& run_dir, const RunInfo& job, const Json& config) {
+  make_directories(run_dir / "events");
+  clear_end(run_dir);
+  const auto before = read_job(run_dir);
+  auto created = before ? before->created : job.created;
+  if (created == 0) created = static_cast<double>(std::time(nullptr));
+  Json json = {{"id", job.job_id},
+               {"name", job.name},
+               {"group", ConfigValue<std::optional<std::string>>::dump(job.group)},
+               {"world_size", job.world_size},
+               {"created", created},
+               {"host", job.host},
+               {"command", job.command}};
+  std::error_code ignored;
+  if (const auto git = read_git_state(fs::current_path(ignored)))
+    json["git"] = {{"commit", git->commit}, {"branch", git->branch}};
+  write_file_durably(config_path(run_dir), to_yaml(config));
+  write_file_durably(job_path(run_dir),
+                     json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+// rank-00003.lsev, but not rank-00003.1.lsev, where it goes on.
+bool is_first_segment(const fs::path& path) {
+  return path.extension() == ".lsev" && !path.stem().has_extension();
+}
+
+std::vector<fs::path> event_logs_named(const fs::path& run_dir, const std::string& begin) {
+  std::vector<fs::path> logs;
+  std::error_code error;
+  for (fs::directory_iterator it(run_dir / "events", error), end; !error && it != end;
+       it.increment(error))
+    if (is_first_segment(it->path()) && it->path().filename().string().starts_with(begin))
+      logs.push_back(it->path());
+  std::ranges::sort(logs);
+  return logs;
+}
+
+}  // namespace
+
+fs::path event_log_path(const fs::path& run_dir, int rank) {
+  return run_dir / "events" / fmt::format("rank-{:05}.lsev", rank);
+}
+
+fs::path node_log_path(const fs::path& run_dir, int node_rank) {
+  return run_dir / "events" / fmt::format("node-{:05}.lsev", node_rank);
+}
+
+std::vector<fs::path> rank_logs(const fs::path& run_dir) {
+  return event_logs_named(run_dir, "rank-");
+}
+
+std::vector<fs::path> node_logs(const fs::path& run_dir) {
+  return event_logs_named(run_dir, "node-");
+}
+
+fs::path sinks_path(const fs::path& run_dir) { return run_dir / "sinks"; }
+
+fs::path logs_path(const fs::path& run_dir) { return run_dir / "logs"; }
+
+fs::path checkpoints_path(const fs::path& run_dir) { return run_dir / "checkpoints"; }
+
+void create_run_directory(const fs::path& run_dir, const RunInfo& job, const Json& config) {
+  std::error_code ignored;
+  const bool is_new = !fs::exists(job_path(run_dir), ignored);
+  const auto missing = missing_directories(run_dir / "events");
+  try {
+    write_run(run_dir, job, config);
+  } catch (...) {
+    if (is_new) fs::remove(config_path(run_dir), ignored);
+    for (const auto& path : missing) fs::remove(path, ignored);  // only where it is empty
+    throw;
+  }
+}
+
+std::optional<RunInfo> read_job(const fs::path& run_dir) {
+  std::error_code ignored;
+  if (!fs::exists(job_path(run_dir), ignored)) return std::nullopt;
+  return run_info_from_json(Json::parse(read_file(job_path(run_dir)), nullptr, false));
+}
+
+}  // namespace lockstep

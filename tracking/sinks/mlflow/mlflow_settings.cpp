@@ -1,0 +1,82 @@
+#include "tracking/sinks/mlflow/mlflow_settings.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "core/error.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+constexpr auto kMlflowTimeout = std::chrono::seconds(30);
+constexpr int kMlflowMostRepeats = 10;
+
+std::string mlflow_variable(const Environment& environment, const char* name) {
+  return environment(name).value_or("");
+}
+
+std::optional<int> mlflow_number(const Environment& environment, const char* name) {
+  const auto text = mlflow_variable(environment, name);
+  if (text.empty()) return std::nullopt;
+  int number = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size() || number < 0)
+    throw config_error(fmt::format("{}: expected a number, got \"{}\"", name, printable(text)));
+  return number;
+}
+
+HttpAddress mlflow_address(const MlflowConfig& config, const Environment& environment) {
+  const bool configured = config.tracking_uri.has_value();
+  const auto uri =
+      configured ? config.tracking_uri->text : mlflow_variable(environment, "MLFLOW_TRACKING_URI");
+  if (uri.empty())
+    throw config_error(
+        "mlflow: which server? Set tracking_uri or the environment variable MLFLOW_TRACKING_URI");
+  auto address =
+      parse_http_address(uri, configured ? "mlflow: tracking_uri" : "MLFLOW_TRACKING_URI");
+  if (address.path.find('?') != std::string::npos)
+    throw config_error("mlflow: the server's address has a query");
+  return address;
+}
+
+// As MLflow's own client: a user comes before a token.
+void sign_in(MlflowSettings& settings, const Environment& environment) {
+  const auto user = mlflow_variable(environment, "MLFLOW_TRACKING_USERNAME");
+  const auto password = mlflow_variable(environment, "MLFLOW_TRACKING_PASSWORD");
+  const auto token = mlflow_variable(environment, "MLFLOW_TRACKING_TOKEN");
+  if (!user.empty() && !password.empty()) {
+    settings.address.user = user;
+    settings.address.password = password;
+  } else if (!token.empty()) {
+    settings.address.user.clear();
+    settings.http.headers["Authorization"] = "Bearer " + token;
+  }
+}
+
+}  // namespace
+
+MlflowSettings mlflow_settings(const MlflowConfig& config, const Environment& environment) {
+  MlflowSettings settings{.address = mlflow_address(config, environment)};
+  sign_in(settings, environment);
+  auto& http = settings.http;
+  http.name = fmt::format("MLflow at {}{}", settings.address.origin(), settings.address.path);
+  http.timeout = kMlflowTimeout;
+  if (const auto seconds = mlflow_number(environment, "MLFLOW_HTTP_REQUEST_TIMEOUT");
+      seconds && *seconds > 0)
+    http.timeout = std::chrono::seconds(*seconds);
+  if (config.timeout) http.timeout = config.timeout->value;
+  const auto insecure = mlflow_variable(environment, "MLFLOW_TRACKING_INSECURE_TLS");
+  http.verify_certificate = !(insecure == "true" || insecure == "True" || insecure == "1");
+  http.ca_file = mlflow_variable(environment, "MLFLOW_TRACKING_SERVER_CERT_PATH");
+  const auto repeats = mlflow_number(environment, "MLFLOW_HTTP_REQUEST_MAX_RETRIES");
+  settings.repeats = std::min(repeats.value_or(settings.repeats), kMlflowMostRepeats);
+
+  settings.experiment = config.experiment;
+  if (!settings.experiment) settings.experiment = environment("MLFLOW_EXPERIMENT_NAME");
+  if (settings.experiment && settings.experiment->empty()) settings.experiment.reset();
+  return settings;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,173 @@
+#include "tracking/sinks/mlflow/mlflow_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "core/system/crc32c.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMlflowNameBytes = 250;
+constexpr size_t kMlflowChecksumBytes = 9;
+constexpr std::string_view kMlflowCut = " ... (cut)";
+constexpr std::string_view kMlflowSystem = "system/";
+
+struct MlflowSystemName {
+  std::string_view ours, theirs;
+  double factor = 1;
+};
+constexpr double kMlflowMegabytes = 1e-6;
+
+// Behind "system/" and the node, if any.
+constexpr MlflowSystemName kMlflowSystemNames[] = {
+    {"cpu_percent", "cpu_utilization_percentage"},
+    {"memory.used_bytes", "system_memory_usage_megabytes", kMlflowMegabytes},
+    {"memory.percent", "system_memory_usage_percentage"},
+    {"disk.used_bytes", "disk_usage_megabytes", kMlflowMegabytes},
+    {"disk.free_bytes", "disk_available_megabytes", kMlflowMegabytes},
+    {"disk.percent", "disk_usage_percentage"},
+};
+
+// Behind "gpu.0." of ours, and "gpu_0_" of MLflow's.
+constexpr MlflowSystemName kMlflowGpuNames[] = {
+    {"utilization", "utilization_percentage"},
+    {"memory_used_bytes", "memory_usage_megabytes", kMlflowMegabytes},
+    {"power_watts", "power_usage_watts"},
+};
+
+template <size_t size>
+const MlflowSystemName* mlflow_equivalent(const MlflowSystemName (&names)[size],
+                                          std::string_view ours) {
+  const auto* const found = std::ranges::find(names, ours, &MlflowSystemName::ours);
+  return found == std::end(names) ? nullptr : found;
+}
+
+bool is_mlflow_plain(unsigned char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("_-. :/").find(static_cast<char>(c)) != std::string_view::npos;
+}
+
+// A part of a path that cannot be mistaken for another.
+std::string mlflow_path_part(std::string_view part) {
+  if (part.empty()) return "_";
+  if (part == "." || part == "..") return std::string(part.size(), '_');
+  return std::string(part);
+}
+
+std::string mlflow_with_checksum(const std::string& name, std::string_view original) {
+  const auto kept = name.substr(0, kMlflowNameBytes - kMlflowChecksumBytes);
+  return fmt::format("{}-{:08x}", kept, crc32c(original.data(), original.size()));
+}
+
+bool holds_maps(const Json& list) {
+  return std::ranges::any_of(list, [](const Json& item) { return item.is_object(); });
+}
+
+void flatten_params(const Json& value, const std::string& name,
+                    std::vector<std::pair<std::string, std::string>>& params) {
+  const auto below = [&](const std::string& key) { return name.empty() ? key : name + "." + key; };
+  if (value.is_object()) {
+    for (const auto& [key, item] : value.items()) flatten_params(item, below(key), params);
+  } else if (value.is_array() && holds_maps(value)) {
+    for (size_t i = 0; i < value.size(); ++i)
+      flatten_params(value[i], below(std::to_string(i)), params);
+  } else {
+    const auto text = value.is_string()
+                          ? value.get<std::string>()
+                          : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    params.emplace_back(mlflow_name(name), mlflow_value(text, kMlflowParamBytes));
+  }
+}
+
+}  // namespace
+
+std::string mlflow_name(std::string_view name) {
+  std::string plain;
+  for (const unsigned char c : name) {
+    const bool is_inside_character = (c & 0xC0) == 0x80;
+    if (!is_inside_character) plain += is_mlflow_plain(c) ? static_cast<char>(c) : '_';
+  }
+  std::string path;
+  for (size_t begin = 0; begin <= plain.size();) {
+    const auto end = std::min(plain.find('/', begin), plain.size());
+    path += (begin > 0 ? "/" : "") +
+            mlflow_path_part(std::string_view(plain).substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return path.size() <= kMlflowNameBytes ? path : mlflow_with_checksum(path, name);
+}
+
+MlflowMetricNames::MlflowMetricNames(const Json& state) {
+  if (!state.is_object()) return;
+  for (const auto& [theirs, ours] : state.items()) {
+    names_[ours.get<std::string>()] = theirs;
+    owners_[theirs] = ours.get<std::string>();
+  }
+}
+
+const std::string& MlflowMetricNames::of(std::string_view name) {
+  if (const auto known = names_.find(name); known != names_.end()) return known->second;
+  auto theirs = mlflow_name(name);
+  if (owners_.contains(theirs)) theirs = mlflow_with_checksum(theirs, name);
+  owners_[theirs] = name;
+  return names_.emplace(name, theirs).first->second;
+}
+
+Json MlflowMetricNames::state() const {
+  auto changed = Json::object();
+  for (const auto& [ours, theirs] : names_)
+    if (ours != theirs) changed[theirs] = ours;
+  return changed;
+}
+
+std::pair<std::string, double> mlflow_system_metric(std::string_view name, double value) {
+  const std::pair<std::string, double> as_it_is{name, value};
+  if (!name.starts_with(kMlflowSystem)) return as_it_is;
+  auto rest = name.substr(kMlflowSystem.size());
+  std::string_view node;
+  if (rest.starts_with("node-") && rest.find('/') != std::string_view::npos) {
+    node = rest.substr(0, rest.find('/') + 1);
+    rest.remove_prefix(node.size());
+  }
+  if (const auto* found = mlflow_equivalent(kMlflowSystemNames, rest))
+    return {fmt::format("{}{}{}", kMlflowSystem, node, found->theirs), value * found->factor};
+  constexpr std::string_view kGpu = "gpu.";
+  if (!rest.starts_with(kGpu)) return as_it_is;
+  const auto dot = rest.find('.', kGpu.size());
+  if (dot == std::string_view::npos) return as_it_is;
+  const auto index = rest.substr(kGpu.size(), dot - kGpu.size());
+  const auto* found = mlflow_equivalent(kMlflowGpuNames, rest.substr(dot + 1));
+  if (!found) return as_it_is;
+  return {fmt::format("{}{}gpu_{}_{}", kMlflowSystem, node, index, found->theirs),
+          value * found->factor};
+}
+
+std::string mlflow_value(std::string_view text, size_t longest) {
+  std::string whole;
+  for (auto rest = text; !rest.empty();) {
+    const auto good = std::min(find_invalid_utf8(rest), rest.size());
+    whole += rest.substr(0, good);
+    if (good < rest.size()) whole += "\uFFFD";
+    rest.remove_prefix(std::min(good + 1, rest.size()));
+  }
+  std::erase(whole, '\0');  // which some of MLflow's databases refuse
+  if (whole.size() <= longest) return whole;
+  auto end = longest - kMlflowCut.size();
+  while (end > 0 && (static_cast<unsigned char>(whole[end]) & 0xC0) == 0x80) --end;
+  return whole.substr(0, end).append(kMlflowCut);
+}
+
+std::vector<std::pair<std::string, std::string>> mlflow_params(const Json& config) {
+  std::vector<std::pair<std::string, std::string>> params;
+  if (!config.is_object()) return params;
+  for (const auto& [section, value] : config.items())
+    if (section != "tracking") flatten_params(value, section, params);
+  return params;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,10 @@
+#include "tracking/sinks/sink.h"
+
+namespace lockstep {
+
+SinkRegistry& sink_registry() {
+  static SinkRegistry registry("sink");
+  return registry;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+// What TensorBoard shows, as messages of its formats: each function makes one `Summary.Value`.
+// Source of the field numbers: tensorboard/compat/proto/{summary,tensor,tensor_shape}.proto,
+// tensorboard/plugins/{text,custom_scalar}/*.proto, as in TensorBoard 2.21.
+//
+// Tags and texts of any bytes are taken: what is no UTF-8 is shown as "\xff".
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tracking/sinks/protobuf_writer.h"
+#include "tracking/log/record.h"
+
+namespace lockstep::tensorboard {
+
+// Kept as a 32-bit number, NaN and infinities included.
+ProtobufWriter scalar_value(std::string_view tag, double value);
+
+// `markdown` is rendered.
+ProtobufWriter text_value(std::string_view tag, std::string_view markdown);
+
+// Minimum, maximum, sum and sum of squares are estimated from the bins.
+ProtobufWriter histogram_value(const Histogram& histogram);
+
+ProtobufWriter image_value(const Image& image);
+
+// A margin chart for each of `names`: the curve of "name" between "name/min" and "name/max".
+ProtobufWriter layout_value(const std::vector<std::string>& names);
+
+// A value that is all in the metadata of its tag, for the plugin that reads it there.
+ProtobufWriter metadata_value(std::string_view tag, std::string_view plugin,
+                              const ProtobufWriter& content);
+
+std::string markdown(const Table& table);
+std::string markdown(const Alert& alert);
+
+// `text` with "\xff" for bytes that are no UTF-8.
+std::string as_utf8(std::string_view text);
+
+}  // namespace lockstep::tensorboard

@@ -1,0 +1,137 @@
+#include "tracking/sinks/wandb/core_connection.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+using CoreClock = std::chrono::steady_clock;
+constexpr auto kCoreSendTimeout = 5s;
+constexpr char kCoreMagic = 'W';
+constexpr size_t kCoreFrameHeader = 5;
+constexpr size_t kLargestCoreAnswer = 64u << 20;
+
+Error core_is_gone() {
+  return environment_error("wandb-core ended before the upload was complete");
+}
+
+// False when `events` did not come until the deadline.
+bool wait_for_socket(int fd, short events, CoreClock::time_point deadline) {
+  pollfd request = {.fd = fd, .events = events, .revents = 0};
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - CoreClock::now());
+    const int ready = ::poll(&request, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
+    if (ready >= 0) return ready > 0;
+    if (errno != EINTR) throw errno_error("cannot wait for wandb-core");
+  }
+}
+
+void connect_core(int fd, const sockaddr* address, socklen_t size) {
+  if (::connect(fd, address, size) != 0) throw errno_error("cannot connect to wandb-core");
+}
+
+FileDescriptor core_socket(int family) {
+  FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.is_open()) throw errno_error("cannot make a socket");
+  return socket;
+}
+
+// A relative path is below the process's directory, whose own path may be too long for a socket's
+// address.
+FileDescriptor connect_unix(const std::string& path, const std::filesystem::path& directory) {
+  FileDescriptor base(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!base.is_open()) throw errno_error(fmt::format("cannot open {}", directory.string()));
+  const auto full =
+      path.starts_with('/') ? path : fmt::format("/proc/self/fd/{}/{}", base.get(), path);
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  if (full.size() >= sizeof address.sun_path)
+    throw environment_error(fmt::format("the socket of wandb-core has too long a path: {}", full));
+  std::ranges::copy(full, address.sun_path);
+  auto socket = core_socket(AF_UNIX);
+  connect_core(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  return socket;
+}
+
+FileDescriptor connect_loopback(const std::string& port_text) {
+  uint16_t port = 0;
+  std::from_chars(port_text.data(), port_text.data() + port_text.size(), port);
+  sockaddr_in address{
+      .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {}, .sin_zero = {}};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto socket = core_socket(AF_INET);
+  connect_core(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  return socket;
+}
+
+}  // namespace
+
+CoreConnection::CoreConnection(const CoreProcess& process) {
+  const auto where = process.address().substr(5);
+  socket_ = process.address().starts_with("unix=") ? connect_unix(where, process.scratch())
+                                                   : connect_loopback(where);
+  if (::fcntl(socket_.get(), F_SETFL, O_NONBLOCK) != 0) throw errno_error("cannot set up a socket");
+}
+
+void CoreConnection::send(std::string_view request) {
+  std::string frame(1, kCoreMagic);
+  for (int shift = 0; shift < 32; shift += 8)
+    frame += static_cast<char>(request.size() >> shift & 0xff);
+  frame += request;
+  const auto deadline = CoreClock::now() + kCoreSendTimeout;
+  for (size_t sent = 0; sent < frame.size();) {
+    const auto count =
+        ::send(socket_.get(), frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
+    if (count > 0)
+      sent += static_cast<size_t>(count);
+    else if (errno == EPIPE || errno == ECONNRESET)
+      throw core_is_gone();
+    else if (errno != EAGAIN && errno != EINTR)
+      throw errno_error("cannot write to wandb-core");
+    else if (!wait_for_socket(socket_.get(), POLLOUT, deadline))
+      throw environment_error("wandb-core does not answer");
+  }
+}
+
+std::optional<std::string> CoreConnection::receive(std::chrono::milliseconds timeout) {
+  const auto deadline = CoreClock::now() + timeout;
+  for (;;) {
+    if (auto answer = take_answer()) return answer;
+    if (!wait_for_socket(socket_.get(), POLLIN, deadline)) return std::nullopt;
+    std::array<char, 1 << 16> buffer;
+    const auto count = ::recv(socket_.get(), buffer.data(), buffer.size(), 0);
+    if (count == 0 || (count < 0 && errno == ECONNRESET)) throw core_is_gone();
+    if (count > 0)
+      received_.append(buffer.data(), static_cast<size_t>(count));
+    else if (errno != EAGAIN && errno != EINTR)
+      throw errno_error("cannot read from wandb-core");
+  }
+}
+
+std::optional<std::string> CoreConnection::take_answer() {
+  if (received_.size() < kCoreFrameHeader) return std::nullopt;
+  size_t size = 0;
+  for (size_t i = 0; i < 4; ++i)
+    size |= static_cast<size_t>(static_cast<unsigned char>(received_[1 + i])) << (8 * i);
+  if (received_.front() != kCoreMagic || size > kLargestCoreAnswer)
+    throw environment_error("wandb-core sent something that is no answer");
+  if (received_.size() < kCoreFrameHeader + size) return std::nullopt;
+  auto answer = received_.substr(kCoreFrameHeader, size);
+  received_.erase(0, kCoreFrameHeader + size);
+  return answer;
+}
+
+}  // namespace lockstep

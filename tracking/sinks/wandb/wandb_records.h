@@ -1,0 +1,86 @@
+// The records of a .wandb file, as serialized bodies. Field numbers are those of W&B's
+// wandb_internal.proto (wandb 0.31), which has not changed the meaning of one since 0.17.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/config/config_value.h"
+#include "tracking/log/metric.h"
+#include "tracking/sinks/protobuf_writer.h"
+#include "tracking/log/record.h"
+#include "tracking/log/run_end.h"
+
+namespace lockstep {
+
+// Which field of `Record` a body belongs to.
+enum class WandbRecord {
+  History = 2,
+  Summary = 3,
+  Config = 5,
+  Files = 6,
+  Stats = 7,
+  Artifact = 8,
+  Alert = 10,
+  Metric = 12,
+  Console = 13,
+  Run = 17,
+  Exit = 18,
+  Header = 21,
+  Preempting = 23,
+};
+
+// A key and its value as JSON. Both are valid UTF-8 (wandb_text.h).
+struct WandbItem {
+  std::string key, json;
+};
+
+// How a run is named at W&B; an empty text is not written, and W&B chooses.
+struct WandbRun {
+  std::string id, entity, project, group, job_type, name, notes, host;
+  std::vector<std::string> tags;
+  double started = 0;  // unix seconds
+};
+
+// The record itself: `number` counts 1, 2, 3, ... in the file.
+std::string wandb_record(int64_t number, WandbRecord kind, const ProtobufWriter& body);
+
+ProtobufWriter wandb_header();
+ProtobufWriter wandb_run(const WandbRun& run, const Json& config);
+ProtobufWriter wandb_config(const Json& config);
+ProtobufWriter wandb_history(int64_t step, const std::vector<WandbItem>& items);
+ProtobufWriter wandb_summary(const std::vector<WandbItem>& items);
+ProtobufWriter wandb_stats(double time, const std::vector<WandbItem>& items);
+// The metric's chart has the column "step" as its axis.
+ProtobufWriter wandb_metric(std::string_view key);
+ProtobufWriter wandb_console(double time, bool is_error, std::string_view line);
+ProtobufWriter wandb_alert(const Alert& alert);
+// A file below files/, to be uploaded at once.
+ProtobufWriter wandb_files(std::string_view path);
+ProtobufWriter wandb_exit(const RunEnd& end, double runtime_s);
+
+// One file of an artifact.
+struct WandbArtifactFile {
+  std::string path;    // in the artifact
+  std::string md5;     // of its content, base64
+  int64_t size = 0;    // bytes
+  std::string source;  // absolute path of the file on this machine
+};
+
+struct WandbArtifact {
+  std::string run_id, entity, project, type, name;
+  std::vector<std::string> aliases;
+  Json metadata = Json::object();
+  std::vector<WandbArtifactFile> files;
+  std::string client_id, sequence_id;  // 128 of [a-z0-9] each (wandb_client_id())
+};
+ProtobufWriter wandb_artifact(const WandbArtifact& artifact);
+
+// The name that a program gives an artifact before the server has given it one: always the same for
+// the same text.
+std::string wandb_client_id(const std::string& text);
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+// Writes the records of one entry to its .wandb file, and the files that these name beside it:
+//
+//   offline-run-20261121_060309-ID/run-ID.wandb         ; what `wandb sync` takes
+//   offline-run-20261121_060309-ID/files/media/...      ; images and tables
+//
+// Every row is a line of the history with a number of its own, "_step": W&B takes back nothing, and
+// wants it to grow. The columns "step" and "epoch" say where it belongs; charts have "step" as
+// their axis. Metrics below "system/" are system metrics.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tracking/sinks/sink.h"
+#include "tracking/sinks/wandb/wandb_file.h"
+#include "tracking/sinks/wandb/wandb_records.h"
+
+namespace lockstep {
+
+class WandbRunFile {
+ public:
+  // `root`: where the directory of the run is made. `state`: what flush() returned, or null.
+  WandbRunFile(const std::filesystem::path& root, WandbRun run, const Json& config,
+               const Json& state);
+
+  void scalars(const ScalarRow& row);
+  void console(double time, bool is_error, std::string_view line);
+  void histogram(const Histogram& histogram);
+  void image(const Image& image);
+  void table(const Table& table);
+  void alert(const Alert& alert);
+  // `files`: on this machine. None: the run's configuration at W&B names the artifact, which is not
+  // uploaded: one that the run used, or that the store does not have.
+  void artifact(const ArtifactUse& artifact, std::vector<WandbArtifactFile> files);
+  void summary(const Json& values);
+  void finish(const RunEnd& end);
+
+  // Writes what was given. The state never covers the exit record: a run that goes on writes over
+  // it. Throws Environment.
+  Json flush();
+
+  const std::filesystem::path& path() const { return file_->path(); }
+
+ private:
+  void open(const std::filesystem::path& root, const Json& config, const Json& state);
+  void put(WandbRecord kind, const ProtobufWriter& body);
+  void row(int64_t step, double time, double epoch, const std::vector<WandbItem>& items);
+  // One value at a moment, as JSON.
+  void value(const Moment& at, const std::string& json);
+  void define(const std::string& key);
+  void write_summary();
+  // Writes a file below files/ and the record that has it uploaded.
+  void store(const std::string& path, const std::string& content);
+  std::string media_path(const char* folder, const std::string& name, const std::string& digest,
+                         const char* ending) const;
+  Json state() const;
+
+  WandbRun run_;
+  std::unique_ptr<WandbFile> file_;
+  int64_t num_records_ = 0, num_rows_ = 0;
+  uint32_t config_sum_ = 0;
+  double last_time_ = 0;
+  std::set<std::string> defined_;               // keys whose axis is known
+  std::map<std::string, std::string> summary_;  // what changed since the last flush(): key to JSON
+  Json state_at_end_;                           // null until finish()
+};
+
+}  // namespace lockstep

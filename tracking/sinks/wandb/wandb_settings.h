@@ -1,0 +1,64 @@
+// Where a run goes at W&B and as what, from the sink's configuration and the environment variables
+// of W&B's own programs.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/config/config_fields.h"
+#include "tracking/http/public_url.h"
+#include "tracking/sinks/sink.h"
+
+namespace lockstep {
+
+// What is not set here is taken from the environment.
+struct WandbConfig {
+  std::optional<std::string> project;  // else WANDB_PROJECT, else "lockstep"
+  std::optional<std::string> entity;   // else WANDB_ENTITY, else the default of the key's user
+  std::optional<std::string> mode;     // else WANDB_MODE, else "online"
+  std::optional<PublicUrl> base_url;   // else WANDB_BASE_URL, else https://api.wandb.ai
+  std::vector<std::string> tags;       // else WANDB_TAGS, with commas between them
+  std::optional<std::string> notes;    // else WANDB_NOTES
+  std::optional<std::string> core;     // the program wandb-core; else it is searched (find_core.h)
+  int64_t upload_every = 15;           // seconds between two requests of a live run
+  double finish_timeout = 60;          // seconds that the end of the run waits for the upload
+};
+template <class V>
+void fields(V& v, WandbConfig& c) {
+  v("project", c.project, "project at W&B; WANDB_PROJECT or lockstep when not set");
+  v("entity", c.entity, "user or team at W&B; WANDB_ENTITY or the user's default when not set");
+  v("mode", c.mode,
+    "online: upload while the run goes on, offline: write the file only; WANDB_MODE "
+    "or online when not set",
+    one_of({"online", "offline"}));
+  v("base_url", c.base_url, "W&B server; WANDB_BASE_URL or https://api.wandb.ai when not set");
+  v("tags", c.tags, "tags of the run; WANDB_TAGS when not set");
+  v("notes", c.notes, "text about the run; WANDB_NOTES when not set");
+  v("core", c.core, "path of the program wandb-core; searched when not set");
+  v("upload_every", c.upload_every, "seconds between two requests of a live run", at_least(1));
+  v("finish_timeout", c.finish_timeout, "seconds that the end of the run waits for the upload",
+    above(0));
+}
+
+enum class WandbMode { Online, Offline, Disabled };
+
+struct WandbSettings {
+  WandbMode mode = WandbMode::Online;
+  std::string base_url, app_url;  // without a slash at the end
+  std::string project, entity, notes;
+  std::vector<std::string> tags;
+  std::string group, job_type, name;  // WANDB_RUN_GROUP, WANDB_JOB_TYPE, WANDB_NAME
+  std::optional<std::string> root;  // WANDB_DIR: where the file goes instead of the run's directory
+};
+
+// Throws Config when a variable has a value that means nothing.
+WandbSettings wandb_settings(const WandbConfig& config, const Environment& environment);
+
+// WANDB_API_KEY, else what the netrc file (NETRC, else ~/.netrc) has for the server's host. Throws
+// Config, saying what can be done, when there is none or it cannot be a key; a message never has a
+// part of it.
+std::string wandb_api_key(const std::string& base_url, const Environment& environment);
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+#include "tracking/sinks/wandb/wandb_upload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr int kMostCoreFailures = 3;
+
+}  // namespace
+
+// True once the upload is complete. A failure that another wandb-core may make good is none yet.
+bool WandbUpload::wait(std::chrono::milliseconds timeout) {
+  try {
+    if (!session_) session_ = std::make_unique<CoreSession>(target_, environment_);
+    return session_->wait(timeout);
+  } catch (const Error& error) {
+    session_.reset();
+    if (error.kind() != ErrorKind::Environment || ++num_failures_ >= kMostCoreFailures) throw;
+    return false;
+  }
+}
+
+void WandbUpload::look() {
+  // Complete before the end of the run: it read an exit record that has been cut off since.
+  if (wait(0ms)) session_.reset();
+}
+
+void WandbUpload::finish(std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (auto left = timeout; left > 0ms; left = std::chrono::ceil<std::chrono::milliseconds>(
+                                            deadline - std::chrono::steady_clock::now()))
+    if (wait(left)) return session_.reset();
+  const auto activity = session_ ? session_->activity() : "";
+  session_.reset();
+  throw environment_error(fmt::format(
+      "W&B at {} did not have the whole run within {:.0f} s{}{}", target_.base_url,
+      std::chrono::duration<double>(timeout).count(), activity.empty() ? "" : ": ", activity));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,218 @@
+#include "trainer/checkpoint/checkpoint.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/system/crc32c.h"
+#include "core/system/durable_file.h"
+#include "core/error.h"
+#include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/safetensors_index.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using Checksums = std::map<std::string, uint32_t>;
+
+constexpr int kFormat = 4;
+constexpr int kOldestFormat = 2;  // had no shares, early_stop, evaluation_is_due, gradient_order
+constexpr const char* kManifest = "manifest.json";
+
+fs::path directory_of(const fs::path& checkpoints, int64_t step) {
+  return checkpoints / std::to_string(step);
+}
+
+fs::path temporary_of(const fs::path& checkpoints, int64_t step, const std::string& attempt) {
+  return checkpoints / fmt::format("{}{}-{}", kTemporaryPrefix, step, attempt);
+}
+
+// The name of share `index`'s file.
+std::string file_name(const TensorFile& file, int index, int count) {
+  if (!file.is_shared || count == 1) return fmt::format("{}.safetensors", file.name);
+  return fmt::format("{}-{:05}-of-{:05}.safetensors", file.name, index + 1, count);
+}
+
+int num_files(const TensorFile& file, int count) { return file.is_shared ? count : 1; }
+
+// Whether a checkpoint has such tensors at all.
+bool is_in(const CheckpointHead& head, const TensorFile& file) {
+  return file.tensors != &Checkpoint::ema || head.ema_updates > 0;
+}
+
+uint32_t crc_of(const Json& json) {
+  const auto text = json.dump();
+  return crc32c(text.data(), text.size());
+}
+
+// Removes what interrupted saves left. Best effort: it is not in anybody's way.
+void remove_leftovers(const fs::path& checkpoints, const std::string& attempt) {
+  std::error_code error;
+  for (fs::directory_iterator it(checkpoints, error), end; !error && it != end;
+       it.increment(error)) {
+    const auto name = it->path().filename().string();
+    std::error_code ignored;
+    if (name.starts_with(kTemporaryPrefix) && !name.ends_with(attempt))
+      fs::remove_all(it->path(), ignored);
+  }
+}
+
+// For other programs: which tensor is in which of the files. `files`: as write_share() returned
+// them, of all shares.
+void write_index(const fs::path& directory, const TensorFile& file, const Json& files, int count) {
+  std::map<std::string, std::string> file_of;
+  size_t bytes = 0;
+  for (int i = 0; i < count; ++i) {
+    const auto name = file_name(file, i, count);
+    const auto& written = files.at(name);
+    bytes += written.at("bytes").get<size_t>();
+    for (const auto& item : written.at("checksums").items()) file_of[item.key()] = name;
+  }
+  write_file_durably(directory / fmt::format("{}{}", file.name, kSafetensorsIndexEnding),
+                     make_safetensors_index(file_of, bytes));
+}
+
+// Gives the finished directory its name. An older one of the same step is exchanged for it in one
+// step.
+void give_name(const fs::path& temporary, const fs::path& final_path) {
+  sync_directory(temporary);
+  std::error_code ignored;
+  const auto flags = fs::exists(final_path, ignored) ? RENAME_EXCHANGE : RENAME_NOREPLACE;
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), flags) != 0)
+    throw errno_error(
+        fmt::format("cannot rename {} to {}", temporary.string(), final_path.string()));
+  if (flags == RENAME_EXCHANGE) fs::remove_all(temporary, ignored);
+  sync_directory(final_path.parent_path());
+}
+
+Json read_manifest(const fs::path& path) {
+  const auto json = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("content") || !json.contains("crc32c") ||
+      json["crc32c"] != crc_of(json["content"]))
+    throw environment_error(fmt::format("{}: damaged (its checksum differs)", path.string()));
+  const auto& content = json["content"];
+  const auto format = content.value("format", 0);
+  if (format < kOldestFormat || format > kFormat)
+    throw environment_error(fmt::format(
+        "{}: written by another version of Lockstep (format {}; this one reads {} to {})",
+        path.string(), format, kOldestFormat, kFormat));
+  return content;
+}
+
+}  // namespace
+
+Json write_share(const fs::path& checkpoints, const Checkpoint& share,
+                 const ShareOptions& options) {
+  const auto [index, count, attempt] = options;
+  const auto temporary = temporary_of(checkpoints, share.head.position.step, attempt);
+  try {
+    make_directories(temporary);
+    if (index == 0) remove_leftovers(checkpoints, attempt);
+    Json files = Json::object();
+    for (const auto& file : kTensorFiles) {
+      if (index >= num_files(file, count) || !is_in(share.head, file)) continue;
+      const auto& tensors = share.*file.tensors;
+      const auto name = file_name(file, index, count);
+      files[name] = {{"checksums", write_safetensors(temporary / name, tensors)},
+                     {"bytes", bytes_of(tensors)}};
+    }
+    return files;
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(temporary, ignored);
+    throw;
+  }
+}
+
+void commit_checkpoint(const fs::path& checkpoints, const CheckpointHead& head,
+                       const std::vector<Json>& written, const ShareOptions& options) {
+  const auto temporary = temporary_of(checkpoints, head.position.step, options.attempt);
+  try {
+    Json content = {{"format", kFormat}, {"shares", options.count}};
+    content.update(describe_head(head));
+    Json files = Json::object();
+    for (const auto& share : written) files.update(share);
+    for (const auto& item : files.items())
+      content["tensors"][item.key()] = item.value().at("checksums");
+    for (const auto& file : kTensorFiles)
+      if (const auto count = num_files(file, options.count); count > 1 && is_in(head, file))
+        write_index(temporary, file, files, count);
+    const Json manifest = {{"crc32c", crc_of(content)}, {"content", content}};
+    write_file_durably(temporary / kManifest, manifest.dump(1) + "\n");
+    give_name(temporary, directory_of(checkpoints, head.position.step));
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(temporary, ignored);
+    throw;
+  }
+}
+
+std::vector<int64_t> list_checkpoints(const fs::path& checkpoints) {
+  std::vector<int64_t> steps;
+  std::error_code error;
+  for (fs::directory_iterator it(checkpoints, error), end; !error && it != end;
+       it.increment(error)) {
+    const auto name = it->path().filename().string();
+    int64_t step = 0;
+    const auto result = std::from_chars(name.data(), name.data() + name.size(), step);
+    if (result.ec == std::errc{} && result.ptr == name.data() + name.size() && step >= 0)
+      steps.push_back(step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+Checkpoint read_checkpoint(const fs::path& checkpoints, int64_t step) {
+  const auto directory = directory_of(checkpoints, step);
+  const auto content = read_manifest(directory / kManifest);
+  const int count = content.value("shares", 1);
+  Checkpoint checkpoint{.head = read_head(content)};
+  for (const auto& file : kTensorFiles)
+    for (int i = 0; is_in(checkpoint.head, file) && i < num_files(file, count); ++i) {
+      const auto name = file_name(file, i, count);
+      auto tensors =
+          read_safetensors(directory / name, content.at("tensors").at(name).get<Checksums>());
+      std::ranges::move(tensors, std::back_inserter(checkpoint.*file.tensors));
+    }
+  return checkpoint;
+}
+
+std::optional<Checkpoint> read_last_good_checkpoint(const fs::path& checkpoints,
+                                                    std::vector<std::string>& rejected) {
+  auto steps = list_checkpoints(checkpoints);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    try {
+      return read_checkpoint(checkpoints, *step);
+    } catch (const std::exception& error) {  // JSON's too: of a manifest that lacks something
+      rejected.push_back(fmt::format("checkpoint {} cannot be used: {}", *step, error.what()));
+    }
+  }
+  if (steps.empty()) return std::nullopt;
+  throw environment_error(
+      fmt::format("none of the {} checkpoints in {} can be used; the latest: {}", steps.size(),
+                  checkpoints.string(), rejected.front()));
+}
+
+CheckpointHead read_checkpoint_head(const fs::path& checkpoints, int64_t step) {
+  return read_head(read_manifest(directory_of(checkpoints, step) / kManifest));
+}
+
+void remove_checkpoint(const fs::path& checkpoints, int64_t step) {
+  const auto doomed = checkpoints / fmt::format("{}old-{}", kTemporaryPrefix, step);
+  std::error_code error;
+  fs::rename(directory_of(checkpoints, step), doomed, error);
+  if (!error) fs::remove_all(doomed, error);
+  if (error)
+    throw environment_error(fmt::format("cannot remove the old checkpoint {}: {}",
+                                        directory_of(checkpoints, step).string(), error.message()));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,67 @@
+#include "trainer/checkpoint/checkpoint_keeping.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "core/error.h"
+#include "trainer/checkpoint/checkpoint.h"
+
+namespace lockstep {
+namespace {
+
+using Heads = std::map<int64_t, CheckpointHead>;  // by step
+
+// Those that cannot be read are none.
+Heads heads_of(const std::filesystem::path& checkpoints, const std::vector<int64_t>& steps) {
+  Heads heads;
+  for (const auto step : steps) {
+    try {
+      heads.emplace(step, read_checkpoint_head(checkpoints, step));
+    } catch (const std::exception&) {  // JSON's too: of a manifest that lacks something
+    }
+  }
+  return heads;
+}
+
+bool is_milestone(const Position& position, const Period& every) {
+  if (every.unit == Period::Unit::Steps) return position.step % every.count == 0;
+  return position.samples == 0 && position.epoch % every.count == 0;
+}
+
+std::vector<int64_t> best_steps(const Heads& heads, const KeepBestConfig& config) {
+  std::vector<std::pair<double, int64_t>> found;
+  for (const auto& [step, head] : heads) {
+    const auto value = head.evaluation.find(config.metric);
+    if (value == head.evaluation.end() || !std::isfinite(value->second)) continue;
+    found.emplace_back(config.mode == "min" ? value->second : -value->second, step);
+  }
+  std::ranges::sort(found);
+  std::vector<int64_t> steps;
+  for (const auto& [value, step] : found)
+    if (std::ssize(steps) < *config.count) steps.push_back(step);
+  return steps;
+}
+
+}  // namespace
+
+void prune_checkpoints(const std::filesystem::path& checkpoints, int64_t newest,
+                       const KeepOptions& keep) {
+  const auto all = list_checkpoints(checkpoints);
+  const std::vector<int64_t> steps(all.begin(), std::ranges::upper_bound(all, newest));
+  const auto latest = std::min(std::ssize(steps), static_cast<std::ptrdiff_t>(keep.last));
+  std::set<int64_t> kept(steps.end() - latest, steps.end());
+  if (keep.best.count || keep.every) {
+    const auto heads = heads_of(checkpoints, steps);
+    if (keep.best.count)
+      for (const auto step : best_steps(heads, keep.best)) kept.insert(step);
+    for (const auto& [step, head] : heads)
+      if (keep.every && is_milestone(head.position, *keep.every)) kept.insert(step);
+  }
+  for (const auto step : all)
+    if (!kept.contains(step)) remove_checkpoint(checkpoints, step);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+// `checkpoint:` of a run file.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/config/period.h"
+#include "trainer/checkpoint/checkpoint_keeping.h"
+
+namespace lockstep {
+
+struct CheckpointSection {
+  Period every{1, Period::Unit::Epochs};
+  int64_t keep_last = 2;
+  KeepBestConfig keep_best;
+  std::optional<Period> keep_every;
+  bool async = true;
+  std::string writers = "main";
+  std::string resume = "auto";
+};
+
+template <class V>
+void fields(V& v, CheckpointSection& c) {
+  v("every", c.every, "how often to save; always also at the end");
+  v("keep_last", c.keep_last, "how many of the latest checkpoints to keep", at_least(1));
+  v("keep_best", c.keep_best, "checkpoints that stay for their evaluation");
+  v("keep_every", c.keep_every,
+    "checkpoints that stay as milestones, e.g. '10 epochs' (nothing: none)");
+  v("async", c.async,
+    "write while training goes on, from a copy of model and optimizer in the memory of the rank "
+    "that writes; false: training waits for the disk");
+  v("writers", c.writers,
+    "main: rank 0 writes all of it; all: every rank that sees rank 0's directory writes its "
+    "share of model and optimizer, into files of its own",
+    one_of({"main", "all"}));
+  v("resume", c.resume,
+    "auto: a restart of a run continues from its last good checkpoint; never: it begins anew",
+    one_of({"auto", "never"}));
+}
+
+}  // namespace lockstep

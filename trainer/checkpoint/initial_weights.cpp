@@ -1,0 +1,122 @@
+#include "trainer/checkpoint/initial_weights.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "core/system/durable_file.h"
+#include "core/error.h"
+#include "core/config/nearest_name.h"
+#include "core/printable.h"
+#include "distributed/collectives.h"
+#include "distributed/named_tensors.h"
+#include "distributed/objects.h"
+#include "trainer/checkpoint/chosen_weights.h"
+#include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/safetensors_index.h"
+
+namespace lockstep {
+namespace {
+
+const at::Tensor* find_tensor(const NamedTensors& tensors, const std::string& name) {
+  const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                  [&](const auto& item) { return item.first == name; });
+  return found == tensors.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> names_of_tensors(const NamedTensors& tensors) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors) names.push_back(name);
+  return names;
+}
+
+std::string missing_text(const std::string& name, const std::vector<std::string>& there) {
+  if (there.empty()) return "tensors at all";
+  const auto example = nearest_name(name, there).value_or(there.front());
+  return fmt::format("'{}', which the model has; it has {} tensors, e.g. '{}'", name, there.size(),
+                     printable(example, 200));
+}
+
+// What keeps `loaded` from being the weights of `model`; empty: nothing.
+std::string misfit(const NamedTensors& model, const NamedTensors& loaded) {
+  for (const auto& [name, tensor] : model) {
+    const auto* found = find_tensor(loaded, name);
+    if (!found) return "has no " + missing_text(name, names_of_tensors(loaded));
+    if (found->sizes() != tensor.sizes())
+      return fmt::format("'{}' is {} there and {} in the model; train.init_except leaves it out",
+                         name, nlohmann::json(found->sizes().vec()).dump(),
+                         nlohmann::json(tensor.sizes().vec()).dump());
+  }
+  for (const auto& [name, tensor] : loaded)
+    if (!find_tensor(model, name))
+      return fmt::format("has '{}', which the model does not have; train.init_except leaves it out",
+                         printable(name, 200));
+  return {};
+}
+
+// The tensors of all files that an index names, each where it says.
+NamedTensors weights_of_index(const std::filesystem::path& path) {
+  const auto file_of = parse_safetensors_index(read_file(path), printable(path.string(), 400));
+  std::set<std::string> files;
+  for (const auto& [tensor, file] : file_of) files.insert(file);
+  NamedTensors tensors;
+  for (const auto& file : files)
+    for (auto& item : read_safetensors(path.parent_path() / file)) {
+      const auto expected = file_of.find(item.first);
+      if (expected == file_of.end() || expected->second != file)
+        throw environment_error(fmt::format("{} holds '{}', which {} does not place there", file,
+                                            printable(item.first, 200), path.string()));
+      tensors.push_back(std::move(item));
+    }
+  return tensors;
+}
+
+// A file that the user names is input, also when it is damaged or not to be had.
+NamedTensors weights_in(const std::filesystem::path& path) {
+  try {
+    return path.string().ends_with(kSafetensorsIndexEnding) ? weights_of_index(path)
+                                                            : read_safetensors(path);
+  } catch (const Error& error) {
+    throw config_error(fmt::format("train.init_from: {}", error.what()));
+  }
+}
+
+NamedTensors without(const NamedTensors& tensors, const std::vector<std::string>& except) {
+  NamedTensors kept;
+  for (const auto& item : tensors)
+    if (!is_chosen(item.first, except)) kept.push_back(item);
+  return kept;
+}
+
+void fill_from(const std::filesystem::path& path, const NamedTensors& all_of_model,
+               const std::vector<std::string>& except) {
+  const auto all_loaded = weights_in(path);
+  auto names = names_of_tensors(all_of_model);
+  for (const auto& [name, tensor] : all_loaded) names.push_back(name);
+  verify_chosen("train.init_except", except, names);
+  const auto model = without(all_of_model, except), loaded = without(all_loaded, except);
+  const auto problem = misfit(model, loaded);
+  if (!problem.empty())
+    throw config_error(
+        fmt::format("train.init_from: {}: {}", printable(path.string(), 400), problem));
+  for (const auto& [name, tensor] : model) tensor.copy_(*find_tensor(loaded, name));
+}
+
+}  // namespace
+
+void load_initial_weights(World& world, Model& model, const std::filesystem::path& path,
+                          const std::vector<std::string>& except) {
+  const at::NoGradGuard no_grad;
+  auto tensors = tensors_of(model);
+  act_on_main(world, "initial weights", [&] {
+    fill_from(path, tensors, except);
+    return true;
+  });
+  for (auto& [name, tensor] : tensors) broadcast(world, tensor, 0, "initial weights " + name);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,148 @@
+#include "trainer/checkpoint/safetensors.h"
+
+#include <ATen/ATen.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+#include "core/system/crc32c.h"
+#include "core/error.h"
+#include "core/system/file_descriptor.h"
+#include "formats/safetensors_header.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<std::pair<const char*, at::ScalarType>, 10> kTypes = {{{"F64", at::kDouble},
+                                                                            {"F32", at::kFloat},
+                                                                            {"F16", at::kHalf},
+                                                                            {"BF16", at::kBFloat16},
+                                                                            {"I64", at::kLong},
+                                                                            {"I32", at::kInt},
+                                                                            {"I16", at::kShort},
+                                                                            {"I8", at::kChar},
+                                                                            {"U8", at::kByte},
+                                                                            {"BOOL", at::kBool}}};
+
+at::ScalarType scalar_type(const std::string& dtype) {
+  for (const auto& [name, value] : kTypes)
+    if (dtype == name) return value;
+  return at::ScalarType::Undefined;
+}
+
+void write_all(int fd, const void* data, size_t size, const std::filesystem::path& path) {
+  const auto* bytes = static_cast<const char*>(data);
+  while (size > 0) {
+    const auto written = ::write(fd, bytes, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw errno_error(fmt::format("cannot write {}", path.string()));
+    bytes += written;
+    size -= static_cast<size_t>(written);
+  }
+}
+
+std::vector<TensorEntry> lay_out(const NamedTensors& tensors) {
+  std::vector<TensorEntry> entries;
+  size_t offset = 0;
+  for (const auto& [name, tensor] : tensors) {
+    entries.push_back({name, dtype_name(tensor.scalar_type()), tensor.sizes().vec(), offset,
+                       offset + tensor.nbytes()});
+    offset += tensor.nbytes();
+  }
+  return entries;
+}
+
+// A read-only mapping of a whole file.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path)
+      : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    struct stat status {};
+    if (!file_.is_open() || ::fstat(file_.get(), &status) != 0)
+      throw errno_error(fmt::format("cannot read {}", path.string()));
+    size_ = static_cast<size_t>(status.st_size);
+    if (size_ == 0) return;
+    data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file_.get(), 0);
+    if (data_ == MAP_FAILED) throw errno_error(fmt::format("cannot map {}", path.string()));
+  }
+  ~MappedFile() {
+    if (size_ > 0) ::munmap(data_, size_);
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const uint8_t> bytes() const { return {static_cast<const uint8_t*>(data_), size_}; }
+
+ private:
+  FileDescriptor file_;
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+void verify_checksum(const TensorEntry& entry, std::span<const uint8_t> file,
+                     const std::map<std::string, uint32_t>& checksums,
+                     const std::filesystem::path& path) {
+  const auto expected = checksums.find(entry.name);
+  if (expected == checksums.end() ||
+      crc32c(file.data() + entry.begin, entry.end - entry.begin) != expected->second)
+    throw environment_error(fmt::format("{}: tensor '{}' is damaged (its checksum differs)",
+                                        path.string(), entry.name));
+}
+
+}  // namespace
+
+const char* dtype_name(at::ScalarType type) {
+  for (const auto& [name, value] : kTypes)
+    if (value == type) return name;
+  throw Error(ErrorKind::Bug,
+              std::string("safetensors has no name for dtype ") + c10::toString(type));
+}
+
+std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& path,
+                                                  const NamedTensors& tensors) {
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!file.is_open()) throw errno_error(fmt::format("cannot create {}", path.string()));
+  const auto header = make_safetensors_header(lay_out(tensors));
+  write_all(file.get(), header.data(), header.size(), path);
+  std::map<std::string, uint32_t> checksums;
+  for (const auto& [name, tensor] : tensors) {
+    const auto bytes = tensor.detach().cpu().contiguous();
+    checksums[name] = crc32c(bytes.const_data_ptr(), bytes.nbytes());
+    write_all(file.get(), bytes.const_data_ptr(), bytes.nbytes(), path);
+    // The disk begins with it while the next ones are prepared. Where it cannot, fsync() does all.
+    ::sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
+  }
+  if (::fsync(file.get()) != 0) throw errno_error(fmt::format("cannot sync {}", path.string()));
+  return checksums;
+}
+
+NamedTensors read_safetensors(const std::filesystem::path& path,
+                              const std::optional<std::map<std::string, uint32_t>>& checksums) {
+  const MappedFile file(path);
+  const auto entries = parse_safetensors(file.bytes(), path.string());
+  if (checksums && entries.size() != checksums->size())
+    throw environment_error(fmt::format("{}: holds {} tensors, {} were written", path.string(),
+                                        entries.size(), checksums->size()));
+  NamedTensors tensors;
+  for (const auto& entry : entries) {
+    if (checksums) verify_checksum(entry, file.bytes(), *checksums, path);
+    auto tensor = at::empty(entry.shape, scalar_type(entry.dtype));
+    if (tensor.nbytes() > 0)
+      std::memcpy(tensor.data_ptr(), file.bytes().data() + entry.begin, tensor.nbytes());
+    tensors.emplace_back(entry.name, std::move(tensor));
+  }
+  return tensors;
+}
+
+size_t bytes_of(const NamedTensors& tensors) {
+  size_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
+  return bytes;
+}
+
+}  // namespace lockstep

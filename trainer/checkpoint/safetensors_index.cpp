@@ -1,0 +1,46 @@
+#include "trainer/checkpoint/safetensors_index.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kLongestName = 200;  // in a message
+
+bool is_plain(const std::string& file) {
+  return !file.empty() && file.size() < 256 && file.front() != '.' &&
+         file.find_first_of(std::string("/\0", 2)) == std::string::npos;
+}
+
+}  // namespace
+
+std::string make_safetensors_index(const std::map<std::string, std::string>& files,
+                                   size_t total_bytes) {
+  const nlohmann::ordered_json json = {{"metadata", {{"total_size", total_bytes}}},
+                                       {"weight_map", files}};
+  return json.dump(2) + "\n";
+}
+
+std::map<std::string, std::string> parse_safetensors_index(const std::string& text,
+                                                           const std::string& name) {
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
+    throw environment_error(
+        fmt::format("{}: no index of safetensors files (it has no \"weight_map\")", name));
+  std::map<std::string, std::string> files;
+  for (const auto& [tensor, file] : json["weight_map"].items()) {
+    if (!file.is_string() || !is_plain(file.get<std::string>()))
+      throw environment_error(fmt::format("{}: the file of tensor '{}' is no name of a file: {}",
+                                          name, printable(tensor, kLongestName),
+                                          printable(file.dump(-1, ' ', true), kLongestName)));
+    files.emplace(tensor, file.get<std::string>());
+  }
+  return files;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,157 @@
+#include "trainer/checkpoint/training_state.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "distributed/collectives.h"
+#include "distributed/objects.h"
+#include "trainer/checkpoint/checkpoint_note.h"
+
+namespace lockstep {
+namespace {
+
+// Where a rank's random numbers come from, and what follows "rank.N" in the names of their states:
+// from the CPU and, where it computes on one, from its GPU.
+std::vector<std::pair<std::string, at::Generator>> generators_of(const World& world) {
+  std::vector<std::pair<std::string, at::Generator>> generators;
+  generators.emplace_back("", at::detail::getDefaultCPUGenerator());
+  if (!world.device().is_cpu())
+    generators.emplace_back(".device", at::globalContext().defaultGenerator(world.device()));
+  return generators;
+}
+
+std::string rng_name(int rank, const std::string& ending) {
+  return fmt::format("rank.{}{}", rank, ending);
+}
+
+void load_tensors(const NamedTensors& tensors, const NamedTensors& loaded) {
+  for (const auto& [name, tensor] : tensors) {
+    const auto same_name = [&](const auto& item) { return item.first == name; };
+    const auto found = std::find_if(loaded.begin(), loaded.end(), same_name);
+    if (found == loaded.end())
+      throw config_error(
+          fmt::format("the checkpoint has no '{}': was it made with another model?", name));
+    if (found->second.sizes() != tensor.sizes())
+      throw config_error(fmt::format("'{}' is {} in the checkpoint and {} in the model", name,
+                                     nlohmann::json(found->second.sizes().vec()).dump(),
+                                     nlohmann::json(tensor.sizes().vec()).dump()));
+    at::Tensor(tensor).copy_(found->second);
+  }
+  if (loaded.size() != tensors.size())
+    throw config_error(
+        fmt::format("the checkpoint has {} tensors, the model {}: was it made with another model?",
+                    loaded.size(), tensors.size()));
+}
+
+// Sends rank 0's list: first names, shapes and types as one object, then each tensor.
+NamedTensors broadcast_tensors(World& world, NamedTensors tensors, const std::string& name) {
+  if (!world.is_distributed()) return tensors;
+  auto description = nlohmann::json::array();
+  for (const auto& [key, tensor] : tensors)
+    description.push_back({key, tensor.sizes().vec(), static_cast<int>(tensor.scalar_type())});
+  description = broadcast_object(world, description, 0, name);
+  tensors.resize(description.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    auto& [key, tensor] = tensors[i];
+    key = description[i][0];
+    const auto type = static_cast<at::ScalarType>(description[i][2].get<int>());
+    if (!tensor.defined()) tensor = at::empty(description[i][1].get<std::vector<int64_t>>(), type);
+    broadcast(world, tensor, 0, name + " " + key);
+  }
+  return tensors;
+}
+
+void restore_rng(const World& world, const Checkpoint& checkpoint) {
+  for (auto& [ending, generator] : generators_of(world))
+    for (const auto& [name, state] : checkpoint.rng)
+      if (name == rng_name(world.rank(), ending)) generator.set_state(state);
+}
+
+// As one object: {"rejected": [...], "head": {...} or null}.
+nlohmann::json find_checkpoint(const std::filesystem::path& checkpoints, Checkpoint& checkpoint) {
+  std::vector<std::string> rejected;
+  auto found = read_last_good_checkpoint(checkpoints, rejected);
+  nlohmann::json answer = {{"rejected", rejected}, {"head", nullptr}};
+  if (!found) return answer;
+  checkpoint = std::move(*found);
+  answer["head"] = describe_head(checkpoint.head);
+  return answer;
+}
+
+}  // namespace
+
+Checkpoint live_state(const TrainingState& state) {
+  Checkpoint checkpoint{
+      .head = state.head, .model = tensors_of(state.model), .optimizer = state.optimizer.state()};
+  for (const auto& item : state.model.named_buffers()) checkpoint.of_main.insert(item.key());
+  if (state.average) {
+    checkpoint.head.ema_updates = state.average->num_updates();
+    checkpoint.ema = state.average->tensors();
+  }
+  return checkpoint;
+}
+
+Checkpoint capture_state(World& world, const TrainingState& state) {
+  auto checkpoint = live_state(state);
+  checkpoint.head.world_size = world.world_size();
+  checkpoint.head.gradient_order = state.parallel.gradient_order();
+  if (checkpoint.head.ema_updates == 0) checkpoint.ema.clear();  // which it would not be
+  for (const auto& [ending, generator] : generators_of(world)) {
+    const auto states = all_gather(world, generator.get_state(), "random states");
+    for (int rank = 0; rank < world.world_size(); ++rank)
+      checkpoint.rng.emplace_back(rng_name(rank, ending), states[static_cast<size_t>(rank)]);
+  }
+  return checkpoint;
+}
+
+std::vector<std::string> restore_state(World& world, const TrainingState& state,
+                                       const std::filesystem::path& checkpoints) {
+  const at::NoGradGuard no_grad;
+  Checkpoint checkpoint;
+  const auto answer = act_on_main(world, "checkpoint to resume",
+                                  [&] { return find_checkpoint(checkpoints, checkpoint); });
+  auto rejected = answer["rejected"].get<std::vector<std::string>>();
+  if (answer["head"].is_null()) {
+    refuse_to_begin_anew(world, checkpoints);
+    return rejected;
+  }
+  load_tensors(tensors_of(state.model),
+               broadcast_tensors(world, std::move(checkpoint.model), "model"));
+  state.optimizer.load_state(
+      broadcast_tensors(world, std::move(checkpoint.optimizer), "optimizer"));
+  checkpoint.rng = broadcast_tensors(world, std::move(checkpoint.rng), "random states");
+  restore_rng(world, checkpoint);
+  state.head = read_head(answer["head"]);
+  state.parallel.restore_gradient_order(state.head.gradient_order);
+  if (state.average && state.head.ema_updates > 0) {
+    state.average->restore(state.head.ema_updates);
+    load_tensors(state.average->tensors(),
+                 broadcast_tensors(world, std::move(checkpoint.ema), "average of the weights"));
+  }
+  return rejected;
+}
+
+RestoredWeights restore_weights(World& world, Model& model,
+                                const std::filesystem::path& checkpoints, bool averaged) {
+  const at::NoGradGuard no_grad;
+  Checkpoint checkpoint;
+  const auto answer = act_on_main(world, "weights of a checkpoint",
+                                  [&] { return find_checkpoint(checkpoints, checkpoint); });
+  if (answer["head"].is_null())
+    throw environment_error(fmt::format("{} holds no checkpoint any more", checkpoints.string()));
+  const auto head = read_head(answer["head"]);
+  RestoredWeights restored{.step = head.position.step,
+                           .averaged = averaged && head.ema_updates > 0,
+                           .rejected = answer["rejected"].get<std::vector<std::string>>()};
+  auto& weights = restored.averaged ? checkpoint.ema : checkpoint.model;
+  load_tensors(tensors_of(model), broadcast_tensors(world, std::move(weights), "weights"));
+  return restored;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,258 @@
+#include "trainer/commands/checkpoint_command.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "core/error.h"
+#include "core/config/nearest_name.h"
+#include "core/printable.h"
+#include "core/config/size_text.h"
+#include "runs/run_list.h"
+#include "tracking/runs/run_directory.h"
+#include "trainer/checkpoint/checkpoint.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kCheckpointHelp = R"(lockstep ckpt: look at the checkpoints of a run
+
+  lockstep ckpt list RUN [--dir RUNS] [--json]
+        each with its epoch, the ranks that made it, its size and its evaluation
+  lockstep ckpt verify RUN[:STEP] [--dir RUNS] [--json]
+        read every tensor and compare it with its checksum; exit code 75 when one is damaged
+  lockstep ckpt diff RUN[:STEP] RUN[:STEP] [--dir RUNS] [--json]
+        compare weights and the optimizer's state; exit code 0 for the same bits, 1 otherwise
+
+RUN is an id, the beginning of one, or a run's directory; STEP is a checkpoint's number, default the
+last one (verify: all). --dir: where the runs are kept; default: runs
+)";
+
+struct CheckpointWords {
+  std::string command;
+  std::vector<std::string> runs;
+  std::string dir = "runs";
+  bool as_json = false;
+};
+
+struct ChosenCheckpoints {
+  fs::path directory;  // of all checkpoints of the run
+  std::vector<int64_t> steps;
+};
+
+CheckpointWords parse(const std::vector<std::string>& words) {
+  const std::vector<std::string> commands = {"list", "verify", "diff"};
+  CheckpointWords parsed{.command = words.front()};
+  if (std::ranges::find(commands, parsed.command) == commands.end())
+    throw config_error(fmt::format("lockstep ckpt: unknown command '{}'{}",
+                                   printable(parsed.command), suggest(parsed.command, commands)));
+  for (size_t i = 1; i < words.size(); ++i) {
+    const auto& word = words[i];
+    if (word == "--json") {
+      parsed.as_json = true;
+    } else if (word == "--dir" && i + 1 < words.size()) {
+      parsed.dir = words[++i];
+    } else if (word.starts_with("--dir=")) {
+      parsed.dir = word.substr(word.find('=') + 1);
+    } else if (word.starts_with("-")) {
+      throw config_error(fmt::format("lockstep ckpt {}: unknown option '{}'{}", parsed.command,
+                                     printable(word), suggest(word, {"--dir", "--json"})));
+    } else {
+      parsed.runs.push_back(word);
+    }
+  }
+  const size_t expected = parsed.command == "diff" ? 2 : 1;
+  if (parsed.runs.size() != expected)
+    throw config_error(
+        fmt::format("lockstep ckpt {}: expected {}, got {}; see lockstep ckpt --help",
+                    parsed.command, expected == 1 ? "one run" : "two runs", parsed.runs.size()));
+  return parsed;
+}
+
+fs::path directory_of_run(const std::string& run, const std::string& runs) {
+  std::error_code error;
+  if (fs::is_directory(checkpoints_path(run), error)) return run;
+  return find_run_directory(runs, run);
+}
+
+// "RUN" or "RUN:STEP".
+ChosenCheckpoints chosen(const std::string& word, const std::string& runs) {
+  const auto colon = word.rfind(':');
+  std::optional<int64_t> step;
+  if (colon != std::string::npos) {
+    int64_t number = 0;
+    const auto* const end = word.data() + word.size();
+    if (std::from_chars(word.data() + colon + 1, end, number).ptr != end ||
+        colon + 1 == word.size())
+      throw config_error(fmt::format("'{}': expected RUN:STEP, with a checkpoint's number for STEP",
+                                     printable(word)));
+    step = number;
+  }
+  const auto run = directory_of_run(word.substr(0, colon), runs);
+  ChosenCheckpoints found{.directory = checkpoints_path(run)};
+  found.steps = list_checkpoints(found.directory);
+  if (found.steps.empty())
+    throw config_error(fmt::format("'{}' has no checkpoint", printable(run.string(), 300)));
+  if (!step) return found;
+  if (std::ranges::find(found.steps, *step) == found.steps.end())
+    throw config_error(fmt::format("'{}' has no checkpoint {}; there are {} to {}",
+                                   printable(run.string(), 300), *step, found.steps.front(),
+                                   found.steps.back()));
+  found.steps = {*step};
+  return found;
+}
+
+uint64_t bytes_in(const fs::path& directory) {
+  uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
+    if (const auto size = it->file_size(error); !error) bytes += size;
+  return bytes;
+}
+
+// What `use` says of each checkpoint, or what is wrong with it, as {"step", ..., "problem"}.
+Json each(const ChosenCheckpoints& checkpoints, const std::function<Json(int64_t step)>& use) {
+  auto list = Json::array();
+  for (const auto step : checkpoints.steps) {
+    Json line = {{"step", step}, {"bytes", bytes_in(checkpoints.directory / std::to_string(step))}};
+    try {
+      line.update(use(step));
+      line["problem"] = nullptr;
+    } catch (const std::exception& error) {  // JSON's too: of a manifest that lacks something
+      std::error_code ignored;
+      if (!fs::exists(checkpoints.directory / std::to_string(step), ignored))
+        continue;  // a run that goes on has removed it
+      const std::string text = error.what();
+      line["problem"] = printable(text.substr(0, text.find('\n')), 400);
+    }
+    list.push_back(std::move(line));
+  }
+  return list;
+}
+
+CommandAnswer answer(const Json& list, bool as_json,
+                     const std::function<std::string(const Json&)>& text) {
+  CommandAnswer answer;
+  for (const auto& checkpoint : list) {
+    const auto& problem = checkpoint["problem"];
+    if (!problem.is_null()) answer.exit_code = static_cast<int>(ErrorKind::Environment);
+    answer.text += fmt::format(
+        "{:>10}  {}\n", checkpoint["step"].get<int64_t>(),
+        problem.is_null() ? text(checkpoint) : "DAMAGED: " + problem.get<std::string>());
+  }
+  if (as_json) answer.text = list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return answer;
+}
+
+CommandAnswer list(const CheckpointWords& words) {
+  const auto checkpoints = chosen(words.runs[0], words.dir);
+  const auto lines = each(checkpoints, [&](int64_t step) -> Json {
+    const auto head = read_checkpoint_head(checkpoints.directory, step);
+    return {{"epoch", head.position.epoch},
+            {"ranks", head.world_size},
+            {"averaged_weights", head.ema_updates > 0},
+            {"evaluation", head.evaluation}};
+  });
+  return answer(lines, words.as_json, [](const Json& line) {
+    auto text = fmt::format("epoch {}, {} rank{}, {}", line["epoch"].get<int64_t>(),
+                            line["ranks"].get<int>(), line["ranks"] == 1 ? "" : "s",
+                            size_text(line["bytes"].get<uint64_t>()));
+    for (const auto& [name, value] : line["evaluation"].items())
+      text += fmt::format("  eval/{} {:.4f}", printable(name), value.get<double>());
+    return text;
+  });
+}
+
+CommandAnswer verify(const CheckpointWords& words) {
+  const auto checkpoints = chosen(words.runs[0], words.dir);
+  const auto lines = each(checkpoints, [&](int64_t step) -> Json {
+    const auto checkpoint = read_checkpoint(checkpoints.directory, step);
+    size_t tensors = 0;
+    for (const auto& file : kTensorFiles) tensors += (checkpoint.*file.tensors).size();
+    return {{"tensors", tensors}};
+  });
+  return answer(lines, words.as_json, [](const Json& line) {
+    return fmt::format("ok, {} tensors, {}", line["tensors"].get<size_t>(),
+                       size_text(line["bytes"].get<uint64_t>()));
+  });
+}
+
+bool have_same_bits(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() &&
+         std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+}
+
+// Where the two are most different, beside how many are the same.
+Json compare(const NamedTensors& a, const NamedTensors& b) {
+  std::map<std::string, at::Tensor> others(b.begin(), b.end());
+  Json result = {
+      {"same", 0}, {"different", 0}, {"largest", nullptr}, {"only_in_one", Json::array()}};
+  double largest = -1;
+  for (const auto& [name, tensor] : a) {
+    const auto other = others.extract(name);
+    if (other.empty()) {
+      result["only_in_one"].push_back(name);
+      continue;
+    }
+    const bool same = have_same_bits(tensor, other.mapped());
+    auto& count = result[same ? "same" : "different"];
+    count = count.get<int64_t>() + 1;
+    if (same || tensor.sizes() != other.mapped().sizes() || tensor.numel() == 0) continue;
+    const auto apart =
+        (tensor.to(at::kDouble) - other.mapped().to(at::kDouble)).abs().max().item<double>();
+    if (apart <= largest) continue;
+    largest = apart;
+    result["largest"] = {{"tensor", name}, {"difference", apart}};
+  }
+  for (const auto& [name, tensor] : others) result["only_in_one"].push_back(name);
+  return result;
+}
+
+CommandAnswer diff(const CheckpointWords& words) {
+  const auto read = [&](const std::string& word) {
+    const auto checkpoints = chosen(word, words.dir);
+    return read_checkpoint(checkpoints.directory, checkpoints.steps.back());
+  };
+  const auto a = read(words.runs[0]), b = read(words.runs[1]);
+  Json parts = Json::object();
+  CommandAnswer answer;
+  for (const auto& file : kTensorFiles) {
+    if (!file.is_shared || ((a.*file.tensors).empty() && (b.*file.tensors).empty())) continue;
+    const auto part = parts[file.name] = compare(a.*file.tensors, b.*file.tensors);
+    const auto alone = part["only_in_one"].size();
+    const auto different = part["different"].get<int64_t>();
+    if (alone > 0 || different > 0) answer.exit_code = 1;
+    answer.text += fmt::format("{:<10} {} tensors have the same bits, {} differ", file.name,
+                               part["same"].get<int64_t>(), different);
+    if (!part["largest"].is_null())
+      answer.text += fmt::format(", most {} (by up to {:.3g})",
+                                 printable(part["largest"]["tensor"].get<std::string>()),
+                                 part["largest"]["difference"].get<double>());
+    if (alone > 0) answer.text += fmt::format(", {} are in one of them only", alone);
+    answer.text += "\n";
+  }
+  if (words.as_json) answer.text = parts.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return answer;
+}
+
+}  // namespace
+
+CommandAnswer checkpoint_command(const std::vector<std::string>& words) {
+  for (const auto& word : words)
+    if (word == "--help" || word == "-h") return {kCheckpointHelp};
+  if (words.empty()) return {kCheckpointHelp};
+  const auto parsed = parse(words);
+  if (parsed.command == "list") return list(parsed);
+  if (parsed.command == "verify") return verify(parsed);
+  return diff(parsed);
+}
+
+}  // namespace lockstep

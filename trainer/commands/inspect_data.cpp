@@ -1,0 +1,150 @@
+#include "trainer/commands/inspect_data.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/system/durable_file.h"
+#include "core/error.h"
+#include "data/contact_sheet.h"
+#include "formats/images/decode.h"
+#include "data/loader/loader.h"
+#include "data/sampling/sampling.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kLoadingTime = std::chrono::seconds(3);
+constexpr size_t kClassesShown = 20;
+constexpr int64_t kImagesShown = 64;
+constexpr int kImagesPerRow = 8;
+
+std::string line(const char* name, const std::string& value) {
+  return fmt::format("  {:<10}{}\n", name, value);
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text;
+  for (const auto size : shape) text += (text.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + text + "]";
+}
+
+std::string describe_fields(const Batch& batch) {
+  std::string text;
+  for (const auto& [name, tensor] : batch.fields) {
+    auto shape = tensor.sizes().vec();
+    if (!shape.empty()) shape.erase(shape.begin());
+    const auto values = tensor.to(at::kDouble);
+    text += line(text.empty() ? "fields" : "",
+                 fmt::format("{} {} {} per sample; in the first batch from {:.4g} to {:.4g}, mean "
+                             "{:.4g}",
+                             name, c10::toString(tensor.scalar_type()), shape_text(shape),
+                             values.min().item<double>(), values.max().item<double>(),
+                             values.mean().item<double>()));
+  }
+  return text;
+}
+
+std::string describe_classes(const Dataset& dataset) {
+  const auto labels = dataset.sample_info().labels();
+  if (labels.empty()) return {};
+  if (!are_classes(labels)) {
+    const auto [low, high] = std::ranges::minmax_element(labels);
+    return line("labels", fmt::format("values from {:.4g} to {:.4g}", *low, *high));
+  }
+  const auto counts = count_classes(labels);
+  const auto [least, most] = std::ranges::minmax_element(counts);
+  auto text =
+      line("classes", fmt::format("{}, with {} to {} samples", counts.size(), *least, *most));
+  for (size_t i = 0; i < std::min(counts.size(), kClassesShown); ++i) {
+    const auto share = static_cast<double>(counts[i]) / static_cast<double>(labels.size());
+    text += line("", fmt::format("{:>4}  {:>9}  {:5.1f} %  {}", i, counts[i], 100 * share,
+                                 std::string(static_cast<size_t>(share * 50), '#')));
+  }
+  if (counts.size() > kClassesShown)
+    text += line("", fmt::format("... and {} more", counts.size() - kClassesShown));
+  return text;
+}
+
+// Loads for some seconds, or to the end of the pass.
+std::string measure_loading(Loader& loader, int64_t workers) {
+  int64_t samples = 0, bytes = 0;
+  const auto begin = Clock::now();
+  while (Clock::now() - begin < kLoadingTime) {
+    const auto batch = loader.next();
+    if (!batch) break;
+    samples += batch->size();
+    for (const auto& [name, tensor] : batch->fields) bytes += static_cast<int64_t>(tensor.nbytes());
+  }
+  const std::chrono::duration<double> elapsed = Clock::now() - begin;
+  return line("loading",
+              fmt::format("{:.0f} samples/s, {:.1f} MB/s, by {} worker{} ({} samples in {:.2f} s, "
+                          "one rank alone)",
+                          static_cast<double>(samples) / elapsed.count(),
+                          static_cast<double>(bytes) / 1e6 / elapsed.count(), workers,
+                          workers == 1 ? "" : "s", samples, elapsed.count()));
+}
+
+void write_sheet(const Dataset& dataset, const IndexSequence& indices,
+                 const InspectOptions& options) {
+  const auto count = std::min(indices.size(), int64_t{kImagesShown});
+  Loader loader(dataset, indices.slice(0, count), {.batch_size = count, .name = "data.train"});
+  const auto sheet = contact_sheet(loader.next()->at("image"), kImagesPerRow);
+  write_file_durably(options.sheet, encode_png(sheet));
+}
+
+std::string inspect_training(const RunConfig& config, const Dataset& dataset,
+                             const InspectOptions& options) {
+  const auto plan = plan_batches(config.data.loader, dataset.size(), options.ranks);
+  const auto seed = static_cast<uint64_t>(config.run.seed);
+  DistributedSampler sampler(dataset.size(), {0, options.ranks.world},
+                             sampler_options(config.data.loader, dataset, seed, plan.rule));
+  sampler.set_epoch(0, config.data.loader.shuffle_lanes);
+  const auto indices = sampler.sequence();
+  LoaderOptions loading = {
+      .batch_size = plan.per_rank_batch_size, .seed = seed, .name = "data.train"};
+  auto text = fmt::format("data.train: {}\n", config.data.train.name());
+  text += line("samples", std::to_string(dataset.size()));
+  for (const auto& remark : dataset.remarks()) text += line("remark", remark);
+  text += describe_fields(Loader(dataset, indices, loading).next().value());
+  text += describe_classes(dataset);
+  text += line("batches",
+               fmt::format("{} per epoch, of {} samples: {} on each of {} rank{}",
+                           plan.batches_per_epoch, plan.global_batch_size, plan.per_rank_batch_size,
+                           options.ranks.world, options.ranks.world == 1 ? "" : "s"));
+  text += line("per rank", fmt::format("{} samples per epoch", sampler.num_samples()));
+  loading.workers = plan.workers_per_rank;
+  loading.prefetch = config.data.loader.prefetch;
+  Loader loader(dataset, indices, loading);
+  text += measure_loading(loader, plan.workers_per_rank);
+  if (options.sheet.empty()) return text;
+  write_sheet(dataset, indices, options);
+  return text + line("sheet", options.sheet.string());
+}
+
+std::string inspect_evaluation(const RunConfig& config, const Dataset& dataset,
+                               const InspectOptions& options) {
+  const auto mine = exact_split(dataset.size(), {0, options.ranks.world});
+  Loader loader(dataset, mine, {.batch_size = config.data.eval_batch_size, .name = "data.eval"});
+  const auto& part = config.data.eval.is_set() ? config.data.eval : config.data.train;
+  auto text = fmt::format("data.eval: {}\n", part.name());
+  text += line("samples", std::to_string(dataset.size()));
+  if (const auto batch = loader.next()) text += describe_fields(*batch);
+  return text + describe_classes(dataset);
+}
+
+}  // namespace
+
+std::string inspect_data(const RunConfig& config, const InspectOptions& options) {
+  const auto [train_set, eval_set] =
+      build_datasets(config.data.train, config.data.eval, config.data.split);
+  auto text = inspect_training(config, *train_set, options);
+  if (eval_set) text += inspect_evaluation(config, *eval_set, options);
+  return text;
+}
+
+}  // namespace lockstep

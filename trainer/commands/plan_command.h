@@ -1,0 +1,15 @@
+// `lockstep plan`: what a run file is going to be on so many ranks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trainer/commands/command_answer.h"
+
+namespace lockstep {
+
+// `words`: what stands behind `lockstep plan`. Throws Config for words that mean nothing, and where
+// plan_run() does.
+CommandAnswer plan_command(const std::vector<std::string>& words);
+
+}  // namespace lockstep

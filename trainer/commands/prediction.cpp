@@ -1,0 +1,203 @@
+#include "trainer/commands/prediction.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+#include "core/run_id.h"
+#include "data/loader/loader.h"
+#include "data/sampling/sampling.h"
+#include "distributed/collectives.h"
+#include "distributed/objects.h"
+#include "tracking/runs/on_ranks.h"
+#include "tracking/runs/run_directory.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/loop/dealt_batches.h"
+#include "trainer/checkpoint/initial_weights.h"
+#include "trainer/meeting.h"
+#include "trainer/model_building.h"
+#include "trainer/config/precision.h"
+#include "trainer/commands/rows_file.h"
+#include "trainer/checkpoint/training_state.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A row of the file, the same for every sample.
+struct RowLayout {
+  std::vector<int64_t> shape;
+  at::ScalarType type = at::kFloat;
+};
+
+std::string text_of(const RowLayout& row) {
+  return fmt::format("{} [{}]", c10::toString(row.type), fmt::join(row.shape, ", "));
+}
+
+// On the CPU, a row for each sample of `batch`.
+at::Tensor predictions_of(const std::string& precision, Model& model, const Batch& batch) {
+  auto predictions = forward_in(precision, model, batch).predictions;
+  if (!predictions.defined())
+    throw config_error(
+        "the model gives no predictions; one that lockstep-compile made does when its loss "
+        "function "
+        "returns 'predictions'");
+  if (predictions.dim() == 0 || predictions.size(0) != batch.size())
+    throw config_error(
+        fmt::format("the model does not predict for each sample: [{}] for {} of them",
+                    fmt::join(predictions.sizes(), ", "), batch.size()));
+  if (precision != kFloat32) predictions = predictions.to(at::kFloat);  // what numpy can read
+  return predictions.to(at::kCPU);
+}
+
+RowLayout layout_of(const at::Tensor& predictions) {
+  return {predictions.sizes().slice(1).vec(), predictions.scalar_type()};
+}
+
+// What rank 0's first batch has: it always has one.
+RowLayout agree_on_layout(World& world, const at::Tensor& first) {
+  nlohmann::json own;
+  if (first.defined()) {
+    const auto layout = layout_of(first);
+    own = {{"shape", layout.shape}, {"type", static_cast<int>(layout.type)}};
+  }
+  const auto all = broadcast_object(world, own, 0, "shape of the predictions");
+  return {all["shape"].get<std::vector<int64_t>>(),
+          static_cast<at::ScalarType>(all["type"].get<int>())};
+}
+
+void verify_layout(const RowLayout& row, const at::Tensor& predictions, int64_t batch) {
+  if (const auto own = layout_of(predictions); own.shape != row.shape || own.type != row.type)
+    throw config_error(
+        fmt::format("the predictions of batch {} are {} per sample, those of the first one {}: "
+                    "samples must have one shape to be in one file",
+                    batch, text_of(own), text_of(row)));
+}
+
+std::vector<int64_t> with_rows(int64_t rows, const RowLayout& row) {
+  auto shape = row.shape;
+  shape.insert(shape.begin(), rows);
+  return shape;
+}
+
+struct Prediction {
+  World& world;
+  Model& model;
+  const Dataset& dataset;
+  const RunConfig& config;
+  int64_t workers;  // loader threads of this rank
+};
+
+// A round takes a batch of each rank; rank 0 writes them in their order.
+RowLayout predict_all(const Prediction& job, RowsFile* file) {
+  const at::InferenceMode inference;
+  auto& world = job.world;
+  const auto num_samples = job.dataset.size();
+  const auto batch_size = std::min(job.config.data.eval_batch_size, num_samples);
+  const auto batches = deal_batches(num_samples, batch_size, {world.rank(), world.world_size()});
+  Loader loader(job.dataset, batches.indices,
+                {.batch_size = batch_size,
+                 .workers = job.workers,
+                 .device = world.device(),
+                 .name = "data.eval"});
+  job.model.eval();
+  RowLayout row;
+  for (int64_t round = 0; round < batches.most_batches; ++round) {
+    at::Tensor predictions;
+    if (const auto batch = loader.next())
+      predictions =
+          predictions_of(job.config.train.precision, job.model, batch->to(world.device()));
+    if (round == 0) {
+      row = agree_on_layout(world, predictions);
+      act_on_main(world, "predictions file", [&] {
+        file->begin("predictions", row.type, with_rows(num_samples, row));
+        return true;
+      });
+    }
+    auto padded = at::zeros(with_rows(batch_size, row), row.type);
+    if (predictions.defined()) {
+      verify_layout(row, predictions, round * world.world_size() + world.rank());
+      padded.narrow(0, 0, predictions.size(0)).copy_(predictions);
+    }
+    const auto all = all_gather(world, padded, "predictions").flatten(0, 1);
+    const auto done = round * batch_size * world.world_size();
+    if (file) file->write(all.narrow(0, 0, std::min(all.size(0), num_samples - done)));
+  }
+  return row;
+}
+
+void verify_run(const fs::path& run_dir, const std::string& id) {
+  if (!is_run_id(id)) throw config_error(fmt::format("'{}' is no run id", id));
+  if (list_checkpoints(checkpoints_path(run_dir)).empty())
+    throw config_error(
+        fmt::format("--resume {}: {} has no checkpoint to predict with", id, run_dir.string()));
+}
+
+// Returns where they come from.
+std::string load_weights(World& world, Model& model, const RunConfig& config,
+                         const std::optional<std::string>& run_id) {
+  if (!run_id) {
+    load_initial_weights(world, model, *config.train.init_from);
+    return *config.train.init_from;
+  }
+  const auto run_dir = fs::path(config.run.dir) / *run_id;
+  act_on_main(world, "run to predict with", [&] {
+    verify_run(run_dir, *run_id);
+    return true;
+  });
+  const auto restored =
+      restore_weights(world, model, checkpoints_path(run_dir), config.train.ema.decay.has_value());
+  auto text = fmt::format("{}{} after step {}", restored.averaged ? "averaged, " : "",
+                          run_dir.string(), restored.step);
+  for (const auto& line : restored.rejected) text += "\n         " + line;
+  return text;
+}
+
+void verify_options(const PredictionOptions& options, const RunConfig& config) {
+  if (!config.data.eval.is_set() && !config.data.split.eval)
+    throw config_error(
+        "--predict: the run file has neither data.eval nor data.split.eval, whose samples it is "
+        "for");
+  if (!options.run_id && !config.train.init_from)
+    throw config_error(
+        "--predict needs weights: --resume RUN_ID takes those of a run's last checkpoint, "
+        "train.init_from those of a file");
+}
+
+}  // namespace
+
+std::string write_predictions(const PredictionOptions& options) {
+  const auto config = load_run_config(options.config_path, options.overrides);
+  verify_options(options, config);
+  const auto data = build_datasets(config.data.train, config.data.eval, config.data.split);
+  if (data.eval->size() == 0) throw config_error("data.eval: there is no sample to predict for");
+  const auto model = build_model_to_predict(config, *data.eval);
+
+  World world(world_options(options.ranks, config.distributed, options.progress));
+  compare_notes(world, options.ranks, ConfigDumper::dump(config), data);
+  world.progress().enter(Phase::Evaluating);
+  world.progress().set_limits(config.distributed.hang_warning.value, world.timeout());
+  std::optional<RowsFile> file;
+  act_on_main(world, "predictions file", [&] {
+    file.emplace(options.out);
+    return true;
+  });
+  model->to(world.device());
+  const auto weights = load_weights(world, *model, config, options.run_id);
+  const auto local = world.local_world_size();
+  const auto workers = (config.data.loader.workers + local - 1) / local;
+  const auto row =
+      predict_all({world, *model, *data.eval, config, workers}, file ? &*file : nullptr);
+  act_on_main(world, "predictions file", [&] {
+    file->finish();
+    return true;
+  });
+  world.finish();
+  return fmt::format("predictions: {} x {} in {}\nweights: {}\n", data.eval->size(), text_of(row),
+                     options.out.string(), weights);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,229 @@
+#include "trainer/commands/run_plan.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/config/size_text.h"
+#include "distributed/gradients/data_parallel.h"
+#include "distributed/named_tensors.h"
+#include "trainer/checkpoint/initial_weights.h"
+#include "trainer/model_building.h"
+#include "trainer/config/run_length.h"
+#include "trainer/checkpoint/safetensors.h"
+#include "trainer/loop/trial.h"
+
+namespace lockstep {
+namespace {
+
+Json plan_data(const RunConfig& config, const BatchPlan& plan, const Dataset& train_set,
+               const Dataset* eval_set, RankCounts ranks) {
+  const BatchShares shares(train_set.size(), {.rank = 0, .world = ranks.world}, plan.rule);
+  const auto last = plan.batches_per_epoch - 1;
+  const auto trained = last * shares.counted_by_all(0) + shares.counted_by_all(last);
+  const auto used = std::min(train_set.size(), plan.batches_per_epoch * plan.global_batch_size);
+  return {{"samples", train_set.size()},
+          {"samples_per_rank", shares.num_samples()},
+          {"repeated", trained - used},
+          {"left_out", train_set.size() - used},
+          {"evaluation_samples", eval_set ? Json(eval_set->size()) : Json(nullptr)},
+          {"batch_size", plan.global_batch_size},
+          {"batch_size_per_rank", plan.per_rank_batch_size},
+          {"uneven", plan.rule.uneven && plan.global_batch_size % ranks.world != 0},
+          {"accumulate", config.train.accumulate},
+          {"samples_per_step", plan.global_batch_size * config.train.accumulate},
+          {"workers_per_rank", plan.workers_per_rank}};
+}
+
+// At the first step, the last, and where a quarter, half and three quarters are done.
+Json plan_learning_rate(const RunConfig& config, const Optimizer& optimizer,
+                        const ScheduleSpan& length) {
+  const auto schedule = config.schedule.build(length);
+  auto rates = Json::array();
+  int64_t last = -1;
+  for (int quarter = 0; quarter <= 4; ++quarter) {
+    const auto step = std::max<int64_t>(0, (length.total_steps - 1) * quarter / 4);
+    if (step == last) continue;
+    last = step;
+    rates.push_back({{"step", step + 1}, {"lr", optimizer.base_lr() * schedule->factor(step)}});
+  }
+  return rates;
+}
+
+int64_t num_parameters(const Model& model) {
+  int64_t count = 0;
+  for (const auto& parameter : model.parameters()) count += parameter.numel();
+  return count;
+}
+
+int64_t count_numbers(const NamedTensors& tensors) {
+  int64_t count = 0;
+  for (const auto& [name, tensor] : tensors) count += tensor.numel();
+  return count;
+}
+
+// After a step that changes nothing: some optimizers make their state in the first one.
+size_t bytes_of_state(Optimizer& optimizer, const NamedTensors& parameters) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, parameter] : parameters)
+    at::Tensor(parameter).mutable_grad() = at::zeros_like(parameter);
+  optimizer.step(0);
+  return bytes_of(optimizer.state());
+}
+
+Json plan_memory(const RunConfig& config, const Model& model, const NamedTensors& trained,
+                 Optimizer& optimizer) {
+  const auto weights = bytes_of(tensors_of(model));
+  const auto state = bytes_of_state(optimizer, trained);
+  const auto average = config.train.ema.decay ? weights : 0;
+  const auto checkpoint = weights + state + average;
+  return {{"weights", weights},
+          {"gradients", bytes_of(trained)},
+          {"optimizer", state},
+          {"average", average},
+          {"snapshot", config.checkpoint.async ? checkpoint : 0},
+          {"checkpoint", checkpoint}};
+}
+
+Json plan_gradients(const RunConfig& config, const NamedTensors& trained, RankCounts ranks) {
+  const auto buckets = expected_bucket_bytes(trained, config.distributed.data_parallel);
+  size_t bytes = 0;
+  for (const auto bucket : buckets) bytes += bucket;
+  if (config.distributed.data_parallel.gradient_compression != kNoCompression) bytes /= 2;
+  const auto others = static_cast<double>(ranks.world - 1);
+  return {{"buckets", buckets},
+          {"sent_per_rank", static_cast<int64_t>(2 * others / static_cast<double>(ranks.world) *
+                                                 static_cast<double>(bytes))}};
+}
+
+std::string size_of(const Json& bytes) { return size_text(bytes.get<uint64_t>()); }
+
+std::string counted(const Json& number, const char* what) {
+  const auto count = number.get<int64_t>();
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+std::string plan_line(const char* name, const std::string& text) {
+  return fmt::format("  {:<12}{}\n", name, text);
+}
+
+std::string render_data(const Json& data, const Json& steps) {
+  auto samples = fmt::format("{}, {} on each rank in an epoch", data["samples"].get<int64_t>(),
+                             data["samples_per_rank"].get<int64_t>());
+  if (data["repeated"] > 0)
+    samples +=
+        fmt::format("; {} repeated, so that ranks are even", data["repeated"].get<int64_t>());
+  if (data["left_out"] > 0)
+    samples += fmt::format("; {} left out (drop_last)", data["left_out"].get<int64_t>());
+  auto batch = fmt::format("{} samples, {} on each rank{}", data["batch_size"].get<int64_t>(),
+                           data["batch_size_per_rank"].get<int64_t>(),
+                           data["uneven"] ? ", one less on the last ones" : "");
+  if (data["accumulate"] > 1)
+    batch += fmt::format(", {} batches and {} samples per step", data["accumulate"].get<int64_t>(),
+                         data["samples_per_step"].get<int64_t>());
+  auto text = plan_line("samples", samples) + plan_line("batch", batch);
+  text +=
+      plan_line("steps", fmt::format("{} in an epoch, {} in all", steps["per_epoch"].get<int64_t>(),
+                                     steps["total"].get<int64_t>()));
+  if (!data["evaluation_samples"].is_null())
+    text += plan_line("evaluation",
+                      fmt::format("{} samples", data["evaluation_samples"].get<int64_t>()));
+  return text + plan_line("loading", counted(data["workers_per_rank"], "thread") + " on each rank");
+}
+
+std::string render_gradients(const Json& gradients) {
+  const auto& buckets = gradients["buckets"];
+  std::vector<std::string> sizes;
+  for (size_t i = 0; i < std::min<size_t>(buckets.size(), 6); ++i)
+    sizes.push_back(size_of(buckets[i]));
+  if (buckets.size() > sizes.size())
+    sizes.push_back(fmt::format("and {} more", buckets.size() - sizes.size()));
+  return plan_line("gradients",
+                   fmt::format("{} bucket{}: {}", buckets.size(), buckets.size() == 1 ? "" : "s",
+                               fmt::join(sizes, ", "))) +
+         plan_line("network", size_of(gradients["sent_per_rank"]) +
+                                  " sent and as much received by each rank in a step (a ring)");
+}
+
+std::string render_memory(const Json& memory) {
+  auto parts = fmt::format("{} weights, {} gradients, {} optimizer", size_of(memory["weights"]),
+                           size_of(memory["gradients"]), size_of(memory["optimizer"]));
+  auto total = memory["weights"].get<uint64_t>() + memory["gradients"].get<uint64_t>() +
+               memory["optimizer"].get<uint64_t>();
+  for (const auto& [name, text] :
+       {std::pair{"average", "average"}, {"snapshot", "checkpoint on its way to the disk"}})
+    if (const auto bytes = memory[name].get<uint64_t>(); bytes > 0) {
+      parts += fmt::format(", {} {}", size_of(memory[name]), text);
+      total += bytes;
+    }
+  return plan_line("memory", fmt::format("{} on a rank, and what the passes need: {}",
+                                         size_text(total), parts)) +
+         plan_line("checkpoint", size_of(memory["checkpoint"]));
+}
+
+Json plan_parts(const RunConfig& config, const RunParts& parts, RankCounts ranks) {
+  const auto& [data, plan, model] = parts;
+  const auto& [train_set, eval_set] = data;
+  const auto length = length_of_run(config.train, plan);
+  const auto trained = trainable_parameters(*model);
+  const auto optimizer = config.optimizer.build(trained);
+  Json result = {{"ranks", {{"world", ranks.world}, {"per_node", ranks.local}}}};
+  result["data"] = plan_data(config, plan, *train_set, eval_set.get(), ranks);
+  result["steps"] = {{"per_epoch", length.steps_per_epoch}, {"total", length.total_steps}};
+  result["learning_rate"] = plan_learning_rate(config, *optimizer, length);
+  result["model"] = {{"name", config.model.name()},
+                     {"parameters", num_parameters(*model)},
+                     {"trained", count_numbers(trained)}};
+  result["memory"] = plan_memory(config, *model, trained, *optimizer);
+  if (ranks.world > 1) result["gradients"] = plan_gradients(config, trained, ranks);
+  return result;
+}
+
+}  // namespace
+
+Json plan_run(const RunConfig& config, RankCounts ranks) {
+  return plan_parts(config, build_parts(config, ranks), ranks);
+}
+
+std::string dry_run(const RunConfig& config, RankCounts ranks) {
+  const auto parts = build_parts(config, ranks);
+  World alone({.device = config.distributed.device, .backend = config.distributed.backend});
+  if (const auto& path = config.train.init_from)
+    load_initial_weights(alone, *parts.model, *path, config.train.init_except);
+  parts.model->to(alone.device());
+  parts.model->train();
+  const TrialParts tried{config, *parts.model, *parts.data.train, parts.data.eval.get(),
+                         alone.device()};
+  try_model(tried);
+  try_step(tried, parts.plan);
+  parts.model->to(at::kCPU);
+  return render_plan(plan_parts(config, parts, ranks)) +
+         "nothing was started: run file, data and model are valid, and one batch passed\n";
+}
+
+std::string render_plan(const Json& plan) {
+  const auto world = plan["ranks"]["world"].get<int64_t>();
+  const auto per_node = plan["ranks"]["per_node"].get<int64_t>();
+  auto text = fmt::format("{} rank{}, {} on each of {} node{}\n", world, world == 1 ? "" : "s",
+                          per_node, world / per_node, world == per_node ? "" : "s");
+  text += render_data(plan["data"], plan["steps"]);
+  std::vector<std::string> rates;
+  for (const auto& rate : plan["learning_rate"])
+    rates.push_back(
+        fmt::format("{:.4g} (step {})", rate["lr"].get<double>(), rate["step"].get<int64_t>()));
+  text += plan_line("lr", fmt::format("{}", fmt::join(rates, ", ")));
+  const auto& model = plan["model"];
+  text += plan_line("model", fmt::format("{}, {} parameters{}", model["name"].get<std::string>(),
+                                         model["parameters"].get<int64_t>(),
+                                         model["trained"] == model["parameters"]
+                                             ? ""
+                                             : fmt::format(", {} of them trained",
+                                                           model["trained"].get<int64_t>())));
+  text += render_memory(plan["memory"]);
+  return plan.contains("gradients") ? text + render_gradients(plan["gradients"]) : text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,325 @@
+#include "trainer/commands/trainer_main.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <sstream>
+#include <string>
+
+#include "core/error.h"
+#include "core/system/kept_memory.h"
+#include "core/config/plugin.h"
+#include "core/printable.h"
+#include "core/config/run_file.h"
+#include "core/version.h"
+#include "launch/report/crash_report.h"
+#include "launch/report/error_file.h"
+#include "launch/hangs/stack_reporter.h"
+#include "tracking/log/metric.h"
+#include "tracking/runs/on_ranks.h"
+#include "trainer/commands/checkpoint_command.h"
+#include "trainer/commands/first_batch.h"
+#include "trainer/commands/inspect_data.h"
+#include "trainer/commands/plan_command.h"
+#include "trainer/commands/prediction.h"
+#include "trainer/commands/run_plan.h"
+#include "trainer/session.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: lockstep-trainer CONFIG [key.subkey=value ...] [--resume RUN_ID]\n"
+    "       lockstep-trainer --predict FILE CONFIG [key.subkey=value ...] [--resume RUN_ID]\n"
+    "       lockstep-trainer --inspect-data [--sheet FILE.png] CONFIG [key.subkey=value ...]\n"
+    "       lockstep-trainer --dry-run CONFIG [key.subkey=value ...]\n"
+    "       lockstep-trainer --first-batch FILE CONFIG [key.subkey=value ...]\n"
+    "       lockstep-trainer --plan ... | --checkpoints ...   (`lockstep plan`, `lockstep ckpt`)\n"
+    "       lockstep-trainer --help [CONFIG] | --schema [CONFIG | PLUGIN ...] | --version\n"
+    "\n"
+    "Trains what the run file CONFIG says, as one process or as a rank of torchrun, srun, mpirun "
+    "or\n"
+    "`lockstep launch`. Values after CONFIG override those of the file.\n"
+    "\n"
+    "  --resume RUN_ID   continue this run from its last checkpoint\n"
+    "  --predict FILE    train nothing: write what the model predicts for each sample of CONFIG's "
+    "evaluation\n"
+    "                    data to FILE, as safetensors, with the weights of --resume's last "
+    "checkpoint or of\n"
+    "                    train.init_from\n"
+    "  --inspect-data    print what the data of CONFIG are and how fast they load; with --sheet, "
+    "write a\n"
+    "                    PNG of their first images\n"
+    "  --dry-run         check run file, data, model and one batch, print the plan of the run and "
+    "start nothing\n"
+    "  --first-batch FILE\n"
+    "                    write the first batch of CONFIG's data to FILE, as safetensors\n"
+    "  --schema          print the JSON Schema of a run file, with the parts of PLUGINs or of the "
+    "plugins\n"
+    "                    that CONFIG names\n"
+    "  --help            this text, with the keys of the plugins that CONFIG names\n"
+    "\n"
+    "Exit codes: 0 done, 78 the input is wrong, 75 the environment failed (a restart may help), 70 "
+    "a bug,\n"
+    "128+N ended by signal N after a step, with a checkpoint.\n"
+    "\n"
+    "Keys of a run file:\n";
+
+struct Arguments {
+  std::vector<std::string> positional;
+  std::optional<std::string> resume_id;
+  // train | predict | inspect-data | dry-run | first-batch | checkpoints | plan | help | schema |
+  // version
+  std::string action = "train";
+  // help | schema | version
+  std::string sheet, first_batch, predictions;
+};
+
+Arguments parse_arguments(int argc, char** argv) {
+  Arguments arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--help" || argument == "-h") {
+      arguments.action = "help";
+    } else if (argument == "--schema" || argument == "--version" || argument == "--inspect-data" ||
+               argument == "--dry-run") {
+      arguments.action = argument.substr(2);
+    } else if (argument == "--checkpoints" || argument == "--plan") {
+      // Of `lockstep ckpt` and `lockstep plan`, whose words the others are.
+      arguments.action = argument.substr(2);
+      arguments.positional.assign(argv + i + 1, argv + argc);
+      return arguments;
+    } else if (argument == "--resume") {
+      if (i + 1 == argc) throw config_error("--resume needs a run id");
+      arguments.resume_id = argv[++i];
+    } else if (argument.starts_with("--resume=")) {
+      arguments.resume_id = argument.substr(argument.find('=') + 1);
+    } else if (argument == "--sheet") {
+      if (i + 1 == argc) throw config_error("--sheet needs a file");
+      arguments.sheet = argv[++i];
+    } else if (argument == "--predict") {
+      if (i + 1 == argc) throw config_error("--predict needs a file");
+      arguments.action = "predict";
+      arguments.predictions = argv[++i];
+    } else if (argument == "--first-batch") {
+      if (i + 1 == argc) throw config_error("--first-batch needs a file");
+      arguments.action = "first-batch";
+      arguments.first_batch = argv[++i];
+    } else if (argument.starts_with("-")) {
+      throw config_error(fmt::format(
+          "unknown option '{}'{}", argument,
+          suggest(argument, {"--resume", "--predict", "--inspect-data", "--sheet", "--dry-run",
+                             "--first-batch", "--schema", "--help", "--version"})));
+    } else {
+      arguments.positional.push_back(argument);
+    }
+  }
+  return arguments;
+}
+
+ConsoleOptions console_options() {
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  winsize size{};
+  const bool has_size =
+      terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return {.out = &std::cout,
+          .terminal = terminal,
+          .color = terminal && !environment("NO_COLOR"),
+          .columns = has_size ? size.ws_col : 80};
+}
+
+// Empty when there is none.
+std::filesystem::path program_beside(const char* name) {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / name;
+  return std::filesystem::exists(path, error) ? path : std::filesystem::path();
+}
+
+// The program beside this one as a user calls it: by its name where that finds it, else by where it
+// is.
+std::string lockstep_command() {
+  const auto own = program_beside("lockstep");
+  if (own.empty()) return "lockstep";
+  std::error_code error;
+  std::istringstream folders(environment("PATH").value_or(""));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const auto found = std::filesystem::path(folder) / "lockstep";
+    if (!std::filesystem::exists(found, error)) continue;
+    if (std::filesystem::equivalent(found, own, error)) return "lockstep";
+    break;
+  }
+  const auto from_here = std::filesystem::proximate(own, error).string();
+  return from_here.size() < own.string().size() ? from_here : own.string();
+}
+
+void print_result(const SessionResult& result, const RankEnv& ranks) {
+  if (!is_main(ranks.rank)) return;
+  if (result.ending == Ending::Preempted) {
+    std::cout << fmt::format("{}\nrun:   {}\ngo on: the same command with --resume {}\n",
+                             result.reason, result.run_dir.string(), result.run_id)
+              << std::flush;
+    return;
+  }
+  if (!result.reason.empty()) std::cout << result.reason << "\n";
+  std::string values;
+  for (const auto& [name, value] : result.evaluation)
+    values += fmt::format("  eval/{} {:.4f}", name, without_nan_sign(value));
+  if (!result.lost.empty()) {
+    std::cout << fmt::format("done:{}\n", values) << std::flush;
+    throw environment_error(result.lost);
+  }
+  const auto runs = shell_word(result.run_dir.parent_path().string());
+  std::cout << fmt::format(
+                   "done:{0}\nrun:   {1}\nlook:  {2} runs show {3} --dir {4}\n"
+                   "       {2} ui --dir {4}   (in a browser)\n",
+                   values, result.run_dir.string(), shell_word(lockstep_command()), result.run_id,
+                   runs)
+            << std::flush;
+}
+
+// The page that `lockstep launch` watches, or one that nobody sees: a number that an outer program
+// left in the environment must not stop a training.
+std::unique_ptr<ProgressPage> open_progress_page() {
+  try {
+    if (const auto fd = environment("LOCKSTEP_PROGRESS_FD"))
+      return std::make_unique<ProgressPage>(std::stoi(*fd));
+  } catch (const std::exception&) {
+  }
+  return std::make_unique<ProgressPage>();
+}
+
+int train(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
+          ProgressPage& progress) {
+  if (arguments.positional.empty())
+    throw config_error("no run file given; see lockstep-trainer --help");
+  progress.begin(ranks.rank);
+  const StackReporter stack_reporter(progress);
+  const auto result =
+      run_session({.config_path = arguments.positional.front(),
+                   .overrides = {arguments.positional.begin() + 1, arguments.positional.end()},
+                   .resume_id = arguments.resume_id,
+                   .ranks = ranks,
+                   .command = {argv, argv + argc},
+                   .console = console_options(),
+                   .agent_program = program_beside("lockstep"),
+                   .handle_signals = true,
+                   .progress = &progress});
+  print_result(result, ranks);
+  return result.signal ? 128 + result.signal : 0;
+}
+
+int predict(const Arguments& arguments, const RankEnv& ranks, ProgressPage& progress) {
+  if (arguments.positional.empty())
+    throw config_error("no run file given: lockstep-trainer --predict FILE CONFIG");
+  progress.begin(ranks.rank);
+  const StackReporter stack_reporter(progress);
+  const auto report = write_predictions(
+      {.config_path = arguments.positional.front(),
+       .overrides = {arguments.positional.begin() + 1, arguments.positional.end()},
+       .run_id = arguments.resume_id,
+       .out = arguments.predictions,
+       .ranks = ranks,
+       .progress = &progress});
+  if (is_main(ranks.rank)) std::cout << report << std::flush;
+  return 0;
+}
+
+int inspect(const Arguments& arguments, const RankEnv& ranks) {
+  if (arguments.positional.empty())
+    throw config_error("no run file given: lockstep-trainer --inspect-data CONFIG");
+  const auto config = load_run_config(
+      arguments.positional.front(), {arguments.positional.begin() + 1, arguments.positional.end()});
+  std::cout << inspect_data(config, {.ranks = {ranks.world_size, ranks.local_world_size},
+                                     .sheet = arguments.sheet})
+            << std::flush;
+  return 0;
+}
+
+int write_batch(const Arguments& arguments, const RankEnv& ranks) {
+  if (arguments.positional.empty())
+    throw config_error("no run file given: lockstep-trainer --first-batch FILE CONFIG");
+  const auto config = load_run_config(
+      arguments.positional.front(), {arguments.positional.begin() + 1, arguments.positional.end()});
+  write_first_batch(config, {ranks.world_size, ranks.local_world_size}, arguments.first_batch);
+  return 0;
+}
+
+int try_out(const Arguments& arguments, const RankEnv& ranks) {
+  if (arguments.positional.empty())
+    throw config_error("no run file given: lockstep-trainer --dry-run CONFIG");
+  const auto config = load_run_config(
+      arguments.positional.front(), {arguments.positional.begin() + 1, arguments.positional.end()});
+  std::cout << dry_run(config, {ranks.world_size, ranks.local_world_size}) << std::flush;
+  return 0;
+}
+
+int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
+        ProgressPage& progress) {
+  if (arguments.action == "train") return train(arguments, argc, argv, ranks, progress);
+  if (arguments.action == "predict") return predict(arguments, ranks, progress);
+  if (arguments.action == "inspect-data") return inspect(arguments, ranks);
+  if (arguments.action == "dry-run") return try_out(arguments, ranks);
+  if (arguments.action == "first-batch") return write_batch(arguments, ranks);
+  if (arguments.action == "checkpoints" || arguments.action == "plan") {
+    const auto command = arguments.action == "plan" ? plan_command : checkpoint_command;
+    const auto answer = command(arguments.positional);
+    std::cout << answer.text << std::flush;
+    return answer.exit_code;
+  }
+  if (arguments.action == "version") {
+    std::cout << fmt::format("lockstep-trainer {} (LibTorch {})\n", kVersion, TORCH_VERSION);
+    return 0;
+  }
+  for (const auto& path : arguments.positional)
+    if (is_run_file(path))
+      load_plugins_of(path);
+    else if (arguments.action == "schema")
+      load_plugin(path, TORCH_VERSION);
+  const auto schema = run_config_schema();
+  std::cout << (arguments.action == "schema" ? schema.dump(2) + "\n"
+                                             : kUsage + render_help(schema));
+  return 0;
+}
+
+// Static destructors and LibTorch's threads may wait for peers that are gone: nothing of that runs
+// after a failure.
+[[noreturn]] void end_process(int exit_code) {
+  std::cout.flush();
+  std::fflush(nullptr);
+  std::_Exit(exit_code);
+}
+
+[[noreturn]] void fail(const std::exception& error, ProgressPage& progress,
+                       const std::optional<std::string>& error_file) {
+  auto report = describe_error(error);
+  tell_failure(progress, report);
+  if (const auto first = read_failure(progress)) report.timestamp_us = first->timestamp_us;
+  if (error_file) write_error_file(*error_file, report);
+  // One write: a launcher that stops this rank at this moment leaves the whole line or none.
+  std::cerr << fmt::format("lockstep-trainer: error: {}\n", report.message);
+  end_process(exit_code_of(report));
+}
+
+}  // namespace
+
+int trainer_main(int argc, char** argv) {
+  keep_freed_memory();
+  // Writing to a peer that is gone is an error like any other, with a message.
+  std::signal(SIGPIPE, SIG_IGN);
+  report_crashes("lockstep-trainer");
+  const auto error_file = environment("TORCHELASTIC_ERROR_FILE");
+  const auto progress = open_progress_page();
+  try {
+    const auto arguments = parse_arguments(argc, argv);
+    return act(arguments, argc, argv, read_rank_env(), *progress);
+  } catch (const std::exception& error) {
+    fail(error, *progress, error_file);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,87 @@
+#include "trainer/loop/evaluation.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/config/nearest_name.h"
+#include "data/loader/loader.h"
+#include "distributed/collectives.h"
+#include "distributed/objects.h"
+#include "trainer/loop/dealt_batches.h"
+#include "trainer/state/meter.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kBatchesPerQuestion = 50;
+
+// nullopt: broken off. `most_batches`: of any rank; all ranks ask equally often.
+std::optional<std::vector<Measured>> run_batches(World& world, Model& model, Loader& loader,
+                                                 int64_t most_batches,
+                                                 const EvaluationOptions& options) {
+  const auto& should_stop = options.should_stop;
+  std::vector<Measured> results;
+  Meter meter;
+  for (int64_t i = 0; i < most_batches; ++i) {
+    if (should_stop && i % kBatchesPerQuestion == kBatchesPerQuestion - 1 && should_stop())
+      return std::nullopt;
+    const auto batch = loader.next();
+    if (!batch) continue;
+    const auto here = batch->to(world.device());
+    const auto outputs = forward_in(options.precision, model, here);
+    if (options.look) options.look(here, outputs);
+    meter.add(outputs);
+    results.push_back(meter.take());
+  }
+  return results;
+}
+
+}  // namespace
+
+std::map<std::string, double> evaluate(World& world, Model& model, const Dataset& dataset,
+                                       const EvaluationOptions& options) {
+  const at::InferenceMode inference;
+  const auto [num_batches, most_batches, mine, indices] =
+      deal_batches(dataset.size(), options.batch_size, {world.rank(), world.world_size()});
+  Loader loader(dataset, indices,
+                {.batch_size = options.batch_size,
+                 .workers = options.workers,
+                 .device = world.device(),
+                 .name = "data.eval",
+                 .bad_samples = options.bad_samples});
+  model.eval();
+  const auto finished = run_batches(world, model, loader, most_batches, options);
+  model.train();
+  if (!finished) return {};
+  const auto& results = *finished;
+
+  // Ranks without a batch learn the names from rank 0, which always has the first.
+  std::vector<std::string> names;
+  if (!results.empty())
+    for (const auto& [name, counter] : results.front().counters) names.push_back(name);
+  names = broadcast_object(world, names, 0, "evaluation metrics").get<std::vector<std::string>>();
+  const auto width = static_cast<int64_t>(names.size());
+  auto slots = at::zeros({num_batches, width + 1}, at::kDouble);  // last, what the sums are over
+  for (size_t i = 0; i < results.size(); ++i) {
+    for (int64_t j = 0; j < width; ++j)
+      slots[mine[i]][j] = results[i].counters.at(names[static_cast<size_t>(j)]).sum;
+    slots[mine[i]][width] = results[i].targets;
+  }
+  all_reduce(world, slots, ReduceOp::Sum, "evaluation");
+
+  const auto* values = slots.const_data_ptr<double>();
+  const auto total = [&, num_batches = num_batches](int64_t column) {
+    double sum = 0;
+    for (int64_t i = 0; i < num_batches; ++i) sum += values[i * (width + 1) + column];
+    return sum;
+  };
+  const auto targets = total(width);
+  if (targets == 0) throw config_error("data.eval: there is no target that counts");
+  std::map<std::string, double> means;
+  for (int64_t j = 0; j < width; ++j) means[names[static_cast<size_t>(j)]] = total(j) / targets;
+  return means;
+}
+
+}  // namespace lockstep

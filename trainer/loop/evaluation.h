@@ -1,0 +1,38 @@
+// Evaluation over all ranks: each sample exactly once, and the same result to the last bit for any
+// number of ranks.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "data/loader/bad_samples.h"
+#include "data/dataset.h"
+#include "distributed/world.h"
+#include "models/model.h"
+#include "trainer/config/precision.h"
+
+namespace lockstep {
+
+struct EvaluationOptions {
+  int64_t batch_size = 500;
+  int64_t workers = 0;  // loader threads of this rank
+  std::string precision = kFloat32;
+  BadSamples* bad_samples = nullptr;  // as of a Loader
+  // May be empty: sees each batch of this rank.
+  std::function<void(const Batch&, const Outputs&)> look = {};
+  // Collective, may be empty: asked by all ranks every few batches; true breaks off.
+  std::function<bool()> should_stop;
+};
+
+// Collective. Means over the dataset's samples (or targets, where the model counts those), e.g.
+// {"loss": 0.05, "accuracy": 0.99}; empty when it was broken off. The model is left in training
+// mode. Throws Config when no target counts.
+//
+// Note [Evaluation]: batches are cut independently of the ranks (trainer/loop/dealt_batches.h). Each
+// batch's sums travel in a slot of their own and are added up in the order of
+// the batches, so the order of addition does not depend on W either.
+std::map<std::string, double> evaluate(World& world, Model& model, const Dataset& dataset,
+                                       const EvaluationOptions& options);
+
+}  // namespace lockstep

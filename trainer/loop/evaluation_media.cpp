@@ -1,0 +1,248 @@
+// Shapes: B samples of the batch, K classes or values.
+#include "trainer/loop/evaluation_media.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "core/error.h"
+#include "data/contact_sheet.h"
+#include "distributed/collectives.h"
+#include "distributed/objects.h"
+#include "tracking/runs/on_ranks.h"
+#include "tracking/sinks/png.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kMostClasses = 1000, kHistogramBins = 64, kMostShownNumbers = 32;
+
+Moment named(Moment at, const std::string& name) {
+  at.name = name;
+  return at;
+}
+
+// A loss of nan is the worst; equal ones are in the order of the samples.
+bool is_worse(double loss, int64_t index, double other_loss, int64_t other_index) {
+  const auto rank_of = [](double value) { return std::isnan(value) ? INFINITY : value; };
+  return std::pair(-rank_of(loss), index) < std::pair(-rank_of(other_loss), other_index);
+}
+
+// The small fields of a sample, e.g. the features of a table's row.
+std::string inputs_text(const Batch& sample) {
+  std::string text;
+  for (const auto& [name, tensor] : sample.fields) {
+    if (name == "label" || tensor.numel() > kMostShownNumbers) continue;
+    const auto numbers = tensor.flatten().to(at::kDouble);
+    text += text.empty() ? name + ":" : "; " + name + ":";
+    for (int64_t i = 0; i < numbers.numel(); ++i)
+      text += fmt::format(" {:.4g}", numbers[i].item<double>());
+  }
+  return text;
+}
+
+void record_histogram(Tracker& tracker, const Moment& at, const at::Tensor& tensor) {
+  auto values = tensor.detach().flatten().to(at::kFloat);
+  values = values.masked_select(values.isfinite());
+  if (values.numel() == 0) return;
+  auto low = values.min().item<double>(), high = values.max().item<double>();
+  if (low == high) {
+    low -= 0.5;
+    high += 0.5;
+  }
+  const auto counts = at::histc(values, kHistogramBins, low, high).to(at::kCPU, at::kDouble);
+  Histogram histogram{.at = at, .edges = {}, .counts = {}};
+  const double width = (high - low) / static_cast<double>(kHistogramBins);
+  for (int64_t i = 0; i < kHistogramBins; ++i) {
+    histogram.edges.push_back(low + width * static_cast<double>(i));
+    histogram.counts.push_back(counts[i].item<double>());
+  }
+  histogram.edges.push_back(std::nextafter(high, INFINITY));  // the greatest is in the last one
+  tracker.histogram(std::move(histogram));
+}
+
+}  // namespace
+
+EvaluationMedia::EvaluationMedia(const MediaConfig& config, World& world, const Dataset& eval_set)
+    : config_(config), world_(world), eval_set_(eval_set) {
+  const auto meaning = eval_set.meaning();
+  if (meaning.is_object() && meaning.contains("classes"))
+    classes_ = meaning["classes"].get<std::vector<std::string>>();
+}
+
+void EvaluationMedia::look(const Batch& batch, const Outputs& outputs) {
+  const auto* label = batch.find("label");
+  const auto& predictions = outputs.predictions;
+  if (!label || !predictions.defined() || predictions.dim() != 2) {
+    problem_ = "the model gives no predictions for each sample, or the data have no label";
+    return;
+  }
+  const auto predictions_BK = predictions.to(at::kFloat);
+  if (at::isIntegralType(label->scalar_type(), /*includeBool=*/true) && label->dim() == 1) {
+    has_classes_ = true;
+    const auto label_B = label->to(at::kLong);
+    if (config_.confusion) count(predictions_BK, label_B);
+    keep_worst(at::cross_entropy_loss(predictions_BK, label_B, {}, at::Reduction::None),
+               predictions_BK.argmax(1), label_B, batch.indices);
+  } else if (label->is_floating_point() && label->numel() == predictions_BK.numel()) {
+    if (config_.confusion) problem_ = "tracking.media.confusion: the labels are not classes";
+    const auto label_BK = label->view_as(predictions_BK);
+    keep_worst((predictions_BK - label_BK).square().mean(1), predictions_BK.select(1, 0),
+               label_BK.select(1, 0), batch.indices);
+  } else {
+    problem_ = "the labels do not fit the predictions";
+  }
+}
+
+void EvaluationMedia::count(const at::Tensor& predictions_BK, const at::Tensor& label_B) {
+  const auto num_classes = predictions_BK.size(1);
+  if (num_classes > kMostClasses) {
+    problem_ = fmt::format("tracking.media.confusion: {} classes are more than {}", num_classes,
+                           kMostClasses);
+    return;
+  }
+  const auto pairs_B = label_B * num_classes + predictions_BK.argmax(1);
+  const auto counts = at::bincount(pairs_B, {}, num_classes * num_classes)
+                          .view({num_classes, num_classes})
+                          .to(at::kCPU);
+  confusion_ = confusion_.defined() ? confusion_ + counts : counts;
+}
+
+void EvaluationMedia::keep_worst(const at::Tensor& losses, const at::Tensor& predicted,
+                                 const at::Tensor& label, const at::Tensor& indices) {
+  if (config_.worst_samples == 0) return;
+  const auto on_cpu = [](const at::Tensor& tensor) {
+    return tensor.to(at::kCPU, at::kDouble).contiguous();
+  };
+  const auto losses_B = on_cpu(losses), predicted_B = on_cpu(predicted), label_B = on_cpu(label);
+  for (int64_t i = 0; i < indices.numel(); ++i)
+    worst_.push_back({losses_B.const_data_ptr<double>()[i], indices.const_data_ptr<int64_t>()[i],
+                      label_B.const_data_ptr<double>()[i],
+                      predicted_B.const_data_ptr<double>()[i]});
+  const auto kept = std::min(worst_.size(), static_cast<size_t>(config_.worst_samples));
+  std::ranges::partial_sort(
+      worst_, worst_.begin() + static_cast<ptrdiff_t>(kept),
+      [](const Sample& a, const Sample& b) { return is_worse(a.loss, a.index, b.loss, b.index); });
+  worst_.resize(kept);
+}
+
+void EvaluationMedia::gather_worst() {
+  auto own = nlohmann::json::array();
+  for (const auto& sample : worst_)
+    own.push_back({sample.loss, sample.index, sample.actual, sample.predicted});
+  const nlohmann::json told = {{"worst", own},
+                               {"classes", confusion_.defined() ? confusion_.size(0) : 0},
+                               {"problem", problem_}};
+  worst_.clear();
+  int64_t num_classes = 0;
+  for (const auto& rank : all_gather_object(world_, told, "what an evaluation shows")) {
+    num_classes = std::max(num_classes, rank["classes"].get<int64_t>());
+    if (problem_.empty()) problem_ = rank["problem"].get<std::string>();
+    for (const auto& sample : rank["worst"])
+      worst_.push_back({sample[0].get<double>(), sample[1].get<int64_t>(), sample[2].get<double>(),
+                        sample[3].get<double>()});
+  }
+  std::ranges::sort(worst_, [](const Sample& a, const Sample& b) {
+    return is_worse(a.loss, a.index, b.loss, b.index);
+  });
+  worst_.resize(std::min(worst_.size(), static_cast<size_t>(config_.worst_samples)));
+  if (num_classes == 0) return;
+  if (!confusion_.defined()) confusion_ = at::zeros({num_classes, num_classes}, at::kLong);
+  all_reduce(world_, confusion_, ReduceOp::Sum, "confusion matrix");
+}
+
+void EvaluationMedia::record(Tracker& tracker, const Moment& at) {
+  gather_worst();
+  if (!is_main(world_.rank())) return;
+  if (!problem_.empty()) tracker.text(TextLevel::Warning, "tracking.media: " + problem_);
+  if (confusion_.defined()) record_confusion(tracker, at);
+  if (!worst_.empty()) record_worst(tracker, at);
+}
+
+void EvaluationMedia::record_confusion(Tracker& tracker, const Moment& at) const {
+  const auto num_classes = confusion_.size(0);
+  const auto* counts = confusion_.const_data_ptr<int64_t>();
+  const auto rows = confusion_.sum(1), columns = confusion_.sum(0);
+  Table pairs{.at = named(at, "eval/confusion"), .columns = {"actual", "predicted", "count"}};
+  Table classes{.at = named(at, "eval/classes"),
+                .columns = {"class", "samples", "precision", "recall", "f1"}};
+  std::array<double, 3> sums{};
+  double met = 0;  // classes that occur, or are predicted
+  for (int64_t i = 0; i < num_classes; ++i) {
+    for (int64_t j = 0; j < num_classes; ++j)
+      if (const auto count = counts[i * num_classes + j])
+        pairs.rows.push_back(
+            {name_of(static_cast<double>(i)), name_of(static_cast<double>(j)), count});
+    const auto actual = rows[i].item<double>(), predicted = columns[i].item<double>();
+    if (actual + predicted == 0) continue;
+    const auto right = static_cast<double>(counts[i * num_classes + i]);
+    const std::array<double, 3> of_class = {predicted > 0 ? right / predicted : 0,
+                                            actual > 0 ? right / actual : 0,
+                                            2 * right / (actual + predicted)};
+    classes.rows.push_back({name_of(static_cast<double>(i)), static_cast<int64_t>(actual),
+                            of_class[0], of_class[1], of_class[2]});
+    for (size_t k = 0; k < sums.size(); ++k) sums[k] += of_class[k];
+    ++met;
+  }
+  tracker.table(std::move(pairs));
+  tracker.table(std::move(classes));
+  tracker.log(at.step, at.epoch,
+              std::array{Metric{"eval/precision", sums[0] / met},
+                         Metric{"eval/recall", sums[1] / met}, Metric{"eval/f1", sums[2] / met}});
+}
+
+void EvaluationMedia::record_worst(Tracker& tracker, const Moment& at) const {
+  Table table{.at = named(at, "eval/worst"),
+              .columns = {"sample", "actual", "predicted", "loss", "inputs"}};
+  for (const auto& sample : worst_) {
+    Batch batch;
+    try {
+      batch = eval_set_.get_batch(std::array{sample.index});
+    } catch (const Error&) {
+      continue;  // it could be loaded before: the evaluation names what cannot
+    }
+    table.rows.push_back({sample.index, name_of(sample.actual), name_of(sample.predicted),
+                          sample.loss, inputs_text(batch)});
+    record_image(tracker, named(at, "eval/worst"), batch, sample);
+  }
+  tracker.table(std::move(table));
+}
+
+void EvaluationMedia::record_image(Tracker& tracker, const Moment& at, const Batch& batch,
+                                   const Sample& sample) const {
+  const auto* image = batch.find("image");
+  const bool is_image = image && image->dim() == 4 && (image->size(1) == 1 || image->size(1) == 3);
+  if (!is_image) return;
+  const auto picture = contact_sheet(*image, 1);
+  tracker.image(
+      {.at = at,
+       .width = picture.size.width,
+       .height = picture.size.height,
+       .caption = fmt::format("sample {}: {}, predicted {}, loss {:.4g}", sample.index,
+                              name_of(sample.actual), name_of(sample.predicted), sample.loss),
+       .png = encode_png(picture.size.width, picture.size.height, 3, picture.rgb)});
+}
+
+std::string EvaluationMedia::name_of(double label) const {
+  if (!has_classes_) return fmt::format("{:.6g}", label);
+  const auto number = static_cast<size_t>(label);
+  return number < classes_.size() ? classes_[number] : std::to_string(number);
+}
+
+void record_histograms(const World& world, Tracker& tracker, const Moment& at,
+                       const NamedTensors& parameters) {
+  if (!is_main(world.rank()) || !tracker.is_logging()) return;
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, parameter] : parameters) {
+    record_histogram(tracker, named(at, "weights/" + name), parameter);
+    if (parameter.grad().defined())
+      record_histogram(tracker, named(at, "gradients/" + name), parameter.grad());
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+// What an evaluation shows besides its numbers (tracking.media): a confusion matrix with precision
+// and recall, the samples with the greatest loss, histograms of weights and gradients. Each sample
+// counts exactly once, so that all of it is the same for any number of ranks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "distributed/world.h"
+#include "models/model.h"
+#include "tracking/config/media_config.h"
+#include "tracking/tracker.h"
+#include "trainer/state/optimizer.h"
+
+namespace lockstep {
+
+// Of one evaluation. Thread: the training thread.
+class EvaluationMedia {
+ public:
+  // The arguments outlive this.
+  EvaluationMedia(const MediaConfig& config, World& world, const Dataset& eval_set);
+
+  // A batch that this rank has evaluated. Notes why nothing can be shown of it, if so: the model
+  // gives no predictions [B, K], or there are no labels that fit them.
+  void look(const Batch& batch, const Outputs& outputs);
+
+  // Collective: puts together what all ranks have seen; the main rank records it. `at`: its name is
+  // not used.
+  void record(Tracker& tracker, const Moment& at);
+
+ private:
+  struct Sample {
+    double loss = 0;
+    int64_t index = 0;
+    double actual = 0, predicted = 0;
+  };
+  void count(const at::Tensor& predictions, const at::Tensor& label);
+  void keep_worst(const at::Tensor& losses, const at::Tensor& predicted, const at::Tensor& label,
+                  const at::Tensor& indices);
+  void gather_worst();
+  void record_confusion(Tracker& tracker, const Moment& at) const;
+  void record_worst(Tracker& tracker, const Moment& at) const;
+  void record_image(Tracker& tracker, const Moment& at, const Batch& batch,
+                    const Sample& sample) const;
+  std::string name_of(double label) const;
+
+  const MediaConfig& config_;
+  World& world_;
+  const Dataset& eval_set_;
+  std::vector<std::string> classes_;  // their names; may be empty
+  at::Tensor confusion_;              // int64 [K, K]; undefined: none was counted
+  std::vector<Sample> worst_;
+  bool has_classes_ = false;
+  std::string problem_;  // why something is not shown
+};
+
+// On the main rank: of each parameter, and of its gradient where it has one.
+void record_histograms(const World& world, Tracker& tracker, const Moment& at,
+                       const NamedTensors& parameters);
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+#include "trainer/loop/gradients.h"
+
+#include <ATen/ATen.h>
+
+#include "distributed/collectives.h"
+
+namespace lockstep {
+
+at::Tensor weighted_loss(const at::Tensor& loss, const BatchWeight& weight) {
+  const auto& [part, whole] = weight;
+  if (part == whole) return loss;
+  if (part > 0 && whole % part == 0) return loss / static_cast<double>(whole / part);
+  return loss * (static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::vector<at::Tensor> target_divisors(World& world, const std::vector<at::Tensor>& targets) {
+  const auto counts = at::stack(targets);
+  auto total = counts.sum();
+  all_reduce(world, total, ReduceOp::Sum, "targets of the step");
+  // Batches without targets have a loss of 0: by what that is divided does not matter.
+  const auto shares = (counts * world.world_size()).clamp_min(1).to(at::kDouble);
+  return (total.clamp_min(1).to(at::kDouble) / shares).unbind();
+}
+
+at::Tensor clip_gradients(const NamedTensors& parameters, double max_norm) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& [name, parameter] : parameters)
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  if (gradients.empty()) return {};
+  const auto norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2)), 2);
+  const auto factor = at::clamp_max(max_norm / (norm + 1e-6), 1.0);
+  at::_foreach_mul_(gradients, factor);
+  return norm;
+}
+
+}  // namespace lockstep

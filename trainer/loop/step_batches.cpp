@@ -1,0 +1,65 @@
+#include "trainer/loop/step_batches.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "trainer/loop/gradients.h"
+#include "trainer/loop/model_faults.h"
+
+namespace lockstep {
+namespace {
+
+Batch next_of(Loader& loader) {
+  auto batch = loader.next();
+  check(batch.has_value(), "the loader ended before the plan did");
+  return std::move(*batch);
+}
+
+}  // namespace
+
+StepBatches::StepBatches(World& world, const Model& model, Loader& loader, const StepPlan& plan)
+    : loader_(loader),
+      shares_(plan.shares),
+      model_(plan.model),
+      num_ranks_(world.world_size()),
+      first_(loader.position()),
+      num_batches_(std::min(plan.accumulate, loader.num_batches() - first_)),
+      has_targets_(!model.target_name().empty()),
+      counted_(has_targets_ || plan.may_lack_samples) {
+  for (auto k = first_; k < first_ + num_batches_; ++k) num_samples_ += shares_.counted_by_all(k);
+  if (!counted_) return;
+  std::vector<at::Tensor> targets;
+  for (int64_t i = 0; i < num_batches_; ++i) {
+    batches_.push_back(next_of(loader));
+    const auto& batch = batches_.back();
+    const auto count =
+        has_targets_ ? model.count_targets(batch) : at::scalar_tensor(batch.size(), at::kLong);
+    targets.push_back(weight_of(i).part > 0 ? count : at::zeros_like(count));
+  }
+  divisors_ = target_divisors(world, targets);
+}
+
+Batch StepBatches::next() {
+  check(!is_last(), "a step has no more batches");
+  const auto number = static_cast<size_t>(given_++);
+  auto batch = counted_ ? std::exchange(batches_[number], {}) : next_of(loader_);
+  return batch;
+}
+
+void StepBatches::verify(const Batch& batch, const Outputs& outputs, bool has_gradient) const {
+  verify_outputs(model_, batch, outputs,
+                 {.has_targets = has_targets_,
+                  .has_gradient = has_gradient,
+                  .device = batch.fields.empty() ? at::Device(at::kCPU)
+                                                 : batch.fields.front().second.device()});
+}
+
+at::Tensor StepBatches::weighted(const at::Tensor& loss) const {
+  if (!counted_ || !counts()) return weighted_loss(loss, weight_of(given_ - 1));
+  return loss / divisors_[static_cast<size_t>(given_ - 1)].to(loss.scalar_type());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,94 @@
+#include "trainer/loop/step_times.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "distributed/collectives.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::array kParts = {"step",     "data_wait",     "forward",
+                               "backward", "communication", "optimizer"};
+constexpr size_t kNumValues = kParts.size() + 1;  // and own()
+
+std::array<double, kNumValues> as_row(const StepTimes& times) {
+  return {times.whole,         times.data_wait, times.forward, times.backward,
+          times.communication, times.optimizer, times.own()};
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, double>> rank_step_times(const StepTimes& own) {
+  std::vector<std::pair<std::string, double>> values = {{"rank/step_time_s", own.own()}};
+  const auto row = as_row(own);
+  for (size_t part = 1; part < kParts.size(); ++part)
+    values.emplace_back(std::string("rank/") + kParts[part] + "_s", row[part]);
+  return values;
+}
+
+void StepClock::enter(Phase phase) {
+  const auto now = std::chrono::steady_clock::now();
+  spent_[static_cast<size_t>(phase_)] += now - since_;
+  since_ = now;
+  phase_ = phase;
+  progress_.enter(phase);
+}
+
+void StepClock::end_step(int64_t step, int64_t total_steps) {
+  enter(Phase::Logging);
+  progress_.set_step(step, total_steps);
+  ++steps_;
+}
+
+StepTimes StepClock::take() {
+  const auto mean = [&](Phase phase) {
+    return spent_[static_cast<size_t>(phase)].count() / static_cast<double>(steps_);
+  };
+  StepTimes times{.data_wait = mean(Phase::DataWait),
+                  .forward = mean(Phase::Forward),
+                  .backward = mean(Phase::Backward),
+                  .communication = communication_.count() / static_cast<double>(steps_),
+                  .optimizer = mean(Phase::Optimizer)};
+  times.whole = times.own() + mean(Phase::Voting);
+  times.backward = std::max(0.0, times.backward - times.communication);
+  spent_ = {};
+  communication_ = {};
+  steps_ = 0;
+  return times;
+}
+
+std::vector<std::pair<std::string, double>> gather_step_times(World& world, const StepTimes& own) {
+  std::vector<std::pair<std::string, double>> values;
+  const auto row = as_row(own);
+  if (!world.is_distributed()) {
+    for (size_t part = 0; part < kParts.size(); ++part)
+      values.emplace_back(std::string("time/") + kParts[part], row[part]);
+    return values;
+  }
+  auto mine = at::empty({static_cast<int64_t>(kNumValues)}, at::kDouble);
+  std::copy(row.begin(), row.end(), mine.mutable_data_ptr<double>());
+  const auto all = all_gather(world, mine, "step times");
+  const auto num_ranks = static_cast<size_t>(world.world_size());
+  const auto column = [&](size_t part) {
+    std::vector<double> times(num_ranks);
+    for (size_t rank = 0; rank < num_ranks; ++rank)
+      times[rank] = all.const_data_ptr<double>()[rank * kNumValues + part];
+    return times;
+  };
+  for (size_t part = 0; part < kParts.size(); ++part) {
+    auto times = column(part);
+    std::sort(times.begin(), times.end());
+    const auto name = std::string("time/") + kParts[part];
+    values.emplace_back(name + "/min", times.front());
+    values.emplace_back(name + "/median", (times[(num_ranks - 1) / 2] + times[num_ranks / 2]) / 2);
+    values.emplace_back(name + "/max", times.back());
+  }
+  const auto own_times = column(kParts.size());
+  const auto slowest = std::max_element(own_times.begin(), own_times.end()) - own_times.begin();
+  values.emplace_back("time/slowest_rank", static_cast<double>(slowest));
+  return values;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+// Where the time of a step goes, on this rank and over all ranks: which rank is slow, and in what.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/system/progress_page.h"
+#include "distributed/world.h"
+
+namespace lockstep {
+
+// Seconds per step, means over the steps since they were taken last.
+struct StepTimes {
+  double data_wait = 0, forward = 0, backward = 0;
+  double communication = 0;  // waiting for gradients of other ranks that computing did not hide
+  double optimizer = 0;
+  double whole = 0;  // all of the step, the parts above included
+
+  // What the rank itself is the cause of.
+  double own() const { return data_wait + forward + backward + optimizer; }
+};
+
+// Of one rank: "rank/step_time_s", which is own(), and its parts, "rank/data_wait_s", ...
+std::vector<std::pair<std::string, double>> rank_step_times(const StepTimes& own);
+
+// Follows one rank through its phases: publishes them and adds up their time.
+class StepClock {
+ public:
+  explicit StepClock(ProgressPage& progress) : progress_(progress) {}
+
+  // The phase before ends.
+  void enter(Phase phase);
+  // Of the backward phase under way, `waited` was communication.
+  void add_communication(std::chrono::duration<double> waited) { communication_ += waited; }
+  void end_step(int64_t step, int64_t total_steps);
+  // Means since the last call. `end_step` must have been called since.
+  StepTimes take();
+
+ private:
+  using Seconds = std::chrono::duration<double>;
+  ProgressPage& progress_;
+  Phase phase_ = Phase::Building;
+  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  std::array<Seconds, 16> spent_{};
+  Seconds communication_{0};
+  int64_t steps_ = 0;
+};
+
+// Collective: "time/step/min", ".../median", ".../max" and the same for each part, in seconds, and
+// "time/slowest_rank", the rank whose own parts take longest. With one rank: "time/step", ...
+std::vector<std::pair<std::string, double>> gather_step_times(World& world, const StepTimes& own);
+
+}  // namespace lockstep

@@ -1,0 +1,147 @@
+// The training loop: epochs of steps, with metrics, evaluation and checkpoints where they are due.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/loader/loader.h"
+#include "data/sampling/sampler.h"
+#include "distributed/gradients/data_parallel.h"
+#include "distributed/step_vote.h"
+#include "distributed/world.h"
+#include "models/model.h"
+#include "tracking/tracker.h"
+#include "trainer/state/early_stop.h"
+#include "trainer/loop/ending.h"
+#include "trainer/loop/evaluation_media.h"
+#include "trainer/loop/graphed_passes.h"
+#include "trainer/loop/interruption.h"
+#include "trainer/state/loss_scaler.h"
+#include "trainer/state/meter.h"
+#include "trainer/config/non_finite.h"
+#include "trainer/state/position.h"
+#include "trainer/config/run_config.h"
+#include "trainer/config/run_length.h"
+#include "trainer/checkpoint/saving.h"
+#include "trainer/loop/step_batches.h"
+#include "trainer/loop/step_times.h"
+#include "trainer/config/trigger.h"
+#include "trainer/state/weight_average.h"
+
+namespace lockstep {
+
+// What a trainer works with. Everything outlives it.
+struct TrainerParts {
+  World& world;
+  const RunConfig& config;
+  const Dataset& train_set;
+  const Dataset* eval_set = nullptr;  // none: no evaluation
+  Tracker& tracker;
+  std::filesystem::path run_dir;
+  const Interruption* interruption = nullptr;  // none: signals are none of its business
+  std::shared_ptr<Model> model = {};           // of build_model()
+};
+
+// The last evaluation, e.g. {"loss": 0.05, "accuracy": 0.99}; empty without an evaluation set.
+using EvaluationResult = std::map<std::string, double>;
+
+class Trainer {
+ public:
+  // Collective: sends rank 0's model to all. Throws Config or PeerError.
+  explicit Trainer(const TrainerParts& parts);
+
+  // Collective: continues from the run's last good checkpoint, if it has one. Returns the step it
+  // continues after.
+  int64_t resume();
+
+  // Collective: begins with the weights of train.init_from, if it is given. For a run that does not
+  // continue an earlier one. Throws Config when they do not fit.
+  void load_initial_weights();
+
+  // Collective: trains to the end, evaluates and saves; or, when a rank was asked to end earlier,
+  // saves at the end of a step that is the same on all ranks. Throws what its parts throw.
+  EvaluationResult run();
+
+  // Why run() returned.
+  Ending ending() const { return ending_of(votes_); }
+  int ending_signal() const { return signal_of(votes_); }
+  std::string early_stop_reason() const { return early_stop_.reason(); }
+  int64_t step() const { return position_.step; }
+
+  // Optimizer steps of the whole run.
+  int64_t total_steps() const { return length_.total_steps; }
+  Model& model() { return *model_; }
+
+ private:
+  void train_epoch();
+  void train_step(Loader& loader, const BatchShares& shares);
+  Outputs pass(const Batch& batch, const StepBatches& batches, bool synchronize);
+  Outputs unguarded_pass(const Batch& batch, const StepBatches& batches, bool synchronize);
+  void vote_on_step();
+  void verify_finite();
+  void optimize();
+  void after_step(bool epoch_ended);
+  void log_training();
+  BadSamples* allowed(BadSamples& bad_samples);
+  using NamedValues = std::vector<std::pair<std::string, double>>;
+  void record(const NamedValues& values);
+  void tell_bad_samples(NamedValues& values);
+  void tell_skipped(NamedValues& values);
+  void evaluate_now();
+  std::unique_ptr<EvaluationMedia> next_media();
+  Moment moment() const;
+  void save_now();
+  std::optional<CheckpointToPublish> checkpoint_to_publish() const;
+  uint32_t own_flags();
+  WeightAverage* average() { return average_ ? &*average_ : nullptr; }
+  void use_timeout_of(Phase phase);
+  bool is_finished() const;
+  double epoch_fraction() const;
+
+  TrainerParts parts_;
+  BatchPlan plan_;
+  ScheduleSpan length_;
+  const std::string model_title_;  // for messages
+  std::shared_ptr<Model> model_;
+  NamedTensors parameters_;
+  std::shared_ptr<Optimizer> optimizer_;
+  std::shared_ptr<Schedule> schedule_;
+  DataParallel parallel_;
+  std::optional<WeightAverage> average_;  // with train.ema
+  DistributedSampler sampler_;
+  Trigger log_due_, eval_due_, save_due_;
+
+  Position position_;
+  Meter meter_;
+  LoaderStats data_stats_;  // since the last logging
+  BadSamples bad_train_{parts_.config.data.loader.max_bad_samples},
+      bad_eval_{parts_.config.data.loader.max_bad_samples};
+  double last_lr_ = 0;
+  at::Tensor last_grad_norm_;             // undefined: not measured
+  std::optional<LossScaler> scaler_;      // with fp16
+  std::optional<GraphedPasses> graphed_;  // with train.cuda_graph
+  std::chrono::steady_clock::time_point logged_at_;
+  StepClock clock_;
+  StepVote vote_;
+  bool has_stepped_ = false;
+  uint32_t flags_ = 0;           // of the last vote of a step
+  uint32_t votes_ = 0;           // kEndings of all ranks; not zero: the run ends after this step
+  bool none_is_saving_ = false;  // when the last step began, on any rank
+  bool is_saved_ = false;        // then, on the main rank
+  std::chrono::steady_clock::time_point asked_at_;  // when a stop request was looked for
+  EarlyStop early_stop_;
+  NonFiniteWatch non_finite_;
+  std::vector<std::string> warnings_;  // of resume(), which comes before there is a tracker to tell
+  int64_t num_evaluations_ = 0;        // that this process has begun
+  EvaluationResult evaluation_;
+  bool evaluation_is_due_ = false;  // at this step, and not made yet
+  int64_t evaluated_step_ = -1, saved_step_ = -1;
+  Saving saving_;  // last: it may be busy with what the others hold
+};
+
+}  // namespace lockstep

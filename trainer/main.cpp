@@ -1,3 +1,0 @@
-#include "trainer/trainer_main.h"
-
-int main(int argc, char** argv) { return lockstep::trainer_main(argc, argv); }

@@ -14,8 +14,8 @@
 #include "core/config/part.h"
 #include "distributed/collectives.h"
 #include "launch/environment/rank_env.h"
-#include "trainer/meeting.h"
 #include "trainer/checkpoint/saving.h"
+#include "trainer/meeting.h"
 
 using namespace lockstep;
 

@@ -13,13 +13,13 @@
 #include <fstream>
 #include <iostream>
 
+#include "core/config/part.h"
 #include "core/system/durable_file.h"
 #include "core/system/kept_memory.h"
-#include "core/config/part.h"
-#include "formats/images/decode.h"
 #include "data/loader/loader.h"
 #include "data/sampling/sampling.h"
 #include "data/sampling/split.h"
+#include "formats/images/decode.h"
 
 using namespace lockstep;
 

@@ -8,8 +8,8 @@
 
 #include "cli/commands.h"
 #include "cli/trainer_program.h"
-#include "core/error.h"
 #include "core/config/nearest_name.h"
+#include "core/error.h"
 #include "core/version.h"
 
 namespace lockstep {

@@ -8,9 +8,9 @@
 #include <filesystem>
 
 #include "cli/commands.h"
+#include "core/config/period.h"
 #include "core/error.h"
 #include "core/system/own_priority.h"
-#include "core/config/period.h"
 #include "launch/environment/rank_env.h"
 #include "runs/run_list.h"
 #include "runs/run_use.h"

@@ -1,5 +1,6 @@
-# lockstep_add_component(NAME [TORCH] SOURCES ... [DEPENDS ...]): the static library of one folder, lockstep::NAME.
-# TORCH components see LibTorch. All share one precompiled header with their kind.
+# lockstep_add_component(NAME [TORCH] [EXCEPT REGEX ...] [DEPENDS ...]): the static library of all sources of one folder and its
+# sub-folders, except those whose relative path begins with one of EXCEPT; lockstep::NAME. TORCH components see LibTorch.
+# All share one precompiled header with their kind.
 
 add_library(lockstep_warnings INTERFACE)
 target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers -Wshadow=local -Werror
@@ -50,8 +51,12 @@ function(lockstep_merge_sources target)
 endfunction()
 
 function(lockstep_add_component name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "SOURCES;DEPENDS")
-  add_library(lockstep_${name} STATIC ${arg_SOURCES})
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "EXCEPT;DEPENDS")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)
+  foreach(pattern IN LISTS arg_EXCEPT)
+    list(FILTER sources EXCLUDE REGEX "^${pattern}")
+  endforeach()
+  add_library(lockstep_${name} STATIC ${sources})
   add_library(lockstep::${name} ALIAS lockstep_${name})
   set_target_properties(lockstep_${name} PROPERTIES EXPORT_NAME ${name})
   target_include_directories(lockstep_${name} PUBLIC

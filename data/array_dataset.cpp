@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
-#include "core/error.h"
 #include "core/config/nearest_name.h"
+#include "core/error.h"
 #include "core/printable.h"
 #include "data/row_ahead.h"
 #include "data/sample_runs.h"

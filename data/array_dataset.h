@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "core/config/config_map.h"
-#include "formats/array_file.h"
 #include "data/block_cache.h"
 #include "data/byte_scaling.h"
 #include "data/dataset.h"
+#include "formats/array_file.h"
 
 namespace lockstep {
 

@@ -11,8 +11,8 @@
 
 #include "data/block_cache.h"
 #include "data/dataset.h"
-#include "formats/mapped_file.h"
 #include "data/table_batch.h"
+#include "formats/mapped_file.h"
 
 namespace lockstep {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
-#include "distributed/fence.h"
 #include "distributed/backends/process_groups.h"
+#include "distributed/fence.h"
 
 namespace lockstep {
 namespace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/system/crc32c.h"
 #include "core/error.h"
+#include "core/system/crc32c.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
 

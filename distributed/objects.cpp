@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "distributed/backends/process_groups.h"
 #include "distributed/collectives.h"
 #include "distributed/fence.h"
-#include "distributed/backends/process_groups.h"
 
 namespace lockstep {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "distributed/fence.h"
 #include "distributed/backends/process_groups.h"
+#include "distributed/fence.h"
 
 namespace lockstep {
 

@@ -10,11 +10,11 @@
 #include "core/error.h"
 #include "core/system/local_address.h"
 #include "distributed/backends/backends.h"
+#include "distributed/backends/own_address.h"
+#include "distributed/backends/process_groups.h"
 #include "distributed/collectives.h"
 #include "distributed/cuda/cuda.h"
 #include "distributed/fence.h"
-#include "distributed/backends/own_address.h"
-#include "distributed/backends/process_groups.h"
 
 namespace lockstep {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <optional>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "formats/gzip.h"
 
 namespace lockstep {

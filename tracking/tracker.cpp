@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "core/system/durable_file.h"
-#include "tracking/agent/agent_status.h"
-#include "tracking/log/log_tail.h"
 #include "tracking/agent/agent_process.h"
-#include "tracking/log/event_log_writer.h"
+#include "tracking/agent/agent_status.h"
 #include "tracking/http/path_watch.h"
-#include "tracking/runs/run_directory.h"
+#include "tracking/log/event_log_writer.h"
+#include "tracking/log/log_tail.h"
 #include "tracking/log/unix_time.h"
+#include "tracking/runs/run_directory.h"
 
 namespace lockstep {
 namespace {

@@ -16,11 +16,11 @@
 
 #include "core/config/config_value.h"
 #include "tracking/agent/forwarding.h"
+#include "tracking/config/tracking_config.h"
 #include "tracking/log/metric.h"
 #include "tracking/log/run_end.h"
 #include "tracking/log/run_info.h"
 #include "tracking/sinks/sink.h"
-#include "tracking/config/tracking_config.h"
 
 namespace lockstep {
 

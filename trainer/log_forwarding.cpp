@@ -7,8 +7,8 @@
 #include <chrono>
 #include <set>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "distributed/objects.h"
 #include "launch/protocol/address.h"
 #include "launch/protocol/token.h"

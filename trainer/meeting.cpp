@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "core/system/crc32c.h"
 #include "core/error.h"
+#include "core/system/crc32c.h"
 #include "distributed/objects.h"
 
 namespace lockstep {

@@ -12,8 +12,8 @@
 #include "data/sampling/sampling.h"
 #include "distributed/cuda/cuda.h"
 #include "trainer/checkpoint/chosen_weights.h"
-#include "trainer/loop/model_faults.h"
 #include "trainer/config/precision.h"
+#include "trainer/loop/model_faults.h"
 
 namespace lockstep {
 namespace {

@@ -11,8 +11,8 @@
 #include <cstring>
 
 #include "cli/doctor/doctor_findings.h"
-#include "core/system/file_descriptor.h"
 #include "core/config/size_text.h"
+#include "core/system/file_descriptor.h"
 #include "launch/workers/worker_env.h"
 #include "tracking/system/cgroup_levels.h"
 #include "tracking/system/cgroup_memory.h"

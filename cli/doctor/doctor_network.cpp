@@ -14,9 +14,9 @@
 #include <thread>
 
 #include "cli/doctor/doctor_findings.h"
+#include "core/printable.h"
 #include "core/system/file_descriptor.h"
 #include "core/system/local_address.h"
-#include "core/printable.h"
 
 namespace lockstep {
 namespace {

@@ -11,9 +11,9 @@
 #include <map>
 
 #include "cli/doctor/doctor_findings.h"
-#include "core/system/file_descriptor.h"
-#include "core/printable.h"
 #include "core/config/size_text.h"
+#include "core/printable.h"
+#include "core/system/file_descriptor.h"
 
 namespace lockstep {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "core/version.h"
 #include "tracking/artifacts/sha256.h"
 

@@ -9,10 +9,10 @@
 #include <string_view>
 
 #include "cli/launch/launch_values.h"
-#include "core/error.h"
-#include "core/system/local_address.h"
 #include "core/config/nearest_name.h"
+#include "core/error.h"
 #include "core/run_id.h"
+#include "core/system/local_address.h"
 #include "launch/environment/node_env.h"
 #include "launch/protocol/address.h"
 #include "launch/protocol/token.h"

@@ -6,8 +6,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "core/error.h"
 #include "core/config/period.h"
+#include "core/error.h"
 #include "launch/environment/rank_env.h"
 
 namespace lockstep {

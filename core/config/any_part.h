@@ -1,4 +1,5 @@
-// What the visitors of config_fields.h know of a Part (core/config/part.h), whatever it is a part of.
+// What the visitors of config_fields.h know of a Part (core/config/part.h), whatever it is a part
+// of.
 #pragma once
 
 #include <string>

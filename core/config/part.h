@@ -2,8 +2,8 @@
 #pragma once
 
 #include "core/config/plugin.h"
-#include "core/printable.h"
 #include "core/config/registry.h"
+#include "core/printable.h"
 
 namespace lockstep {
 

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "core/system/durable_file.h"
 
 namespace lockstep {
 namespace {

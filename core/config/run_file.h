@@ -1,6 +1,6 @@
 // A run file with all that it refers to: the run file that it extends, the overrides of the command
-// line, and environment variables. What comes out is a tree as core/config/config_node.h describes, in
-// which every node remembers the file and line it was written in.
+// line, and environment variables. What comes out is a tree as core/config/config_node.h describes,
+// in which every node remembers the file and line it was written in.
 #pragma once
 
 #include <filesystem>

@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 
 namespace lockstep {
 

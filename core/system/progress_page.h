@@ -83,8 +83,8 @@ class ProgressPage {
   void begin_buckets();  // a backward pass begins
   void start_bucket();
   void finish_bucket();
-  // Why the rank fails: at most kMostFailureBytes, in the format of launch/report/error_file.h. It reaches
-  // the launcher also when no disk has room. The first one stays.
+  // Why the rank fails: at most kMostFailureBytes, in the format of launch/report/error_file.h. It
+  // reaches the launcher also when no disk has room. The first one stays.
   static constexpr size_t kMostFailureBytes = 8192;
   void tell_failure(std::string_view text);
 

@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "core/config/part_list.h"
+#include "data/random.h"
 #include "formats/images/decode.h"
 #include "formats/images/image.h"
-#include "data/random.h"
 
 namespace lockstep {
 

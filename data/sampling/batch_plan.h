@@ -24,9 +24,9 @@ struct LoaderConfig {
   int64_t prefetch = 4;  // batches loaded ahead on each rank
   bool shuffle = true;
   bool drop_last = false;
-  std::string sampling = "uniform";       // or weighted, class_balanced: drawn with replacement
-  std::vector<double> class_weights;      // of weighted
-  int64_t bucket_batches = 0;             // window of LengthBuckets (data/sampling/sampler.h); 0: none
+  std::string sampling = "uniform";   // or weighted, class_balanced: drawn with replacement
+  std::vector<double> class_weights;  // of weighted
+  int64_t bucket_batches = 0;         // window of LengthBuckets (data/sampling/sampler.h); 0: none
   std::optional<int64_t> shuffle_buffer;  // of SampleGroups, over the dataset's shards
   std::optional<int64_t> shuffle_lanes;   // of a grouped order; none: the ranks that begin the run
   int64_t max_bad_samples = 0;            // of each rank

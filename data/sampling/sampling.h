@@ -2,8 +2,8 @@
 // and lengths.
 #pragma once
 
-#include "data/sampling/batch_plan.h"
 #include "data/dataset.h"
+#include "data/sampling/batch_plan.h"
 #include "data/sampling/sampler.h"
 
 namespace lockstep {

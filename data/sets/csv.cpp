@@ -9,8 +9,8 @@
 #include "core/config/config_map.h"
 #include "core/error.h"
 #include "core/printable.h"
-#include "formats/table/csv_file.h"
 #include "data/table_dataset.h"
+#include "formats/table/csv_file.h"
 
 namespace lockstep {
 namespace {

@@ -12,9 +12,9 @@
 #include "core/printable.h"
 #include "data/byte_scaling.h"
 #include "data/dataset.h"
+#include "data/row_ahead.h"
 #include "formats/idx_file.h"
 #include "formats/mapped_file.h"
-#include "data/row_ahead.h"
 
 namespace lockstep {
 namespace {

@@ -10,9 +10,9 @@
 #include <cctype>
 #include <filesystem>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "core/system/durable_file.h"
 #include "data/dataset.h"
 #include "data/images/transform.h"
 #include "formats/mapped_file.h"

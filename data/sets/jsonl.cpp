@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "formats/table/jsonl_file.h"
 #include "data/table_dataset.h"
+#include "formats/table/jsonl_file.h"
 
 namespace lockstep {
 namespace {

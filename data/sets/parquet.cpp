@@ -11,10 +11,10 @@
 #include "core/printable.h"
 #include "data/block_cache.h"
 #include "data/dataset.h"
-#include "formats/table/hive_partitions.h"
-#include "formats/table/parquet_file.h"
 #include "data/sample_runs.h"
 #include "data/table_batch.h"
+#include "formats/table/hive_partitions.h"
+#include "formats/table/parquet_file.h"
 #include "formats/table/table_filter.h"
 
 namespace lockstep {

@@ -12,8 +12,8 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "data/dataset.h"
-#include "formats/element_type.h"
 #include "data/random.h"
+#include "formats/element_type.h"
 
 namespace lockstep {
 namespace {

@@ -5,10 +5,10 @@
 #include <cxxopts.hpp>
 #include <optional>
 
-#include "core/system/durable_file.h"
-#include "core/error.h"
 #include "core/config/nearest_name.h"
+#include "core/error.h"
 #include "core/printable.h"
+#include "core/system/durable_file.h"
 #include "data/tokenize/documents.h"
 #include "data/tokenize/token_writer.h"
 #include "data/tokenize/tokenizer.h"

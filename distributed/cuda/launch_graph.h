@@ -31,7 +31,8 @@ class LaunchGraph {
 
 using MakeLaunchGraph = std::function<std::unique_ptr<LaunchGraph>()>;
 
-// A CUDA graph of the GPU that this thread uses. Throws Config as use_gpu(), in distributed/cuda/cuda.h.
+// A CUDA graph of the GPU that this thread uses. Throws Config as use_gpu(), in
+// distributed/cuda/cuda.h.
 std::unique_ptr<LaunchGraph> make_cuda_graph();
 
 }  // namespace lockstep

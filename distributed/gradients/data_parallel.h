@@ -64,9 +64,9 @@ class DataParallel {
   void zero_gradients();
 
   // The order in which rank 0's gradients became ready in the first step, as names of parameters.
-  // Buckets are made of it (distributed/gradients/gradient_buckets.h), and the bits of sums of three ranks
-  // and more depend on those. On rank 0, after a synchronised step (two with static_graph); empty
-  // with one rank, and where unused parameters are looked for.
+  // Buckets are made of it (distributed/gradients/gradient_buckets.h), and the bits of sums of
+  // three ranks and more depend on those. On rank 0, after a synchronised step (two with
+  // static_graph); empty with one rank, and where unused parameters are looked for.
   std::vector<std::string> gradient_order() const;
 
   // From the first step on, averages as a run does that had this order in its first step. Before

@@ -9,13 +9,13 @@
 #include <optional>
 #include <unordered_map>
 
-#include "core/error.h"
 #include "core/config/nearest_name.h"
+#include "core/error.h"
 #include "core/printable.h"
-#include "formats/table/cell_value.h"
-#include "formats/table/csv_records.h"
 #include "formats/file_kind.h"
 #include "formats/mapped_file.h"
+#include "formats/table/cell_value.h"
+#include "formats/table/csv_records.h"
 #include "formats/unpack.h"
 
 namespace lockstep {

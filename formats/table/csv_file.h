@@ -26,9 +26,9 @@ struct CsvFormat {
 };
 
 // The table in `text`, which may be anything. A column that is not declared is of numbers when all
-// its cells are numbers, all truth values, or all dates and times (formats/table/cell_value.h), or missing;
-// of texts when most of its cells are texts. Empty lines are no records. `name` stands for the file
-// in messages.
+// its cells are numbers, all truth values, or all dates and times (formats/table/cell_value.h), or
+// missing; of texts when most of its cells are texts. Empty lines are no records. `name` stands for
+// the file in messages.
 //
 // Throws Config, naming the line: another format than CSV, no records, a column that is not there
 // or there twice, a column that is not declared and mixes numbers and other cells, and, once there

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "core/config/nearest_name.h"
+#include "core/error.h"
 #include "core/printable.h"
 
 namespace lockstep {

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/error.h"
 #include "core/config/nearest_name.h"
+#include "core/error.h"
 #include "core/printable.h"
 
 namespace lockstep {

@@ -34,7 +34,8 @@ struct RankEnv {
   // Process id of the `lockstep launch` that started this process, which sees how its ranks end; 0
   // where there is none.
   int64_t launcher = 0;
-  // Where to write why this process failed (TORCHELASTIC_ERROR_FILE; see launch/report/error_file.h).
+  // Where to write why this process failed (TORCHELASTIC_ERROR_FILE; see
+  // launch/report/error_file.h).
   std::optional<std::string> error_file;
 };
 

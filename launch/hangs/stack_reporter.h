@@ -1,7 +1,8 @@
-// Inside a rank: answers the launcher's question where its threads are (core/system/progress_page.h). A
-// thread of its own waits for the question; the threads asked about are interrupted by a real-time
-// signal for as long as it takes to walk their stacks. A system call that the kernel does not begin
-// again (poll, nanosleep) ends with EINTR by that: the price of an answer, paid in a hang only.
+// Inside a rank: answers the launcher's question where its threads are
+// (core/system/progress_page.h). A thread of its own waits for the question; the threads asked
+// about are interrupted by a real-time signal for as long as it takes to walk their stacks. A
+// system call that the kernel does not begin again (poll, nanosleep) ends with EINTR by that: the
+// price of an answer, paid in a hang only.
 #pragma once
 
 #include <thread>

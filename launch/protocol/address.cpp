@@ -13,8 +13,8 @@
 #include <cstring>
 #include <memory>
 
-#include "core/error.h"
 #include "core/config/nearest_name.h"
+#include "core/error.h"
 
 namespace lockstep {
 namespace {

@@ -9,8 +9,8 @@
 #include <array>
 #include <cerrno>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
 #include "launch/environment/rank_env.h"
 

@@ -5,8 +5,8 @@
 
 #include <chrono>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "launch/protocol/token.h"
 
 namespace lockstep {

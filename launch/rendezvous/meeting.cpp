@@ -8,8 +8,8 @@
 #include <array>
 #include <cerrno>
 
-#include "core/system/descriptor_limit.h"
 #include "core/error.h"
+#include "core/system/descriptor_limit.h"
 #include "core/system/local_address.h"
 #include "launch/protocol/address.h"
 

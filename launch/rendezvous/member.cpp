@@ -10,8 +10,8 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "core/version.h"
-#include "launch/report/error_file.h"
 #include "launch/protocol/token.h"
+#include "launch/report/error_file.h"
 
 namespace lockstep {
 namespace {

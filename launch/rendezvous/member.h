@@ -8,10 +8,10 @@
 #include <variant>
 #include <vector>
 
-#include "launch/protocol/master_socket.h"
 #include "core/system/poll_set.h"
 #include "launch/protocol/address.h"
 #include "launch/protocol/connection.h"
+#include "launch/protocol/master_socket.h"
 #include "launch/protocol/messages.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 // The part of `lockstep launch --hostfile` on a host: starts the launcher of this node as it is
-// told on standard input (launch/environment/node_order.h), and ends it when told so or when whoever gave the
-// order is gone: the input ends (ssh lost its connection, its launch was killed), or nothing came
-// for a minute.
+// told on standard input (launch/environment/node_order.h), and ends it when told so or when
+// whoever gave the order is gone: the input ends (ssh lost its connection, its launch was killed),
+// or nothing came for a minute.
 #pragma once
 
 #include <string>

@@ -10,8 +10,8 @@
 
 #include "core/error.h"
 #include "core/system/local_address.h"
-#include "launch/report/launch_report.h"
 #include "launch/rendezvous/node_link.h"
+#include "launch/report/launch_report.h"
 #include "launch/signal_watch.h"
 
 namespace lockstep {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "launch/ssh/hostfile.h"
 #include "launch/environment/node_order.h"
+#include "launch/ssh/hostfile.h"
 
 namespace lockstep {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "launch/options/launch_options.h"
 #include "launch/environment/node_place.h"
+#include "launch/options/launch_options.h"
 
 namespace lockstep {
 

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <csignal>
 
+#include "core/error.h"
 #include "core/system/descriptor_limit.h"
 #include "core/system/durable_file.h"
-#include "core/error.h"
-#include "launch/workers/console.h"
-#include "launch/report/error_file.h"
-#include "launch/workers/log_directory.h"
 #include "launch/protocol/master_socket.h"
+#include "launch/report/error_file.h"
+#include "launch/workers/console.h"
+#include "launch/workers/log_directory.h"
 #include "launch/workers/worker_output.h"
 #include "launch/workers/worker_process.h"
 

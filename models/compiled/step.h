@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "models/compiled/graph.h"
-#include "models/package/manifest.h"
 #include "models/model.h"
+#include "models/package/manifest.h"
 
 namespace lockstep {
 

@@ -16,9 +16,9 @@
 #include "core/printable.h"
 #include "models/classification.h"
 #include "models/compiled/graph.h"
-#include "models/package/package.h"
 #include "models/compiled/step.h"
 #include "models/language.h"
+#include "models/package/package.h"
 
 namespace lockstep {
 namespace {

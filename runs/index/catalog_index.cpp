@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <charconv>
 
+#include "core/error.h"
 #include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
-#include "core/error.h"
 #include "core/version.h"
 #include "runs/index/index_codec.h"
 

@@ -7,15 +7,16 @@ import re
 
 LAYERS = {
     "core": set(),
+    "formats": {"core"},
     "launch": {"core"},
     "tracking": {"core"},
-    "data": {"core"},
-    "models": {"core", "data/batch.h", "formats/mapped_file.h", "formats/safetensors_header.h", "formats/zip_file.h"},
+    "data": {"core", "formats"},
+    "models": {"core", "formats", "data/batch.h"},
     "distributed": {"core"},
     "runs": {"core", "tracking"},
-    "trainer": {"core", "launch", "tracking", "data", "models", "distributed", "runs/run_list.h"},
-    "ui": {"core", "tracking", "runs"},
-    "cli": {"core", "launch", "tracking", "runs", "ui"},
+    "trainer": {"core", "formats", "launch", "tracking", "data", "models", "distributed", "runs/run_list.h"},
+    "dashboard": {"core", "tracking", "runs"},
+    "cli": {"core", "launch", "tracking", "runs", "dashboard"},
 }
 FOLDERS = set(LAYERS) | {"configs", "tests", "bench", "examples", "docs", "cmake", "python"}
 
@@ -23,28 +24,24 @@ FOLDERS = set(LAYERS) | {"configs", "tests", "bench", "examples", "docs", "cmake
 EXCEPTIONS = {}
 
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
-TORCH_FREE = re.compile(r"^(core|launch|tracking|runs|ui|cli|distributed/shm)/|"
-                        r"^data/(images|transforms)/|^data/(parquet|tokenize)/|"
-                        r"^data/(array_file|cell_value|csv_file|csv_records|element_type|file_kind|gzip|hive_partitions|idx_file|jsonl_file)\.|"
-                        r"^data/(mapped_file|npy_file|parquet_file|random|unpack)\.|"
-                        r"^data/(safetensors_header|table|table_encoding|table_filter|token_shards|token_windows|zip_file)\.|"
-                        r"^models/compiled/(manifest|package)\.")
+TORCH_FREE = re.compile(r"^(core|formats|launch|tracking|runs|dashboard|cli|distributed/shm)/|"
+                        r"^(data/(images|transforms|tokenize)|models/package)/")
 
 # rule: (pattern on code without comments and strings, files that may, what to say)
 OWNED = {
-    "getenv": (r"\b(secure_)?getenv\s*\(", r"^launch/rank_env\.cpp$",
+    "getenv": (r"\b(secure_)?getenv\s*\(", r"^launch/environment/rank_env\.cpp$",
                "the environment is read in launch/environment/rank_env.cpp only"),
     "environ": (r"\b(environ|setenv|unsetenv|putenv)\b",
-                r"^launch/(rank_env|worker_env|worker_process)\.cpp$|^tracking/agent_process\.cpp$",
+                r"^launch/(environment/rank_env|workers/worker_env)\.cpp$|^launch/workers/worker_process\.cpp$|^tracking/agent/agent_process\.cpp$",
                 "the environment of ranks is made in launch/workers/worker_env.cpp, the agent gets its parent's"),
     "sleep": (r"\b(sleep_for|sleep_until|u?sleep|nanosleep)\s*\(", r"^$",
               "sleeping is no synchronisation: wait for the event, with a timeout"),
     "printing": (r"\bstd::(cout|cerr|clog)\b|\b(std::)?(f?printf|f?puts|v?printf)\s*\(|\b(fmt|std)::print(ln)?\s*\(",
-                 r"^(launch/|cli/|tracking/sinks/console[^/]*\.(h|cpp)$|trainer/trainer_main\.cpp$|data/tokenize/main\.cpp$)",
+                 r"^(launch/|cli/|tracking/sinks/console[^/]*\.(h|cpp)$|trainer/commands/trainer_main\.cpp$|data/tokenize/main\.cpp$)",
                  "printing belongs to launch, cli, the console sink and main"),
     "rank": (r"\brank(\(\)|_)?\s*[!=]=|[!=]=\s*(\w+(\.|->))*rank(\(\)|_)?(?![\w.(\[])",
-             r"^(tracking/on_ranks\.|trainer/(training_state|session)\.cpp$|distributed/|launch/)",
-             "which rank does it is decided by tracking/on_ranks, the checkpoint and roots in distributed"),
+             r"^(tracking/runs/on_ranks\.|trainer/(checkpoint/training_state|session)\.cpp$|distributed/|launch/)",
+             "which rank does it is decided by tracking/runs/on_ranks, the checkpoint and roots in distributed"),
 }
 
 SIZES = {".h": 150, ".cpp": 400}

@@ -18,8 +18,8 @@
 
 #include "core/error.h"
 #include "tracking/log/event_log_writer.h"
-#include "tracking/sinks/png.h"
 #include "tracking/runs/run_directory.h"
+#include "tracking/sinks/png.h"
 
 using namespace lockstep;
 

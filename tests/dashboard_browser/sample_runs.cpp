@@ -20,11 +20,11 @@
 
 #include "core/error.h"
 #include "tracking/log/event_log_writer.h"
-#include "tracking/sinks/png.h"
+#include "tracking/log/unix_time.h"
 #include "tracking/runs/run_directory.h"
 #include "tracking/runs/run_tags.h"
+#include "tracking/sinks/png.h"
 #include "tracking/tracker.h"
-#include "tracking/log/unix_time.h"
 
 using namespace lockstep;
 

@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 
 #include "core/error.h"
-#include "distributed/collectives.h"
 #include "distributed/backends/process_groups.h"
+#include "distributed/collectives.h"
 #include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;

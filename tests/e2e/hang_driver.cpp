@@ -11,9 +11,9 @@
 #include "core/error.h"
 #include "distributed/collectives.h"
 #include "distributed/world.h"
-#include "launch/report/error_file.h"
 #include "launch/environment/rank_env.h"
 #include "launch/hangs/stack_reporter.h"
+#include "launch/report/error_file.h"
 
 using namespace lockstep;
 

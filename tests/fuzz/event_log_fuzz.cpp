@@ -3,12 +3,12 @@
 #include <cstring>
 #include <string>
 
-#include "core/system/crc32c.h"
 #include "core/error.h"
+#include "core/system/crc32c.h"
 #include "tests/fuzz/memory_file.h"
-#include "tracking/log/log_tail.h"
 #include "tracking/log/event_frame.h"
 #include "tracking/log/event_log_reader.h"
+#include "tracking/log/log_tail.h"
 
 namespace {
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "core/error.h"
-#include "launch/ssh/hostfile.h"
 #include "launch/environment/node_list.h"
 #include "launch/environment/node_order.h"
+#include "launch/ssh/hostfile.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

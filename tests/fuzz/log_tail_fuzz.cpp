@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
 #include "tests/temporary_directory.h"
 #include "tests/tracking/segmented_log.h"

@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "launch/workers/line_splitter.h"
 #include "launch/options/tee_spec.h"
+#include "launch/workers/line_splitter.h"
 
 namespace lockstep {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tests/tracking/sample_log.h"
-#include "tracking/log/log_tail.h"
 #include "tracking/log/event_log_segment.h"
+#include "tracking/log/log_tail.h"
 
 namespace lockstep {
 

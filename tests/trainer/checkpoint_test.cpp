@@ -7,9 +7,9 @@
 #include <fstream>
 #include <functional>
 
+#include "core/error.h"
 #include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
-#include "core/error.h"
 #include "formats/safetensors_header.h"
 #include "tests/temporary_directory.h"
 #include "trainer/checkpoint/checkpoint_keeping.h"

@@ -6,8 +6,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/error.h"
 #include "core/config/part.h"
+#include "core/error.h"
 
 using namespace lockstep;
 

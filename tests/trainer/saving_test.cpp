@@ -8,9 +8,9 @@
 #include <future>
 #include <map>
 
+#include "core/config/part.h"
 #include "core/error.h"
 #include "core/system/own_priority.h"
-#include "core/config/part.h"
 #include "distributed/collectives.h"
 #include "tests/distributed/run_ranks.h"
 #include "tests/temporary_directory.h"

@@ -4,14 +4,14 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/system/durable_file.h"
 #include "core/config/part.h"
+#include "core/system/durable_file.h"
 #include "models/model.h"
 #include "tests/counted_allocations.h"
 #include "tests/temporary_directory.h"
 #include "tracking/runs/run_directory.h"
-#include "trainer/state/optimizer.h"
 #include "trainer/session.h"
+#include "trainer/state/optimizer.h"
 
 using namespace lockstep;
 

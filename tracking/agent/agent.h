@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "tracking/agent/sink_thread.h"
 #include "tracking/agent/forwarding.h"
+#include "tracking/agent/sink_thread.h"
 #include "tracking/config/tracking_config.h"
 
 namespace lockstep {

@@ -14,8 +14,8 @@
 #include <cstring>
 #include <vector>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep {

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "tracking/artifacts/sha256.h"
 #include "tracking/runs/run_directory.h"
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "core/system/file_descriptor.h"
-#include "tracking/log/log_tail.h"
 #include "tracking/config/tracking_config.h"
+#include "tracking/log/log_tail.h"
 
 namespace lockstep {
 

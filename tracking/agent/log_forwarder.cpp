@@ -8,14 +8,14 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
-#include "core/system/crc32c.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "core/system/crc32c.h"
 #include "tracking/agent/run_entries.h"
+#include "tracking/http/http_client.h"
 #include "tracking/log/event_frame.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/log/event_log_segment.h"
-#include "tracking/http/http_client.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep {

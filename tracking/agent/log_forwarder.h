@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "tracking/agent/sink_thread.h"
 #include "tracking/agent/forwarding.h"
+#include "tracking/agent/sink_thread.h"
 
 namespace lockstep {
 

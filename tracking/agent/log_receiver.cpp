@@ -15,11 +15,11 @@
 #include <charconv>
 #include <optional>
 
+#include "core/error.h"
 #include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
-#include "core/error.h"
-#include "tracking/log/event_log_segment.h"
 #include "tracking/http/http_serving.h"
+#include "tracking/log/event_log_segment.h"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "core/system/local_address.h"
 #include "tracking/log/log_tail.h"
-#include "tracking/runs/run_directory.h"
 #include "tracking/log/unix_time.h"
+#include "tracking/runs/run_directory.h"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "core/config/plugin.h"
+#include "core/error.h"
 #include "tracking/agent/run_entries.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/runs/run_directory.h"

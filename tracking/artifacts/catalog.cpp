@@ -8,10 +8,10 @@
 #include <charconv>
 #include <map>
 
-#include "core/system/durable_file.h"
-#include "core/error.h"
 #include "core/config/nearest_name.h"
+#include "core/error.h"
 #include "core/printable.h"
+#include "core/system/durable_file.h"
 
 namespace lockstep {
 namespace {

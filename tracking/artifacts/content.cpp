@@ -9,10 +9,10 @@
 #include <cerrno>
 #include <random>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
-#include "core/system/file_descriptor.h"
 #include "core/printable.h"
+#include "core/system/durable_file.h"
+#include "core/system/file_descriptor.h"
 #include "tracking/artifacts/sha256.h"
 
 namespace lockstep {

@@ -8,9 +8,9 @@
 #include <set>
 
 #include "core/config/config_value.h"
-#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "core/system/durable_file.h"
 #include "tracking/artifacts/file_lock.h"
 
 namespace lockstep {

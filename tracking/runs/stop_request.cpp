@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "core/config/config_value.h"
-#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "core/system/durable_file.h"
 #include "tracking/log/unix_time.h"
 
 namespace lockstep {

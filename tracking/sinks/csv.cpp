@@ -6,8 +6,8 @@
 
 #include "tracking/log/csv_field.h"
 #include "tracking/log/line_file.h"
-#include "tracking/sinks/sink.h"
 #include "tracking/sinks/file_path.h"
+#include "tracking/sinks/sink.h"
 
 namespace lockstep {
 namespace {

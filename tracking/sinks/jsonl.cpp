@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "tracking/log/line_file.h"
-#include "tracking/sinks/sink.h"
 #include "tracking/sinks/file_path.h"
+#include "tracking/sinks/sink.h"
 
 namespace lockstep {
 namespace {

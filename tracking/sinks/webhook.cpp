@@ -6,9 +6,9 @@
 #include <cmath>
 #include <deque>
 
-#include "core/system/durable_file.h"
-#include "core/error.h"
 #include "core/config/period.h"
+#include "core/error.h"
+#include "core/system/durable_file.h"
 #include "tracking/http/http_client.h"
 #include "tracking/http/public_url.h"
 #include "tracking/runs/run_directory.h"

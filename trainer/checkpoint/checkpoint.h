@@ -7,7 +7,8 @@
 //   manifest.json          the head and a CRC-32C per tensor, under a CRC-32C of its own
 // Written by two ranks, model and optimizer are in two files each, as large models are elsewhere:
 //   model-00001-of-00002.safetensors, model-00002-of-00002.safetensors
-//   model.safetensors.index.json    which tensor is in which (trainer/checkpoint/safetensors_index.h)
+//   model.safetensors.index.json    which tensor is in which
+//   (trainer/checkpoint/safetensors_index.h)
 // A directory appears under its final name only when all of it is on the disk: a kill at any point
 // leaves the old checkpoints and perhaps a directory ".tmp-...", which the next save removes.
 #pragma once

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
-#include "core/system/local_address.h"
 #include "core/printable.h"
+#include "core/system/durable_file.h"
+#include "core/system/local_address.h"
 #include "distributed/objects.h"
 #include "trainer/checkpoint/checkpoint.h"
 

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <random>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "distributed/objects.h"
 #include "tracking/runs/on_ranks.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <set>
 
-#include "core/error.h"
 #include "core/config/nearest_name.h"
+#include "core/error.h"
 #include "core/printable.h"
 
 namespace lockstep {

@@ -8,10 +8,10 @@
 #include <set>
 #include <utility>
 
-#include "core/system/durable_file.h"
-#include "core/error.h"
 #include "core/config/nearest_name.h"
+#include "core/error.h"
 #include "core/printable.h"
+#include "core/system/durable_file.h"
 #include "distributed/collectives.h"
 #include "distributed/named_tensors.h"
 #include "distributed/objects.h"

@@ -10,8 +10,8 @@
 #include <array>
 #include <cstring>
 
-#include "core/system/crc32c.h"
 #include "core/error.h"
+#include "core/system/crc32c.h"
 #include "core/system/file_descriptor.h"
 #include "formats/safetensors_header.h"
 

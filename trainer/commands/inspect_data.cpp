@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <chrono>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "data/contact_sheet.h"
-#include "formats/images/decode.h"
 #include "data/loader/loader.h"
 #include "data/sampling/sampling.h"
+#include "formats/images/decode.h"
 
 namespace lockstep {
 namespace {

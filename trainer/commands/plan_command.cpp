@@ -4,8 +4,8 @@
 
 #include <charconv>
 
-#include "core/error.h"
 #include "core/config/nearest_name.h"
+#include "core/error.h"
 #include "core/printable.h"
 #include "trainer/commands/run_plan.h"
 

@@ -14,13 +14,13 @@
 #include "tracking/runs/on_ranks.h"
 #include "tracking/runs/run_directory.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/loop/dealt_batches.h"
 #include "trainer/checkpoint/initial_weights.h"
+#include "trainer/checkpoint/training_state.h"
+#include "trainer/commands/rows_file.h"
+#include "trainer/config/precision.h"
+#include "trainer/loop/dealt_batches.h"
 #include "trainer/meeting.h"
 #include "trainer/model_building.h"
-#include "trainer/config/precision.h"
-#include "trainer/commands/rows_file.h"
-#include "trainer/checkpoint/training_state.h"
 
 namespace lockstep {
 namespace {

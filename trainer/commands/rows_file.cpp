@@ -7,8 +7,8 @@
 
 #include <cstdio>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "formats/safetensors_header.h"
 #include "trainer/checkpoint/safetensors.h"
 

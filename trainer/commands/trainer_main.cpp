@@ -11,15 +11,15 @@
 #include <sstream>
 #include <string>
 
-#include "core/error.h"
-#include "core/system/kept_memory.h"
 #include "core/config/plugin.h"
-#include "core/printable.h"
 #include "core/config/run_file.h"
+#include "core/error.h"
+#include "core/printable.h"
+#include "core/system/kept_memory.h"
 #include "core/version.h"
+#include "launch/hangs/stack_reporter.h"
 #include "launch/report/crash_report.h"
 #include "launch/report/error_file.h"
-#include "launch/hangs/stack_reporter.h"
 #include "tracking/log/metric.h"
 #include "tracking/runs/on_ranks.h"
 #include "trainer/commands/checkpoint_command.h"

@@ -10,8 +10,8 @@
 #include "models/model.h"
 #include "tracking/config/tracking_config.h"
 #include "trainer/checkpoint/checkpoint_section.h"
-#include "trainer/state/optimizer.h"
 #include "trainer/config/run_sections.h"
+#include "trainer/state/optimizer.h"
 #include "trainer/state/schedule.h"
 
 namespace lockstep {

@@ -11,8 +11,8 @@
 
 #include "core/error.h"
 #include "core/printable.h"
-#include "trainer/config/precision.h"
 #include "trainer/checkpoint/training_state.h"
+#include "trainer/config/precision.h"
 
 namespace lockstep {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/printable.h"
 #include "core/config/size_text.h"
+#include "core/printable.h"
 
 namespace lockstep {
 namespace {

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/sampling/batch_shares.h"
 #include "data/loader/loader.h"
+#include "data/sampling/batch_shares.h"
 #include "distributed/world.h"
 #include "models/model.h"
 #include "trainer/loop/gradients.h"

@@ -11,12 +11,12 @@
 #include "data/sampling/sampling.h"
 #include "tracking/runs/run_directory.h"
 #include "tracking/runs/stop_request.h"
+#include "trainer/checkpoint/initial_weights.h"
+#include "trainer/checkpoint/training_state.h"
+#include "trainer/config/precision.h"
 #include "trainer/loop/evaluation.h"
 #include "trainer/loop/gradients.h"
-#include "trainer/checkpoint/initial_weights.h"
 #include "trainer/loop/model_faults.h"
-#include "trainer/config/precision.h"
-#include "trainer/checkpoint/training_state.h"
 
 namespace lockstep {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "core/config/nearest_name.h"
 #include "data/loader/loader.h"
-#include "trainer/loop/model_faults.h"
 #include "trainer/config/precision.h"
+#include "trainer/loop/model_faults.h"
 
 namespace lockstep {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
 #include "core/config/nearest_name.h"
+#include "core/error.h"
 
 namespace lockstep {
 

@@ -8,8 +8,8 @@ namespace lockstep {
 struct Position {
   int64_t step = 0;   // optimizer steps done
   int64_t epoch = 0;  // epochs done
-  // Samples of the global order (data/sampling/sampler.h) done in the epoch after those: a resume on another
-  // number of ranks goes on at the same sample.
+  // Samples of the global order (data/sampling/sampler.h) done in the epoch after those: a resume
+  // on another number of ranks goes on at the same sample.
   int64_t samples = 0;
   int64_t lanes = 0;  // part of the order of grouped samples, fixed when the run begins; 0: not yet
 

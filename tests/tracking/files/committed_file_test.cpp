@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "tests/temporary_directory.h"
 
 using namespace lockstep;

@@ -4,14 +4,14 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "tests/temporary_directory.h"
 #include "tests/tracking/sample_log.h"
-#include "tracking/log/event_log_reader.h"
 #include "tracking/agent/log_forwarder.h"
 #include "tracking/agent/log_receiver.h"
 #include "tracking/http/http_client.h"
+#include "tracking/log/event_log_reader.h"
 #include "tracking/runs/run_directory.h"
 
 using namespace lockstep;

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <map>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "tests/temporary_directory.h"
 #include "tracking/sinks/wandb/find_core.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "tracking/artifacts/store.h"
-#include "tracking/sinks/mlflow/mlflow_client.h"
 #include "tracking/log/record.h"
+#include "tracking/sinks/mlflow/mlflow_client.h"
 
 namespace lockstep {
 

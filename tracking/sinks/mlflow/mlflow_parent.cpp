@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
 
 namespace lockstep {

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <string>
 
-#include "tracking/sinks/mlflow/mlflow_client.h"
 #include "tracking/log/run_info.h"
+#include "tracking/sinks/mlflow/mlflow_client.h"
 
 namespace lockstep {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "core/config/config_value.h"
-#include "tracking/sinks/mlflow/mlflow_client.h"
 #include "tracking/log/run_info.h"
+#include "tracking/sinks/mlflow/mlflow_client.h"
 
 namespace lockstep {
 

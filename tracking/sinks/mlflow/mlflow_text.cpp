@@ -6,8 +6,8 @@
 #include <array>
 #include <optional>
 
-#include "core/system/crc32c.h"
 #include "core/printable.h"
+#include "core/system/crc32c.h"
 
 namespace lockstep {
 namespace {

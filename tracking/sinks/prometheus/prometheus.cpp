@@ -1,8 +1,8 @@
 // The prometheus sink: the last value of every metric, for a Prometheus server to scrape.
 #include <fmt/format.h>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "tracking/sinks/prometheus/metrics_server.h"
 #include "tracking/sinks/sink.h"
 

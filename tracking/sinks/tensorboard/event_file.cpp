@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/system/crc32c.h"
 #include "core/error.h"
+#include "core/system/crc32c.h"
 
 namespace lockstep::tensorboard {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "core/config/config_value.h"
 #include "core/system/committed_file.h"
-#include "tracking/sinks/protobuf_writer.h"
 #include "tracking/log/run_info.h"
+#include "tracking/sinks/protobuf_writer.h"
 
 namespace lockstep::tensorboard {
 

@@ -7,9 +7,9 @@
 #pragma once
 
 #include "core/config/config_value.h"
-#include "tracking/sinks/protobuf_writer.h"
 #include "tracking/log/run_end.h"
 #include "tracking/log/run_info.h"
+#include "tracking/sinks/protobuf_writer.h"
 
 namespace lockstep::tensorboard {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tracking/sinks/protobuf_writer.h"
 #include "tracking/log/record.h"
+#include "tracking/sinks/protobuf_writer.h"
 
 namespace lockstep::tensorboard {
 

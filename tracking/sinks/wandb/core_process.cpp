@@ -16,8 +16,8 @@
 #include <mutex>
 #include <vector>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 
 namespace lockstep {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "core/config/config_value.h"
 #include "tracking/log/metric.h"
-#include "tracking/sinks/protobuf_writer.h"
 #include "tracking/log/record.h"
 #include "tracking/log/run_end.h"
+#include "tracking/sinks/protobuf_writer.h"
 
 namespace lockstep {
 

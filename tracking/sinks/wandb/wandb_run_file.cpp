@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "tracking/sinks/wandb/wandb_digest.h"
 #include "tracking/sinks/wandb/wandb_text.h"
 

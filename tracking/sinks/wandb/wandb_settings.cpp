@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <sstream>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "core/system/durable_file.h"
 
 namespace lockstep {
 namespace {

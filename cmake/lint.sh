@@ -12,7 +12,7 @@ mkdir -p build-lint
 cmake --preset lint >build-lint/configure.log 2>&1 || { cat build-lint/configure.log; exit 75; }
 files=("$@")
 if [ $# -eq 0 ]; then
-  readarray -t files < <(git ls-files 'core/*.cpp' 'formats/*.cpp' 'launch/*.cpp' 'tracking/*.cpp' 'runs/*.cpp' 'dashboard/*.cpp' 'cli/*.cpp' 'distributed/shm/*.cpp')
+  readarray -t files < <(git ls-files 'core/*.cpp' 'formats/*.cpp' 'launch/*.cpp' 'tracking/*.cpp' 'catalog/*.cpp' 'dashboard/*.cpp' 'cli/*.cpp' 'distributed/shm/*.cpp')
 fi
 # Of clang alone: what it does not know of g++'s warnings and pragmas (ivdep), and what the library of g++ uses although it
 # is deprecated (std::stable_sort), is no finding.

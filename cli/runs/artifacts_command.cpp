@@ -14,7 +14,7 @@
 #include "core/config/nearest_name.h"
 #include "core/printable.h"
 #include "core/config/size_text.h"
-#include "runs/json_text.h"
+#include "catalog/json_text.h"
 #include "tracking/artifacts/store.h"
 
 namespace lockstep {

@@ -18,7 +18,7 @@
 #include "core/config/nearest_name.h"
 #include "core/printable.h"
 #include "core/config/size_text.h"
-#include "runs/run_use.h"
+#include "catalog/run_use.h"
 #include "tracking/artifacts/store.h"
 #include "tracking/runs/run_trash.h"
 

@@ -4,7 +4,7 @@
 
 #include "cli/runs/runs_view.h"
 #include "core/error.h"
-#include "runs/run_logs.h"
+#include "catalog/run_logs.h"
 #include "tracking/log/log_tail.h"
 #include "tracking/log/csv_field.h"
 

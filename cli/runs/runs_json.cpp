@@ -5,7 +5,7 @@
 #include <ctime>
 
 #include "cli/runs/runs_view.h"
-#include "runs/run_json.h"
+#include "catalog/run_json.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep {

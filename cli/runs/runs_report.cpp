@@ -9,9 +9,9 @@
 #include "cli/trainer_program.h"
 #include "core/system/durable_file.h"
 #include "core/error.h"
-#include "runs/index/column_spool.h"
-#include "runs/run_catalog.h"
-#include "runs/run_list.h"
+#include "catalog/index/column_spool.h"
+#include "catalog/run_catalog.h"
+#include "catalog/run_list.h"
 #include "dashboard/api/program_output.h"
 #include "dashboard/api/report.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "runs/json_text.h"
-#include "runs/run_list.h"
+#include "catalog/json_text.h"
+#include "catalog/run_list.h"
 
 namespace lockstep {
 

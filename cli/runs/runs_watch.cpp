@@ -15,9 +15,9 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "launch/signal_watch.h"
-#include "runs/index/column_spool.h"
-#include "runs/run_list.h"
-#include "runs/run_logs.h"
+#include "catalog/index/column_spool.h"
+#include "catalog/run_list.h"
+#include "catalog/run_logs.h"
 #include "tracking/log/unix_time.h"
 
 namespace lockstep {

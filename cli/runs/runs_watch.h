@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "runs/index/log_index.h"
-#include "runs/index/run_summary.h"
+#include "catalog/index/log_index.h"
+#include "catalog/index/run_summary.h"
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/printable.h"
-#include "runs/json_text.h"
+#include "catalog/json_text.h"
 #include "dashboard/api/api_pages.h"
 
 namespace lockstep {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/config/config_value.h"
-#include "runs/run_catalog.h"
-#include "runs/run_files.h"
+#include "catalog/run_catalog.h"
+#include "catalog/run_files.h"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runs/run_logs.h"
+#include "catalog/run_logs.h"
 
 namespace lockstep {
 

@@ -3,9 +3,9 @@
 
 #include "core/error.h"
 #include "core/printable.h"
-#include "runs/json_text.h"
-#include "runs/run_list.h"
-#include "runs/run_use.h"
+#include "catalog/json_text.h"
+#include "catalog/run_list.h"
+#include "catalog/run_use.h"
 #include "tracking/runs/run_trash.h"
 #include "tracking/runs/stop_request.h"
 #include "tracking/log/unix_time.h"

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/printable.h"
-#include "runs/json_text.h"
+#include "catalog/json_text.h"
 #include "tracking/artifacts/store.h"
 #include "dashboard/api/api_pages.h"
 #include "dashboard/api/console_files.h"

@@ -5,7 +5,7 @@
 #include <charconv>
 
 #include "core/printable.h"
-#include "runs/json_text.h"
+#include "catalog/json_text.h"
 #include "dashboard/api/api_pages.h"
 
 namespace lockstep {

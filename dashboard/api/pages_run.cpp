@@ -8,8 +8,8 @@
 
 #include "core/system/durable_file.h"
 #include "core/error.h"
-#include "runs/json_text.h"
-#include "runs/run_json.h"
+#include "catalog/json_text.h"
+#include "catalog/run_json.h"
 #include "tracking/runs/run_directory.h"
 #include "tracking/runs/stop_request.h"
 #include "tracking/log/unix_time.h"

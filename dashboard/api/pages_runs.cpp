@@ -7,9 +7,9 @@
 
 #include "core/printable.h"
 #include "core/version.h"
-#include "runs/json_text.h"
-#include "runs/run_ending.h"
-#include "runs/run_json.h"
+#include "catalog/json_text.h"
+#include "catalog/run_ending.h"
+#include "catalog/run_json.h"
 #include "tracking/log/unix_time.h"
 #include "dashboard/api/api_pages.h"
 #include "dashboard/filter/run_field.h"

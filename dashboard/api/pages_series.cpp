@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "runs/json_text.h"
+#include "catalog/json_text.h"
 #include "tracking/log/csv_field.h"
 #include "tracking/log/unix_time.h"
 #include "dashboard/api/api_pages.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/version.h"
-#include "runs/json_text.h"
+#include "catalog/json_text.h"
 #include "tracking/log/unix_time.h"
 #include "dashboard/api/api_pages.h"
 #include "dashboard/api/assets.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runs/index/log_index.h"
+#include "catalog/index/log_index.h"
 
 namespace lockstep {
 

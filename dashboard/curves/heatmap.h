@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "runs/index/log_index.h"
+#include "catalog/index/log_index.h"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "runs/index/run_summary.h"
+#include "catalog/index/run_summary.h"
 
 namespace lockstep {
 

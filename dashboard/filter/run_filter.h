@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "runs/index/run_summary.h"
+#include "catalog/index/run_summary.h"
 
 namespace lockstep {
 

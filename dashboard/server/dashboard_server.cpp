@@ -10,8 +10,8 @@
 
 #include "core/error.h"
 #include "core/system/local_address.h"
-#include "runs/index/column_spool.h"
-#include "runs/json_text.h"
+#include "catalog/index/column_spool.h"
+#include "catalog/json_text.h"
 #include "dashboard/api/api.h"
 #include "dashboard/api/api_pages.h"
 #include "dashboard/api/assets.h"

@@ -119,7 +119,7 @@ BAD = [
 
 GOOD = [
     ("models/a.cpp", '#include "data/batch.h"\n#include "models/model.h"\n#include <torch/nn/module.h>\n'),
-    ("cli/a.cpp", '#include "launch/launcher.h"\n#include "runs/run_list.h"\n'),
+    ("cli/a.cpp", '#include "launch/launcher.h"\n#include "catalog/run_list.h"\n'),
     ("examples/a/a.cpp", "#include <lockstep/models/model.h>\n"),
     ("distributed/backends/gloo_backend.cpp", "#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>\n"),
     ("data/loader/loader.cpp", "#include <ATen/ATen.h>\n"),

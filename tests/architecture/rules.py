@@ -13,10 +13,10 @@ LAYERS = {
     "data": {"core", "formats"},
     "models": {"core", "formats", "data/batch.h"},
     "distributed": {"core"},
-    "runs": {"core", "tracking"},
-    "trainer": {"core", "formats", "launch", "tracking", "data", "models", "distributed", "runs/run_list.h"},
-    "dashboard": {"core", "tracking", "runs"},
-    "cli": {"core", "launch", "tracking", "runs", "dashboard"},
+    "catalog": {"core", "tracking"},
+    "trainer": {"core", "formats", "launch", "tracking", "data", "models", "distributed", "catalog/run_list.h"},
+    "dashboard": {"core", "tracking", "catalog"},
+    "cli": {"core", "launch", "tracking", "catalog", "dashboard"},
 }
 FOLDERS = set(LAYERS) | {"configs", "tests", "bench", "examples", "docs", "cmake", "python"}
 
@@ -24,7 +24,7 @@ FOLDERS = set(LAYERS) | {"configs", "tests", "bench", "examples", "docs", "cmake
 EXCEPTIONS = {}
 
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
-TORCH_FREE = re.compile(r"^(core|formats|launch|tracking|runs|dashboard|cli|distributed/shm)/|"
+TORCH_FREE = re.compile(r"^(core|formats|launch|tracking|catalog|dashboard|cli|distributed/shm)/|"
                         r"^(data/(images|transforms|tokenize)|models/package)/")
 
 # rule: (pattern on code without comments and strings, files that may, what to say)

@@ -1,4 +1,4 @@
-#include "runs/run_files.h"
+#include "catalog/run_files.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>

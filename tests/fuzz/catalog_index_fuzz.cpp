@@ -1,14 +1,14 @@
 // Any bytes as an entry of the dashboard's index: what is read of them is a run like any other,
 // which is written as the same bytes.
 
-#include "runs/index/catalog_index.h"
+#include "catalog/index/catalog_index.h"
 
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
-#include "runs/index/index_codec.h"
+#include "catalog/index/index_codec.h"
 #include "tests/fuzz/seeds.h"
 
 using namespace lockstep;

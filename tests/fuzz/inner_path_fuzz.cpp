@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "runs/run_files.h"
+#include "catalog/run_files.h"
 #include "tests/fuzz/seeds.h"
 #include "tests/temporary_directory.h"
 

@@ -14,7 +14,7 @@
 #include "core/config/nearest_name.h"
 #include "core/printable.h"
 #include "core/config/size_text.h"
-#include "runs/run_list.h"
+#include "catalog/run_list.h"
 #include "tracking/runs/run_directory.h"
 #include "trainer/checkpoint/checkpoint.h"
 

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <future>
 
-#include "runs/run_list.h"
-#include "runs/run_use.h"
+#include "catalog/run_list.h"
+#include "catalog/run_use.h"
 #include "tests/temporary_directory.h"
 #include "tests/tracking/agent/recorder_sink.h"
 #include "tests/tracking/sample_log.h"

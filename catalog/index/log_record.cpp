@@ -1,0 +1,80 @@
+#include "catalog/index/log_record.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <string>
+
+#include "core/error.h"
+#include "tracking/log/event_log_segment.h"
+
+namespace lockstep {
+namespace {
+
+struct SegmentFile {
+  FileDescriptor file;
+  uint64_t begin = 0, size = 0;  // in the log as a whole
+  uint64_t first = 0;            // where its own records begin, within it
+};
+
+uint64_t size_of_segment(int fd) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
+}
+
+// The segment that has byte `offset`, or the last one.
+SegmentFile segment_at(const std::filesystem::path& log, uint64_t offset) {
+  SegmentFile segment{.file = FileDescriptor(::open(log.c_str(), O_RDONLY | O_CLOEXEC)),
+                      .first = kEventLogHeaderBytes};
+  if (!segment.file.is_open()) throw errno_error(fmt::format("cannot read {}", log.string()));
+  uint32_t number = 0;
+  while (true) {
+    segment.size = size_of_segment(segment.file.get());
+    if (offset <= segment.begin + segment.size) return segment;
+    auto next = next_segment(log, number);
+    if (!next) return segment;
+    number = next->beginning.number;
+    segment = {.file = std::move(next->file),
+               .begin = segment.begin + segment.size,
+               .size = 0,
+               .first = next->beginning.bytes};
+  }
+}
+
+}  // namespace
+
+std::optional<Record> read_log_record(const std::filesystem::path& log, uint64_t begin,
+                                      uint64_t end) {
+  const auto segment = segment_at(log, end);
+  if (end <= segment.begin + segment.first || end > segment.begin + segment.size)
+    return std::nullopt;
+  const auto from = std::max(begin, segment.begin + segment.first);
+  const auto bytes = read_log_piece(segment.file.get(), from - segment.begin, end - from);
+  FrameCursor cursor(bytes, 0);
+  std::optional<Record> last;
+  while (const auto frame = cursor.next())
+    if (cursor.offset() == bytes.size()) last = decode_record(*frame, 0);
+  return last;
+}
+
+void visit_console_lines(const std::filesystem::path& log, uint64_t begin, uint64_t end,
+                         const std::function<void(const ConsoleLine&)>& take) {
+  while (begin < end) {
+    const auto segment = segment_at(log, begin + 1);
+    const auto last = std::min(end, segment.begin + segment.size);
+    const auto from = std::max(begin, segment.begin + segment.first);
+    if (from >= last) return;
+    const auto bytes = read_log_piece(segment.file.get(), from - segment.begin, last - from);
+    FrameCursor cursor(bytes, 0);
+    while (const auto frame = cursor.next()) {
+      if (frame->type != static_cast<uint8_t>(FrameType::Console)) continue;
+      const auto record = decode_record(*frame, 0);
+      if (const auto* line = record ? std::get_if<ConsoleLine>(&*record) : nullptr) take(*line);
+    }
+    begin = last;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,171 @@
+#include "catalog/run_logs.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+
+#include "core/error.h"
+#include "catalog/run_ending.h"
+#include "catalog/side_by_side.h"
+#include "tracking/runs/run_directory.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kLogsPerThread = 4, kMostReaders = 4;
+
+bool is_own_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::symlink_status(path, ignored).type() == fs::file_type::regular;
+}
+
+// A run directory that lost its run.json still has its name.
+void read_written(RunSummary& run) {
+  run.written = {.id = run.id, .name = run.id, .job_id = run.id};
+  try {
+    auto job = read_job(run.dir);
+    run.is_written = job.has_value();
+    if (job) run.written = std::move(*job);
+  } catch (const Error& error) {
+    run.job_problem = error.what();
+  }
+}
+
+// What run.json says loses against what the job's first log says.
+RunInfo job_info(const RunSummary& run) {
+  auto info = run.written;
+  info.id = info.job_id = run.id;
+  for (const auto& source : run.sources) {
+    if (source.is_node || source.info.id.empty()) continue;
+    info.group = source.info.group;
+    if (info.created == 0) info.created = source.info.created;
+    info.world_size = std::max(info.world_size, source.info.world_size);
+    if (info.host.empty()) info.host = source.info.host;
+    if (info.command.empty()) info.command = source.info.command;
+    info.job_type = source.info.job_type;
+    info.planned = source.info.planned;
+    // The default of several entries per job, so that they stay together: no choice of anybody.
+    if (info.group == run.id) info.group.reset();
+    break;
+  }
+  return info;
+}
+
+}  // namespace
+
+std::vector<LogName> log_names(const fs::path& run_dir, Links links) {
+  std::vector<LogName> names;
+  std::error_code ignored;
+  const bool follows = links == Links::Follow;
+  if (!follows && fs::is_symlink(run_dir / "events", ignored)) return names;
+  for (const bool is_node : {false, true})
+    for (const auto& path : is_node ? node_logs(run_dir) : rank_logs(run_dir))
+      if (const auto number = number_of_log(path); number >= 0 && (follows || is_own_file(path)))
+        names.push_back({.path = path, .is_node = is_node, .number = number});
+  return names;
+}
+
+fs::path log_path(const fs::path& run_dir, const SourceSummary& source) {
+  return source.is_node ? node_log_path(run_dir, source.number)
+                        : event_log_path(run_dir, source.number);
+}
+
+int number_of_log(const fs::path& log) {
+  const auto stem = log.stem().string();
+  const auto dash = stem.rfind('-');
+  int number = -1;
+  if (dash == std::string::npos) return -1;
+  const auto* end = stem.data() + stem.size();
+  const auto parsed = std::from_chars(stem.data() + dash + 1, end, number);
+  return parsed.ec == std::errc{} && parsed.ptr == end && number >= 0 ? number : -1;
+}
+
+RunLogs::RunLogs(fs::path run_dir, NameTable& names, ColumnSpool* spool, Links links)
+    : run_dir_(std::move(run_dir)), names_(names), spool_(spool), links_(links) {}
+
+size_t RunLogs::num_logs() const {
+  return look([](const auto& logs) { return logs.size(); });
+}
+
+bool RunLogs::find_logs() {
+  const auto names = log_names(run_dir_, links_);
+  const auto is_there = [&](const LogName& name) {
+    return std::ranges::any_of(logs_,
+                               [&](const auto& log) { return log->name().path == name.path; });
+  };
+  const auto gone = std::erase_if(logs_, [&](const auto& log) {
+    return std::ranges::none_of(names,
+                                [&](const LogName& name) { return name.path == log->name().path; });
+  });
+  bool changed = gone > 0;
+  for (const auto& name : names) {
+    if (is_there(name)) continue;
+    logs_.push_back(std::make_unique<LogIndex>(name, names_, spool_));
+    changed = true;
+  }
+  if (changed)
+    std::ranges::sort(logs_, {}, [](const auto& log) {
+      return std::pair(log->name().is_node, log->name().number);
+    });
+  return changed;
+}
+
+// Many logs are read side by side.
+bool RunLogs::catch_up_all() {
+  std::atomic<bool> changed = false;
+  const auto num_threads = was_read_ ? 1 : std::min(logs_.size() / kLogsPerThread, kMostReaders);
+  side_by_side(logs_.size(), num_threads, [&](size_t i) {
+    if (logs_[i]->catch_up()) changed = true;
+  });
+  return changed;
+}
+
+bool RunLogs::catch_up() {
+  const std::unique_lock lock(mutex_);
+  const bool found = find_logs();
+  const bool changed = catch_up_all();
+  was_read_ = true;
+  return found || changed;
+}
+
+void RunLogs::read_once() {
+  {
+    const std::shared_lock lock(mutex_);
+    if (was_read_) return;
+  }
+  const std::unique_lock lock(mutex_);
+  if (was_read_) return;
+  find_logs();
+  catch_up_all();
+  was_read_ = true;
+}
+
+RunSummary summarize_run(const RunLogs& logs, NameTable& names) {
+  RunSummary run{.id = logs.run_dir().filename().string(), .dir = logs.run_dir()};
+  logs.look([&](const auto& all) {
+    for (const auto& log : all) {
+      run.sources.push_back(log->summary());
+      if (run.config.empty() && !log->name().is_node)
+        run.config = flatten_config(log->config(), names);
+    }
+  });
+  read_written(run);
+  run.info = job_info(run);
+  run.tags = read_run_tags(run.dir);
+  add_end(run);
+  run.updated = run.info.created;
+  for (const auto& source : run.sources) {
+    run.updated = std::max(run.updated, source.updated);
+    run.num_alerts += source.num_alerts;
+    if (source.is_node) continue;
+    ++run.num_ranks;
+    if (source.step < run.step) continue;
+    run.step = source.step;
+    run.epoch = source.epoch;
+  }
+  return run;
+}
+
+}  // namespace lockstep

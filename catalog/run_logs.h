@@ -1,0 +1,70 @@
+// All event logs of one run, kept up to date together.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "catalog/index/log_index.h"
+
+namespace lockstep {
+
+// Whether what is a link counts as what it leads to. The dashboard refuses them: they could lead
+// out of the directory of runs, and whoever sees its page need not be whoever may read all files.
+enum class Links { Refuse, Follow };
+
+// The event logs of a run, ranks before nodes, each in order.
+std::vector<LogName> log_names(const std::filesystem::path& run_dir, Links links);
+
+// Where the log of `source` lies.
+std::filesystem::path log_path(const std::filesystem::path& run_dir, const SourceSummary& source);
+
+// Thread: any.
+class RunLogs {
+ public:
+  // Reads nothing yet. `spool` nullptr: totals only.
+  RunLogs(std::filesystem::path run_dir, NameTable& names, ColumnSpool* spool,
+          Links links = Links::Refuse);
+
+  // Reads what was appended to the logs, and logs that are new. Returns whether anything changed.
+  // Waits for those who look.
+  bool catch_up();
+
+  // Makes sure that it was read at least once.
+  void read_once();
+
+  // Calls `visit` with the logs, ranks in order and then nodes. They do not change meanwhile.
+  template <class Visit>
+  auto look(const Visit& visit) const {
+    const std::shared_lock lock(mutex_);
+    return visit(logs_);
+  }
+
+  bool has_columns() const { return spool_ != nullptr; }
+  size_t num_logs() const;
+  const std::filesystem::path& run_dir() const { return run_dir_; }
+
+ private:
+  bool find_logs();
+  bool catch_up_all();
+
+  std::filesystem::path run_dir_;
+  NameTable& names_;
+  ColumnSpool* spool_;
+  Links links_;
+  mutable std::shared_mutex mutex_;  // guards what follows
+  std::vector<std::unique_ptr<LogIndex>> logs_;
+  bool was_read_ = false;
+};
+
+// What the list shows of a run, from its logs and the files beside them. `version` and `changed`
+// are the caller's to set.
+RunSummary summarize_run(const RunLogs& logs, NameTable& names);
+
+// The number at the end of "rank-00003.lsev", or -1.
+int number_of_log(const std::filesystem::path& log);
+
+}  // namespace lockstep

@@ -32,6 +32,24 @@ def test_the_tests_keep_the_rules_that_hold_for_them(checker):
     assert not found(TESTS, checker), "\n" + "\n".join(found(TESTS, checker))
 
 
+def test_folders_are_small_and_their_sub_folders_have_no_cycles():
+    code = [path for path in SOURCES if path.split("/")[0] in rules.LAYERS]
+    assert not rules.crowded_folders(code)
+    texts = {path: (ROOT / path).read_text() for path in code}
+    assert not rules.folder_cycles(texts), "\n" + "\n".join(rules.folder_cycles(texts))
+
+
+def test_crowded_folders_and_cycles_are_found():
+    assert rules.crowded_folders([f"core/f{i}.h" for i in range(31)]) == ["core/: 31 files, at most 30"]
+    assert not rules.crowded_folders([f"core/f{i}.h" for i in range(30)])
+    chain = {"data/a/a.h": '#include "data/b/b.h"\n', "data/b/b.h": '#include "data/c.h"\n', "data/c.h": ""}
+    assert not rules.folder_cycles(chain)
+    cycle = chain | {"data/c.h": '#include "data/a/a.h"\n'}
+    assert rules.folder_cycles(cycle) == ["data/c.h:1: data/a/a.h: a cycle of data/ and data/a/",
+                                          "data/a/a.h:1: data/b/b.h: a cycle of data/a/ and data/b/",
+                                          "data/b/b.h:1: data/c.h: a cycle of data/b/ and data/"]
+
+
 def types_of(text):
     """namespace::name of every class and struct that a header defines at namespace level."""
     namespace = re.search(r"^namespace ([\w:]+) {", text, re.M)

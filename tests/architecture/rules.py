@@ -3,6 +3,7 @@
 Every checker takes the path of a file below the root and its text, and yields "path:line: what is wrong". They read C++
 by line and by brace: enough for code of one style, and quick.
 """
+import collections
 import re
 
 LAYERS = {
@@ -44,6 +45,7 @@ OWNED = {
              "which rank does it is decided by tracking/runs/on_ranks, the checkpoint and roots in distributed"),
 }
 
+FILES_PER_FOLDER = 30
 SIZES = {".h": 150, ".cpp": 400}
 FUNCTION_LINES = 80
 MAIN_LINES = 60
@@ -173,6 +175,45 @@ def check_sizes(path, text):
         allowed = MAIN_LINES if re.search(r"\bint main\s*\(", head) else FUNCTION_LINES
         if size > allowed and not is_excepted(path, "function size"):
             yield f"{path}:{line}: a function of {size} lines, at most {allowed}"
+
+
+def folder_of(path):
+    return path.rsplit("/", 1)[0]
+
+
+def crowded_folders(paths):
+    """Folders with more files than a listing shows at a glance."""
+    counts = collections.Counter(folder_of(path) for path in paths)
+    return [f"{folder}/: {count} files, at most {FILES_PER_FOLDER}" for folder, count in sorted(counts.items())
+            if count > FILES_PER_FOLDER]
+
+
+def folder_edges(texts):
+    """{folder: {folder it includes: an include of that}} of the folders below one top folder; texts: {path: text}."""
+    edges = collections.defaultdict(dict)
+    for path, text in texts.items():
+        for number, _, target in includes_of(text):
+            source, other = folder_of(path), folder_of(target)
+            if target in texts and source != other and source.split("/")[0] == other.split("/")[0]:
+                edges[source].setdefault(other, f"{path}:{number}: {target}")
+    return edges
+
+
+def folder_cycles(texts):
+    """Folders that include each other, directly or through others."""
+    edges = folder_edges(texts)
+
+    def reachable(start):
+        seen, todo = set(), [start]
+        while todo:
+            new = set(edges.get(todo.pop(), ())) - seen
+            seen |= new
+            todo += new
+        return seen
+
+    reach = {folder: reachable(folder) for folder in edges}
+    return [f"{include}: a cycle of {source}/ and {other}/" for source in sorted(edges)
+            for other, include in sorted(edges[source].items()) if source in reach.get(other, ())]
 
 
 CHECKERS = [check_layers, check_torch, check_owned, check_words, check_sizes]

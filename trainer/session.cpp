@@ -181,22 +181,23 @@ Tracker open_tracker_of(const Job& job, const Trainer& trainer, int64_t resumed)
 }
 
 RunEnd describe_end(const Trainer& trainer, const std::filesystem::path& run_dir) {
+  const auto stopped = trainer.stop_reason();
+  if (!stopped) return {.state = RunState::Finished};
   const auto where =
       fmt::format("after step {} of {}, with a checkpoint", trainer.step(), trainer.total_steps());
-  switch (trainer.ending()) {
-    case Ending::Completed: break;
-    case Ending::EarlyStop:
+  switch (*stopped) {
+    case StopReason::EarlyStop:
       return {.state = RunState::Finished,
               .reason = fmt::format("stopped early {}: {}", where, trainer.early_stop_reason())};
-    case Ending::Requested: {
+    case StopReason::Requested: {
       const auto request = read_stop_request(run_dir);
       const bool has_reason = request && !request->reason.empty();
       return {.state = RunState::Finished,
               .reason = fmt::format("stopped on request {}{}", where,
                                     has_reason ? ": " + request->reason : "")};
     }
-    case Ending::Preempted: {
-      const int signal = trainer.ending_signal();
+    case StopReason::Preempted: {
+      const int signal = trainer.stop_signal();
       return {.state = RunState::Preempted,
               .exit_code = 128 + signal,
               .signal = signal,
@@ -273,7 +274,7 @@ SessionResult train(const Job& job) {
     result.evaluation = trainer->run();
     world.progress().enter(Phase::Finishing);
     const auto end = describe_end(*trainer, run_dir);
-    result.ending = trainer->ending();
+    result.stopped = trainer->stop_reason();
     result.signal = trainer->ending_signal();
     result.reason = end.reason;
     if (resumed > 0 && resumed == trainer->step() && end.reason.empty())

@@ -40,11 +40,11 @@ struct SessionOptions {
 struct SessionResult {
   std::string run_id;
   std::filesystem::path run_dir;
-  EvaluationResult evaluation;  // the last one
-  Ending ending = Ending::Completed;
-  int signal = 0;      // when it was preempted
-  std::string reason;  // one line, when it did not come to its last step
-  std::string lost;    // one line, when what it recorded is not where it was: no command finds it
+  EvaluationResult evaluation;             // the last one
+  std::optional<StopReason> stopped = {};  // before its last step
+  int signal = 0;                          // when it was preempted
+  std::string reason;                      // one line, when it did not come to its last step
+  std::string lost;  // one line, when what it recorded is not where it was: no command finds it
 };
 
 // Collective over all processes of the job. Reads and checks everything that needs no other rank

@@ -159,7 +159,7 @@ std::string lockstep_command() {
 
 void print_result(const SessionResult& result, const RankEnv& ranks) {
   if (!is_main(ranks.rank)) return;
-  if (result.ending == Ending::Preempted) {
+  if (result.stopped == StopReason::Preempted) {
     std::cout << fmt::format("{}\nrun:   {}\ngo on: the same command with --resume {}\n",
                              result.reason, result.run_dir.string(), result.run_id)
               << std::flush;

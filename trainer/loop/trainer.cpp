@@ -6,11 +6,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.h"
 #include "data/sampling/sampling.h"
 #include "tracking/runs/run_directory.h"
-#include "tracking/runs/stop_request.h"
 #include "trainer/checkpoint/initial_weights.h"
 #include "trainer/checkpoint/training_state.h"
 #include "trainer/config/precision.h"
@@ -20,9 +20,6 @@
 
 namespace lockstep {
 namespace {
-
-// How often the main rank looks for a stop request.
-constexpr auto kAskEvery = std::chrono::seconds(1);
 
 std::shared_ptr<Model> place_model(const TrainerParts& parts) {
   const auto& model = parts.model;
@@ -68,6 +65,8 @@ Trainer::Trainer(const TrainerParts& parts)
       log_due_(parts.world, parts.config.train.log_every),
       eval_due_(parts.world, parts.config.train.eval_every),
       save_due_(parts.world, parts.config.checkpoint.every),
+      metrics_(parts.world, parts.tracker, parts.config),
+      stop_(parts.world, parts.run_dir, parts.interruption),
       clock_(parts.world.progress()),
       vote_(parts.world),
       early_stop_(parts.config.train.early_stop),
@@ -103,38 +102,30 @@ void Trainer::load_initial_weights() {
 
 EvaluationResult Trainer::run() {
   for (const auto& line : warnings_) parts_.tracker.text(TextLevel::Warning, line);
-  logged_at_ = std::chrono::steady_clock::now();
+  metrics_.start();
   parts_.world.progress().set_step(position_.step, length_.total_steps);
   if (evaluation_is_due_ && parts_.eval_set) evaluate_now();
-  if (early_stop_.is_due() && !is_finished())
-    votes_ |= kEarlyStop;           // as the run that stopped there
-  use_timeout_of(Phase::Building);  // the first step is a part of it
-  while (!is_finished() && !votes_) train_epoch();
-  if (parts_.eval_set && evaluated_step_ != position_.step && !votes_) evaluate_now();
+  if (early_stop_.is_due() && !is_finished()) stop_.stop_early();  // as the run that stopped there
+  enter_phase(Phase::Building);                                    // the first step is a part of it
+  while (!is_finished() && !stop_.is_stopping()) train_epoch();
+  if (parts_.eval_set && evaluated_step_ != position_.step && !stop_.is_stopping()) evaluate_now();
   if (saved_step_ != position_.step) save_now();
-  use_timeout_of(Phase::Saving);
+  enter_phase(Phase::Saving);
   saving_.finish();
   return evaluation_;
 }
 
 // What this rank brings to the vote of the step that begins.
-uint32_t Trainer::own_flags() {
-  uint32_t flags = 0;
+uint32_t Trainer::step_flags() {
+  uint32_t flags = stop_.poll();
   if (saving_.is_busy()) flags |= kSaving;
   if (saving_.has_checkpoint() && is_main(parts_.world.rank())) flags |= kSaved;
   if (non_finite_.has_news()) flags |= kNonFinite;
-  if (const auto signal = parts_.interruption ? parts_.interruption->signal() : std::nullopt)
-    flags |= flag_of_signal(*signal);
-  const auto now = std::chrono::steady_clock::now();
-  if (is_main(parts_.world.rank()) && now - asked_at_ >= kAskEvery) {
-    asked_at_ = now;
-    if (read_stop_request(parts_.run_dir)) flags |= kStopRequest;
-  }
   return flags;
 }
 
 // Checkpoints and evaluations may take long; a step that does is a rank that hangs.
-void Trainer::use_timeout_of(Phase phase) {
+void Trainer::enter_phase(Phase phase) {
   clock_.enter(phase);
   const auto& config = parts_.config.distributed;
   const auto timeout = is_stepping(phase) ? config.step_timeout.value : config.timeout.value;
@@ -165,16 +156,16 @@ void Trainer::train_epoch() {
                  .epoch = position_.epoch,
                  .device = parts_.world.device(),
                  .name = "data.train",
-                 .bad_samples = allowed(bad_train_)});
+                 .bad_samples = metrics_.bad_train()});
   // A run that was stopped with another batch size may have left less than one of today's.
   if (loader.num_batches() == 0) {
     position_ = {position_.step, position_.epoch + 1, 0, position_.lanes};
     return;
   }
   const auto epoch = position_.epoch;
-  while (position_.epoch == epoch && !is_finished() && !votes_) {
+  while (position_.epoch == epoch && !is_finished() && !stop_.is_stopping()) {
     train_step(loader, shares);
-    data_stats_ += loader.take_stats();
+    metrics_.add_loading(loader.take_stats());
     const bool epoch_ended = loader.position() == loader.num_batches();
     if (epoch_ended) position_ = {position_.step, position_.epoch + 1, 0, position_.lanes};
     after_step(epoch_ended);
@@ -184,7 +175,7 @@ void Trainer::train_epoch() {
 void Trainer::train_step(Loader& loader, const BatchShares& shares) {
   const bool votes_last = non_finite_.skips();
   clock_.enter(Phase::Voting);
-  if (!votes_last) vote_.begin(own_flags());
+  if (!votes_last) vote_.begin(step_flags());
   clock_.enter(Phase::Optimizer);
   parallel_.zero_gradients();
   clock_.enter(Phase::DataWait);
@@ -200,7 +191,7 @@ void Trainer::train_step(Loader& loader, const BatchShares& shares) {
     const auto outputs = pass(batch, batches, synchronize);
     if (synchronize) clock_.add_communication(parallel_.exposed_wait());
     const bool is_usable = non_finite_.look("loss", outputs.loss, position_.step + 1);
-    if (is_usable || !votes_last) meter_.add(outputs, batches.counts());
+    if (is_usable || !votes_last) metrics_.meter().add(outputs, batches.counts());
     position_.samples =
         std::min(position_.samples + plan_.global_batch_size, parts_.train_set.size());
   }
@@ -212,7 +203,7 @@ void Trainer::train_step(Loader& loader, const BatchShares& shares) {
   clock_.enter(Phase::Voting);
   if (!votes_last) flags_ = vote_.finish();
   if ((flags_ & kNonFinite) && non_finite_.stops()) non_finite_.stop(parts_.world);
-  votes_ = flags_ & kEndings;
+  stop_.agree(flags_);
   none_is_saving_ = !(flags_ & kSaving);
   is_saved_ = flags_ & kSaved;
   clock_.end_step(position_.step, length_.total_steps);
@@ -224,7 +215,7 @@ void Trainer::vote_on_step() {
   clock_.enter(Phase::Optimizer);
   if (!scaler_) non_finite_.look_at_gradients(parameters_, position_.step + 1);
   clock_.enter(Phase::Voting);
-  vote_.begin(own_flags());
+  vote_.begin(step_flags());
   flags_ = vote_.finish();
 }
 
@@ -232,8 +223,8 @@ void Trainer::vote_on_step() {
 // value since the last vote was not finite.
 void Trainer::verify_finite() {
   if (!non_finite_.stops()) return;
-  non_finite_.note("loss", meter_.loss(), position_.step);
-  vote_.begin(own_flags());
+  non_finite_.note("loss", metrics_.meter().loss(), position_.step);
+  vote_.begin(step_flags());
   if (vote_.finish() & kNonFinite) non_finite_.stop(parts_.world);
 }
 
@@ -279,28 +270,60 @@ void Trainer::optimize() {
 }
 
 void Trainer::after_step(bool epoch_ended) {
-  if (is_finished()) votes_ = 0;  // it ends anyway
+  if (is_finished()) stop_.complete();
   if (!has_stepped_) {
-    use_timeout_of(Phase::Logging);
+    enter_phase(Phase::Logging);
     CheckpointHead head;
     saving_.prepare({*model_, *optimizer_, parallel_, head, average()});  // all of it is there now
   }
   has_stepped_ = true;
   saving_.look(none_is_saving_, is_saved_);
-  if (log_due_.due(position_, epoch_ended) || is_finished() || votes_) log_training();
+  if (log_due_.due(position_, epoch_ended) || is_finished() || stop_.is_stopping()) log_training();
   evaluation_is_due_ = parts_.eval_set && eval_due_.due(position_, epoch_ended);
-  if (!votes_ && (evaluation_is_due_ || (parts_.eval_set && is_finished()))) evaluate_now();
-  if (save_due_.due(position_, epoch_ended) || is_finished() || votes_) save_now();
+  if (!stop_.is_stopping() && (evaluation_is_due_ || (parts_.eval_set && is_finished())))
+    evaluate_now();
+  if (save_due_.due(position_, epoch_ended) || is_finished() || stop_.is_stopping()) save_now();
 }
 
-BadSamples* Trainer::allowed(BadSamples& bad_samples) {
-  return parts_.config.data.loader.max_bad_samples > 0 ? &bad_samples : nullptr;
+void Trainer::log_training() {
+  OptimizerReport optimizer{
+      .lr = last_lr_, .grad_norm = last_grad_norm_, .num_skipped = take_skipped()};
+  if (scaler_) optimizer.loss_scale = scaler_->state().scale;
+  if (const auto reason = graphed_ ? graphed_->take_reason() : std::nullopt)
+    metrics_.warn("train.cuda_graph: steps go on without a graph: " + *reason);
+  const auto losses = metrics_.log(moment(), clock_.take(), optimizer, model_->target_name());
+  if (!non_finite_.stops() || std::isfinite(losses.global)) return;
+  non_finite_.note("loss", losses.local, position_.step);
+  non_finite_.stop(parts_.world);
+}
+
+// None: no step can be skipped.
+std::optional<int64_t> Trainer::take_skipped() {
+  if (!scaler_ && !non_finite_.skips()) return std::nullopt;
+  const auto count = non_finite_.take_skipped();
+  if (count > 0)
+    metrics_.warn(
+        fmt::format("train.non_finite: {} steps up to step {} were skipped: a loss or a gradient "
+                    "was not finite",
+                    count, position_.step));
+  return count + (scaler_ ? scaler_->take_skipped() : 0);
+}
+
+Moment Trainer::moment() const { return {.step = position_.step, .epoch = epoch_fraction()}; }
+
+// For the evaluation that begins; none: it shows numbers alone.
+std::unique_ptr<EvaluationMedia> Trainer::next_media() {
+  const auto& config = parts_.config.tracking.media;
+  if (++num_evaluations_ % config.every != 0) return nullptr;
+  if (config.histograms) record_histograms(parts_.world, parts_.tracker, moment(), parameters_);
+  if (!config.confusion && config.worst_samples == 0) return nullptr;
+  return std::make_unique<EvaluationMedia>(config, parts_.world, *parts_.eval_set);
 }
 
 void Trainer::evaluate_now() {
   verify_finite();
   const auto begin = std::chrono::steady_clock::now();
-  use_timeout_of(Phase::Evaluating);
+  enter_phase(Phase::Evaluating);
   const auto media = next_media();
   parallel_.broadcast_buffers();
   const AveragedWeights averaged(average());
@@ -309,15 +332,16 @@ void Trainer::evaluate_now() {
                                {.batch_size = parts_.config.data.eval_batch_size,
                                 .workers = plan_.workers_per_rank,
                                 .precision = parts_.config.train.precision,
-                                .bad_samples = allowed(bad_eval_),
+                                .bad_samples = metrics_.bad_eval(),
                                 .look =
                                     [&](const Batch& batch, const Outputs& outputs) {
                                       if (media) media->look(batch, outputs);
                                     },
                                 .should_stop =
                                     [this] {
-                                      vote_.begin(own_flags());
-                                      return (votes_ = vote_.finish() & kEndings) != 0;
+                                      vote_.begin(step_flags());
+                                      stop_.agree(vote_.finish());
+                                      return stop_.is_stopping();
                                     }});
   if (result.empty()) return;
   evaluation_ = result;
@@ -326,30 +350,29 @@ void Trainer::evaluate_now() {
   early_stop_.add(evaluation_);
   if (const auto& best = parts_.config.checkpoint.keep_best; best.count)
     metric_of(evaluation_, best.metric, "checkpoint.keep_best.metric");
-  if (early_stop_.is_due() && !is_finished()) votes_ |= kEarlyStop;  // the same on every rank
+  if (early_stop_.is_due() && !is_finished()) stop_.stop_early();
   NamedValues values;
   for (const auto& [name, value] : evaluation_) values.emplace_back("eval/" + name, value);
-  record(values);
+  metrics_.record(moment(), values);
   if (media) media->record(parts_.tracker, moment());
-  use_timeout_of(Phase::Logging);
-  logged_at_ +=
-      std::chrono::steady_clock::now() - begin;  // evaluation is not part of the training speed
+  enter_phase(Phase::Logging);
+  metrics_.exclude(std::chrono::steady_clock::now() - begin);
 }
 
 void Trainer::save_now() {
   verify_finite();
   const auto begin = std::chrono::steady_clock::now();
-  use_timeout_of(Phase::Saving);
+  enter_phase(Phase::Saving);
   CheckpointHead head{.position = position_,
                       .early_stop = early_stop_.state(),
                       .evaluation_is_due = evaluation_is_due_};
   if (scaler_) head.loss_scale = scaler_->state();
   if (evaluated_step_ == position_.step) head.evaluation = evaluation_;
   saving_.save({*model_, *optimizer_, parallel_, head, average()}, checkpoint_to_publish(),
-               votes_ || is_finished());
+               stop_.is_stopping() || is_finished());
   saved_step_ = position_.step;
-  use_timeout_of(Phase::Logging);
-  logged_at_ += std::chrono::steady_clock::now() - begin;
+  enter_phase(Phase::Logging);
+  metrics_.exclude(std::chrono::steady_clock::now() - begin);
 }
 
 std::optional<CheckpointToPublish> Trainer::checkpoint_to_publish() const {

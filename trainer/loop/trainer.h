@@ -16,21 +16,21 @@
 #include "distributed/world.h"
 #include "models/model.h"
 #include "tracking/tracker.h"
-#include "trainer/state/early_stop.h"
-#include "trainer/loop/ending.h"
+#include "trainer/checkpoint/saving.h"
+#include "trainer/config/non_finite.h"
+#include "trainer/config/run_config.h"
+#include "trainer/config/run_length.h"
+#include "trainer/config/trigger.h"
 #include "trainer/loop/evaluation_media.h"
 #include "trainer/loop/graphed_passes.h"
 #include "trainer/loop/interruption.h"
-#include "trainer/state/loss_scaler.h"
-#include "trainer/state/meter.h"
-#include "trainer/config/non_finite.h"
-#include "trainer/state/position.h"
-#include "trainer/config/run_config.h"
-#include "trainer/config/run_length.h"
-#include "trainer/checkpoint/saving.h"
+#include "trainer/loop/metrics_reporter.h"
 #include "trainer/loop/step_batches.h"
 #include "trainer/loop/step_times.h"
-#include "trainer/config/trigger.h"
+#include "trainer/loop/stop_controller.h"
+#include "trainer/state/early_stop.h"
+#include "trainer/state/loss_scaler.h"
+#include "trainer/state/position.h"
 #include "trainer/state/weight_average.h"
 
 namespace lockstep {
@@ -67,9 +67,9 @@ class Trainer {
   // saves at the end of a step that is the same on all ranks. Throws what its parts throw.
   EvaluationResult run();
 
-  // Why run() returned.
-  Ending ending() const { return ending_of(votes_); }
-  int ending_signal() const { return signal_of(votes_); }
+  // Why run() returned before the last step; empty: it came to it.
+  std::optional<StopReason> stop_reason() const { return stop_.reason(); }
+  int stop_signal() const { return stop_.signal(); }
   std::string early_stop_reason() const { return early_stop_.reason(); }
   int64_t step() const { return position_.step; }
 
@@ -87,19 +87,15 @@ class Trainer {
   void optimize();
   void after_step(bool epoch_ended);
   void log_training();
-  BadSamples* allowed(BadSamples& bad_samples);
-  using NamedValues = std::vector<std::pair<std::string, double>>;
-  void record(const NamedValues& values);
-  void tell_bad_samples(NamedValues& values);
-  void tell_skipped(NamedValues& values);
+  std::optional<int64_t> take_skipped();
   void evaluate_now();
   std::unique_ptr<EvaluationMedia> next_media();
   Moment moment() const;
   void save_now();
   std::optional<CheckpointToPublish> checkpoint_to_publish() const;
-  uint32_t own_flags();
+  uint32_t step_flags();
   WeightAverage* average() { return average_ ? &*average_ : nullptr; }
-  void use_timeout_of(Phase phase);
+  void enter_phase(Phase phase);
   bool is_finished() const;
   double epoch_fraction() const;
 
@@ -117,23 +113,18 @@ class Trainer {
   Trigger log_due_, eval_due_, save_due_;
 
   Position position_;
-  Meter meter_;
-  LoaderStats data_stats_;  // since the last logging
-  BadSamples bad_train_{parts_.config.data.loader.max_bad_samples},
-      bad_eval_{parts_.config.data.loader.max_bad_samples};
+  MetricsReporter metrics_;
+  StopController stop_;
   double last_lr_ = 0;
   at::Tensor last_grad_norm_;             // undefined: not measured
   std::optional<LossScaler> scaler_;      // with fp16
   std::optional<GraphedPasses> graphed_;  // with train.cuda_graph
-  std::chrono::steady_clock::time_point logged_at_;
   StepClock clock_;
   StepVote vote_;
   bool has_stepped_ = false;
   uint32_t flags_ = 0;           // of the last vote of a step
-  uint32_t votes_ = 0;           // kEndings of all ranks; not zero: the run ends after this step
   bool none_is_saving_ = false;  // when the last step began, on any rank
   bool is_saved_ = false;        // then, on the main rank
-  std::chrono::steady_clock::time_point asked_at_;  // when a stop request was looked for
   EarlyStop early_stop_;
   NonFiniteWatch non_finite_;
   std::vector<std::string> warnings_;  // of resume(), which comes before there is a tracker to tell

@@ -1,0 +1,88 @@
+#include "trainer/loop/metrics_reporter.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+// Nothing where there was no target: a mean over nothing is not a number.
+void add_means(NamedValues& values, const std::string& prefix, const Measured& measured) {
+  if (measured.targets == 0) return;
+  for (const auto& [name, counter] : measured.counters)
+    values.emplace_back(prefix + name, counter.mean());
+}
+
+void add_all(NamedValues& values, const NamedValues& more) {
+  values.insert(values.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
+MetricsReporter::MetricsReporter(World& world, Tracker& tracker, const RunConfig& config)
+    : world_(world),
+      tracker_(tracker),
+      per_rank_(config.tracking.ranks.kind != RankSelection::Kind::Main),
+      max_bad_samples_(config.data.loader.max_bad_samples),
+      bad_train_(max_bad_samples_),
+      bad_eval_(max_bad_samples_) {}
+
+void MetricsReporter::start() { logged_at_ = std::chrono::steady_clock::now(); }
+
+MetricsReporter::Losses MetricsReporter::log(const Moment& at, const StepTimes& times,
+                                             const OptimizerReport& optimizer,
+                                             const std::string& target_name) {
+  const auto local = meter_.take();
+  const auto global = merge_measured(world_, local);
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> elapsed = now - logged_at_;
+  logged_at_ = now;
+  NamedValues values;
+  add_means(values, "train/", global);
+  if (per_rank_) {
+    add_means(values, "rank/", local);
+    add_all(values, rank_step_times(times));
+  }
+  add_all(values, gather_step_times(world_, times));
+  add_optimizer(values, optimizer);
+  if (elapsed.count() > 0) {
+    values.emplace_back("train/samples_per_s", global.samples / elapsed.count());
+    if (!target_name.empty())
+      values.emplace_back(fmt::format("train/{}_per_s", target_name),
+                          global.targets / elapsed.count());
+  }
+  add_loading_to(values);
+  record(at, values);
+  return {local.loss(), global.loss()};
+}
+
+void MetricsReporter::add_optimizer(NamedValues& values, const OptimizerReport& optimizer) {
+  values.emplace_back("train/lr", optimizer.lr);
+  if (optimizer.grad_norm.defined())
+    values.emplace_back("train/grad_norm", optimizer.grad_norm.item<double>());
+  if (optimizer.loss_scale) values.emplace_back("train/loss_scale", *optimizer.loss_scale);
+  if (optimizer.num_skipped)
+    values.emplace_back("train/skipped_steps", static_cast<double>(*optimizer.num_skipped));
+}
+
+// Collective: the number of bad samples over all ranks; each rank names its own first ones.
+void MetricsReporter::add_loading_to(NamedValues& values) {
+  const auto loading = std::exchange(loading_, {});
+  values.emplace_back("data/wait_s", loading.wait_s);
+  values.emplace_back("data/ready",
+                      static_cast<double>(loading.ready) / static_cast<double>(loading.batches));
+  if (max_bad_samples_ == 0) return;
+  for (const auto& [name, bad] : {std::pair{"data.train", &bad_train_}, {"data.eval", &bad_eval_}})
+    for (const auto& line : bad->take_news()) warn(fmt::format("{}: {}", name, line));
+  const auto own = static_cast<double>(bad_train_.count() + bad_eval_.count());
+  const auto all = merge_counters(world_, {{"bad_samples", {own, 1}}});
+  values.emplace_back("data/bad_samples", all.at("bad_samples").sum);
+}
+
+void MetricsReporter::record(const Moment& at, const NamedValues& values) {
+  std::vector<Metric> metrics;
+  for (const auto& [name, value] : values) metrics.push_back({name, value});
+  tracker_.log(at.step, at.epoch, metrics);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+// The metrics of a training: collects what steps report, and records it where logging is due.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/loader/bad_samples.h"
+#include "data/loader/loader_options.h"
+#include "distributed/world.h"
+#include "tracking/log/record.h"
+#include "tracking/tracker.h"
+#include "trainer/config/run_config.h"
+#include "trainer/loop/step_times.h"
+#include "trainer/state/meter.h"
+
+namespace lockstep {
+
+using NamedValues = std::vector<std::pair<std::string, double>>;
+
+// What the optimizer did in the last step.
+struct OptimizerReport {
+  double lr = 0;
+  at::Tensor grad_norm;                // undefined: not measured
+  std::optional<double> loss_scale;    // with fp16
+  std::optional<int64_t> num_skipped;  // steps since the last report; none: no step can be skipped
+};
+
+// Thread: the training thread.
+class MetricsReporter {
+ public:
+  // The arguments outlive this.
+  MetricsReporter(World& world, Tracker& tracker, const RunConfig& config);
+
+  // Samples per second are counted from here.
+  void start();
+  // Time that is not part of the training speed: evaluation, checkpoints.
+  void exclude(std::chrono::steady_clock::duration time) { logged_at_ += time; }
+
+  // Collects losses and other sums of the batches.
+  Meter& meter() { return meter_; }
+  void add_loading(const LoaderStats& stats) { loading_ += stats; }
+  // Of the training and the evaluation loader; null: no sample may be bad.
+  BadSamples* bad_train() { return allowed(bad_train_); }
+  BadSamples* bad_eval() { return allowed(bad_eval_); }
+
+  struct Losses {
+    double local = 0, global = 0;  // sums
+  };
+  // Collective: merges what all ranks collected since the last call and records it. `target_name`:
+  // of the model, may be empty.
+  Losses log(const Moment& at, const StepTimes& times, const OptimizerReport& optimizer,
+             const std::string& target_name);
+
+  void record(const Moment& at, const NamedValues& values);
+  void warn(const std::string& line) { tracker_.text(TextLevel::Warning, line); }
+
+ private:
+  BadSamples* allowed(BadSamples& bad_samples) {
+    return max_bad_samples_ > 0 ? &bad_samples : nullptr;
+  }
+  static void add_optimizer(NamedValues& values, const OptimizerReport& optimizer);
+  void add_loading_to(NamedValues& values);
+
+  World& world_;
+  Tracker& tracker_;
+  const bool per_rank_;  // metrics of this rank too
+  const int64_t max_bad_samples_;
+  Meter meter_;
+  LoaderStats loading_;  // since the last logging
+  BadSamples bad_train_, bad_eval_;
+  std::chrono::steady_clock::time_point logged_at_;
+};
+
+}  // namespace lockstep

@@ -47,12 +47,12 @@ std::shared_ptr<Model> make_model(const RunConfig& config) {
   return model;
 }
 
-void verify_precision(const Model& model, const std::string& precision) {
-  if (precision == kFloat32 || !model.has_backward()) return;
+void verify_precision(const Model& model, Precision precision) {
+  if (precision == Precision::Float32 || !model.has_backward()) return;
   throw config_error(fmt::format(
-      "train.precision: {} has no effect on a compiled model: {}leave this out", precision,
-      precision == kBFloat16 ? "compile it with --precision bf16, and "
-                             : "lockstep-compile knows fp32 and bf16; "));
+      "train.precision: {} has no effect on a compiled model: {}leave this out", name_of(precision),
+      precision == Precision::BFloat16 ? "compile it with --precision bf16, and "
+                                       : "lockstep-compile knows fp32 and bf16; "));
 }
 
 void verify_graph(bool cuda_graph, const std::string& device) {

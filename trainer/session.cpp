@@ -261,7 +261,7 @@ SessionResult train(const Job& job) {
     }
     trainer.emplace(TrainerParts{world, config, train_set, eval_set, tracker, run_dir,
                                  interruption ? &*interruption : nullptr, model});
-    const bool continues = options.resume_id || config.checkpoint.resume == "auto";
+    const bool continues = options.resume_id || config.checkpoint.resume == ResumePolicy::Auto;
     const auto resumed = continues ? trainer->resume() : 0;
     if (resumed == 0) trainer->load_initial_weights();
     try_model({config, *model, train_set, eval_set, world.device()});

@@ -2,20 +2,26 @@
 
 #include <catch2/catch.hpp>
 
+#include "core/config/config_choice.h"
 #include "core/config/period.h"
 #include "tests/data/error_of.h"
 
 namespace lockstep {
 namespace {
 
+enum class Mode { Fast, Safe };
+constexpr auto choices(Mode) {
+  return choice_names<Mode>({{Mode::Fast, "fast"}, {Mode::Safe, "safe"}});
+}
+
 struct Inner {
   int64_t depth = 2;
-  std::string mode = "fast";
+  Mode mode = Mode::Fast;
 };
 template <class V>
 void fields(V& v, Inner& c) {
   v("depth", c.depth, "how deep", at_least(1), at_most(8));
-  v("mode", c.mode, "how", one_of({"fast", "safe"}));
+  v("mode", c.mode, "how");
 }
 
 struct Outer {
@@ -58,7 +64,7 @@ TEST_CASE("config fields: what is given is read, the rest keeps its default") {
   const auto config =
       read("path: p\nlr: 0.5\ninner: {mode: safe}\nevery: 2 epochs\nhidden: [4, 5]\n");
   CHECK(config.lr == 0.5);
-  CHECK(config.inner.mode == "safe");
+  CHECK(config.inner.mode == Mode::Safe);
   CHECK(config.inner.depth == 2);
   CHECK(config.every == Period{2, Period::Unit::Epochs});
   CHECK(config.hidden == std::vector<int64_t>{4, 5});

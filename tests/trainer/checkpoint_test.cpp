@@ -290,8 +290,9 @@ TEST_CASE("checkpoint: the best and milestones stay beside the latest") {
   using Steps = std::vector<int64_t>;
   CHECK(left({.last = 1, .best = {.count = 1}}) == Steps{20, 60});
   CHECK(left({.last = 1, .best = {.count = 2}}) == Steps{20, 40, 60});
-  CHECK(left({.last = 1, .best = {.count = 1, .metric = "loss", .mode = "max"}}) == Steps{50, 60});
-  CHECK(left({.last = 2, .best = {.count = 1, .metric = "accuracy", .mode = "max"}}) ==
+  CHECK(left({.last = 1, .best = {.count = 1, .metric = "loss", .mode = MetricMode::Max}}) ==
+        Steps{50, 60});
+  CHECK(left({.last = 2, .best = {.count = 1, .metric = "accuracy", .mode = MetricMode::Max}}) ==
         Steps{20, 50, 60});
   CHECK(left({.last = 1, .every = Period{2, Period::Unit::Epochs}}) == Steps{20, 60});
   CHECK(left({.last = 1, .every = Period{30, Period::Unit::Steps}}) == Steps{30, 60});

@@ -118,7 +118,7 @@ class Segmented final : public Model {
 
 TEST_CASE("graphed passes: replays give the bits of autograd, with every batch and new weights") {
   const auto model = make_mlp();
-  GraphedPasses passes(*model, {.precision = "fp32", .make = played()});
+  GraphedPasses passes(*model, {.precision = Precision::Float32, .make = played()});
   warm_up(passes, batch_of(6, 0));
   for (int64_t number = 0; number < 4; ++number) {
     const auto batch = batch_of(6, number);
@@ -139,7 +139,7 @@ TEST_CASE("graphed passes: replays give the bits of autograd, with every batch a
 
 TEST_CASE("graphed passes: each shape has its recording, up to a number of them") {
   const auto model = make_mlp();
-  GraphedPasses passes(*model, {.precision = "fp32", .make = played()});
+  GraphedPasses passes(*model, {.precision = Precision::Float32, .make = played()});
   for (size_t count = 1; count <= GraphedPasses::kMostShapes; ++count)
     warm_up(passes, batch_of(static_cast<int64_t>(count), 1));
   for (size_t count = 1; count <= GraphedPasses::kMostShapes; ++count) {
@@ -155,7 +155,8 @@ TEST_CASE("graphed passes: each shape has its recording, up to a number of them"
 
 TEST_CASE("graphed passes: gradients of accumulated batches outlive the next pass") {
   const auto model = make_mlp();
-  GraphedPasses passes(*model, {.precision = "fp32", .keeps_gradients = true, .make = played()});
+  GraphedPasses passes(
+      *model, {.precision = Precision::Float32, .keeps_gradients = true, .make = played()});
   warm_up(passes, batch_of(6, 0));
   const auto first = passes.pass(batch_of(6, 1), kWeight);
   const auto second = passes.pass(batch_of(6, 2), kWeight);
@@ -167,7 +168,7 @@ TEST_CASE(
     "graphed passes: where nothing can be recorded the caller goes on, and is told why once") {
   const auto model = make_mlp();
   GraphedPasses passes(
-      *model, {.precision = "fp32",
+      *model, {.precision = Precision::Float32,
                .make = played("operation not permitted when stream is capturing\nwith a stack")});
   warm_up(passes, batch_of(6, 0));
   CHECK_FALSE(passes.take_reason().has_value());
@@ -179,7 +180,7 @@ TEST_CASE(
 
 TEST_CASE("graphed passes: a parameter without a gradient is the reason, by its name") {
   Careless model;
-  GraphedPasses passes(model, {.precision = "fp32", .make = played()});
+  GraphedPasses passes(model, {.precision = Precision::Float32, .make = played()});
   Batch batch{.fields = {{"x", at::ones({2, 3})}}, .indices = at::arange(2, at::kLong)};
   warm_up(passes, batch);
   CHECK_FALSE(passes.pass(batch, kWeight).has_value());
@@ -203,7 +204,7 @@ class Alike final : public Model {
 
 TEST_CASE("graphed passes: each gradient is memory of its own, in its parameter's layout") {
   Alike model;
-  GraphedPasses passes(model, {.precision = "fp32", .make = played()});
+  GraphedPasses passes(model, {.precision = Precision::Float32, .make = played()});
   Batch batch{.fields = {{"x", at::ones({2, 3})}}, .indices = at::arange(2, at::kLong)};
   warm_up(passes, batch);
   const auto step = passes.pass(batch, kWeight);
@@ -215,7 +216,7 @@ TEST_CASE("graphed passes: each gradient is memory of its own, in its parameter'
 
 TEST_CASE("graphed passes: a backward pass of the model's own is recorded as a whole") {
   Segmented model;
-  GraphedPasses passes(model, {.precision = "fp32", .make = played()});
+  GraphedPasses passes(model, {.precision = Precision::Float32, .make = played()});
   Batch batch{.fields = {{"x", at::full({2}, 4.f)}}, .indices = at::arange(2, at::kLong)};
   warm_up(passes, batch);
   const auto step = passes.pass(batch, kWeight);

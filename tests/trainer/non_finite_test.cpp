@@ -24,7 +24,7 @@ NamedTensors with_gradient(const at::Tensor& gradient) {
 
 TEST_CASE("non-finite: stop names the first value with its step and rank", "[trainer]") {
   World alone({.device = "cpu"});
-  NonFiniteWatch watch(kStopOnNonFinite);
+  NonFiniteWatch watch(NonFinitePolicy::Stop);
   CHECK(watch.look("loss", at::scalar_tensor(1.5), 1));
   CHECK(watch.look("gradient norm", {}, 1));  // not measured
   CHECK_FALSE(watch.has_news());
@@ -37,13 +37,13 @@ TEST_CASE("non-finite: stop names the first value with its step and rank", "[tra
 }
 
 TEST_CASE("non-finite: ignore looks at nothing", "[trainer]") {
-  NonFiniteWatch watch(kIgnoreNonFinite);
+  NonFiniteWatch watch(NonFinitePolicy::Ignore);
   CHECK(watch.look("loss", at::scalar_tensor(kNan), 1));
   CHECK_FALSE(watch.has_news());
 }
 
 TEST_CASE("non-finite: skip sees gradients, also large ones whose norm overflows", "[trainer]") {
-  NonFiniteWatch watch(kSkipNonFinite);
+  NonFiniteWatch watch(NonFinitePolicy::Skip);
   watch.look_at_gradients(with_gradient(at::full({3}, 1e30)), 1);
   CHECK_FALSE(watch.has_news());
   auto gradient = at::ones({3});
@@ -57,7 +57,7 @@ TEST_CASE("non-finite: skip sees gradients, also large ones whose norm overflows
 }
 
 TEST_CASE("non-finite: skip ends a run in which no step counts any more", "[trainer]") {
-  NonFiniteWatch watch(kSkipNonFinite);
+  NonFiniteWatch watch(NonFinitePolicy::Skip);
   for (int64_t i = 1; i < NonFiniteWatch::kMostSkippedInARow; ++i) watch.count_skipped(i);
   watch.count_taken();
   for (int64_t i = 1; i < NonFiniteWatch::kMostSkippedInARow; ++i) watch.count_skipped(i);

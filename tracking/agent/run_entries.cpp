@@ -61,7 +61,7 @@ std::vector<EntryPlan> plan_entries(const fs::path& run_dir, const TrackingConfi
     return {shared_entry(run_dir, logs)};
   }
   const bool takes_all_nodes =
-      config.ranks.kind == RankSelection::Kind::Main && config.system_nodes == "all";
+      config.ranks.kind == RankSelection::Kind::Main && config.system_nodes == SystemNodes::All;
   std::vector<EntryPlan> plans;
   std::set<int> seen;
   for (const auto& log : logs) {

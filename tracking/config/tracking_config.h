@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/config/config_choice.h"
 #include "core/config/config_fields.h"
 #include "core/config/part_list.h"
 #include "core/config/period.h"
@@ -20,6 +21,20 @@ inline constexpr const char* kConsoleSink = "console";
 
 using SinkList = PartList<Sink, const SinkContext&>;
 
+// Whose system metrics a run shows.
+enum class SystemNodes { Main, All };
+constexpr auto choices(SystemNodes) {
+  return choice_names<SystemNodes>({{SystemNodes::Main, "main"}, {SystemNodes::All, "all"}});
+}
+
+// Which checkpoints become artifacts.
+enum class PublishedCheckpoints { None, Last, All };
+constexpr auto choices(PublishedCheckpoints) {
+  return choice_names<PublishedCheckpoints>({{PublishedCheckpoints::None, "none"},
+                                             {PublishedCheckpoints::Last, "last"},
+                                             {PublishedCheckpoints::All, "all"}});
+}
+
 struct TrackingConfig {
   RankSelection ranks;
   std::optional<std::string> group;
@@ -30,10 +45,10 @@ struct TrackingConfig {
   bool agent = true;
   bool console = true;
   Duration system_every{std::chrono::seconds(10)};
-  std::string system_nodes = "main";
+  SystemNodes system_nodes = SystemNodes::Main;
   AlertConfig alerts;
   MediaConfig media;
-  std::string checkpoints = "none";
+  PublishedCheckpoints checkpoints = PublishedCheckpoints::None;
   Duration finish_timeout{std::chrono::seconds(10)};
   Duration upload_timeout{std::chrono::minutes(10)};
 };
@@ -58,14 +73,12 @@ void fields(V& v, TrackingConfig& c) {
   v("console", c.console, "record what ranks print when `lockstep launch` keeps their output");
   v("system_every", c.system_every, "how often the agent samples the node: CPU, memory, GPUs, ...");
   v("system_nodes", c.system_nodes,
-    "with `ranks: main`, whose system metrics the run shows: of the main rank's node, or of all",
-    one_of({"main", "all"}));
+    "with `ranks: main`, whose system metrics the run shows: of the main rank's node, or of all");
   v("alerts", c.alerts, "what the user wants to be told about");
   v("media", c.media, "what evaluations show besides numbers; the main rank records it");
   v("checkpoints", c.checkpoints,
     "which checkpoints become versions of the artifact '<run name>-model', which sinks upload: "
-    "none, the last one of the run, or all",
-    one_of({"none", "last", "all"}));
+    "none, the last one of the run, or all");
   v("finish_timeout", c.finish_timeout,
     "how long the end of the training waits for the sinks; what is left goes on in the background");
   v("upload_timeout", c.upload_timeout,

@@ -36,7 +36,7 @@ std::vector<int64_t> best_steps(const Heads& heads, const KeepBestConfig& config
   for (const auto& [step, head] : heads) {
     const auto value = head.evaluation.find(config.metric);
     if (value == head.evaluation.end() || !std::isfinite(value->second)) continue;
-    found.emplace_back(config.mode == "min" ? value->second : -value->second, step);
+    found.emplace_back(config.mode == MetricMode::Min ? value->second : -value->second, step);
   }
   std::ranges::sort(found);
   std::vector<int64_t> steps;

@@ -8,13 +8,14 @@
 
 #include "core/config/config_fields.h"
 #include "core/config/period.h"
+#include "trainer/state/metric_mode.h"
 
 namespace lockstep {
 
 struct KeepBestConfig {
   std::optional<int64_t> count;  // nothing: off
   std::string metric = "loss";
-  std::string mode = "min";
+  MetricMode mode = MetricMode::Min;
 };
 
 template <class V>
@@ -22,7 +23,7 @@ void fields(V& v, KeepBestConfig& c) {
   v("count", c.count, "how many of those with the best evaluation stay (nothing: none)",
     at_least(1));
   v("metric", c.metric, "which metric of the evaluation counts, as in 'accuracy' of eval/accuracy");
-  v("mode", c.mode, "whether smaller or larger is better", one_of({"min", "max"}));
+  v("mode", c.mode, "whether smaller or larger is better");
 }
 
 struct KeepOptions {

@@ -5,10 +5,23 @@
 #include <optional>
 #include <string>
 
+#include "core/config/config_choice.h"
 #include "core/config/period.h"
 #include "trainer/checkpoint/checkpoint_keeping.h"
 
 namespace lockstep {
+
+// Which ranks write a checkpoint.
+enum class CheckpointWriters { Main, All };
+constexpr auto choices(CheckpointWriters) {
+  return choice_names<CheckpointWriters>(
+      {{CheckpointWriters::Main, "main"}, {CheckpointWriters::All, "all"}});
+}
+
+enum class ResumePolicy { Auto, Never };
+constexpr auto choices(ResumePolicy) {
+  return choice_names<ResumePolicy>({{ResumePolicy::Auto, "auto"}, {ResumePolicy::Never, "never"}});
+}
 
 struct CheckpointSection {
   Period every{1, Period::Unit::Epochs};
@@ -16,8 +29,8 @@ struct CheckpointSection {
   KeepBestConfig keep_best;
   std::optional<Period> keep_every;
   bool async = true;
-  std::string writers = "main";
-  std::string resume = "auto";
+  CheckpointWriters writers = CheckpointWriters::Main;
+  ResumePolicy resume = ResumePolicy::Auto;
 };
 
 template <class V>
@@ -32,11 +45,9 @@ void fields(V& v, CheckpointSection& c) {
     "that writes; false: training waits for the disk");
   v("writers", c.writers,
     "main: rank 0 writes all of it; all: every rank that sees rank 0's directory writes its "
-    "share of model and optimizer, into files of its own",
-    one_of({"main", "all"}));
+    "share of model and optimizer, into files of its own");
   v("resume", c.resume,
-    "auto: a restart of a run continues from its last good checkpoint; never: it begins anew",
-    one_of({"auto", "never"}));
+    "auto: a restart of a run continues from its last good checkpoint; never: it begins anew");
 }
 
 }  // namespace lockstep

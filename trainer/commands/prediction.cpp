@@ -38,7 +38,7 @@ std::string text_of(const RowLayout& row) {
 }
 
 // On the CPU, a row for each sample of `batch`.
-at::Tensor predictions_of(const std::string& precision, Model& model, const Batch& batch) {
+at::Tensor predictions_of(Precision precision, Model& model, const Batch& batch) {
   auto predictions = forward_in(precision, model, batch).predictions;
   if (!predictions.defined())
     throw config_error(
@@ -49,7 +49,8 @@ at::Tensor predictions_of(const std::string& precision, Model& model, const Batc
     throw config_error(
         fmt::format("the model does not predict for each sample: [{}] for {} of them",
                     fmt::join(predictions.sizes(), ", "), batch.size()));
-  if (precision != kFloat32) predictions = predictions.to(at::kFloat);  // what numpy can read
+  if (precision != Precision::Float32)
+    predictions = predictions.to(at::kFloat);  // what numpy can read
   return predictions.to(at::kCPU);
 }
 

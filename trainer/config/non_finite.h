@@ -7,13 +7,18 @@
 #include <optional>
 #include <string>
 
+#include "core/config/config_choice.h"
 #include "distributed/world.h"
 #include "trainer/state/optimizer.h"
 
 namespace lockstep {
 
-inline constexpr const char *kStopOnNonFinite = "stop", *kSkipNonFinite = "skip",
-                            *kIgnoreNonFinite = "ignore";
+enum class NonFinitePolicy { Stop, Skip, Ignore };
+constexpr auto choices(NonFinitePolicy) {
+  return choice_names<NonFinitePolicy>({{NonFinitePolicy::Stop, "stop"},
+                                        {NonFinitePolicy::Skip, "skip"},
+                                        {NonFinitePolicy::Ignore, "ignore"}});
+}
 
 // Notes what this rank has seen. The ranks agree on it in the vote of a step (kNonFinite):
 //
@@ -28,10 +33,10 @@ class NonFiniteWatch {
  public:
   static constexpr int64_t kMostSkippedInARow = 20;
 
-  explicit NonFiniteWatch(const std::string& policy) : policy_(policy) {}
+  explicit NonFiniteWatch(NonFinitePolicy policy) : policy_(policy) {}
 
-  bool stops() const { return policy_ == kStopOnNonFinite; }
-  bool skips() const { return policy_ == kSkipNonFinite; }
+  bool stops() const { return policy_ == NonFinitePolicy::Stop; }
+  bool skips() const { return policy_ == NonFinitePolicy::Skip; }
 
   // Notes the scalar `value` if it is not finite; with `stop`, one on a GPU is not looked at.
   // Returns false if it was looked at and is not finite.
@@ -61,7 +66,7 @@ class NonFiniteWatch {
     double value = 0;
     int64_t step = 0;
   };
-  std::string policy_;
+  NonFinitePolicy policy_;
   std::optional<Seen> seen_;  // the first
   int64_t skipped_ = 0, skipped_in_a_row_ = 0;
 };

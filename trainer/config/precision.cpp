@@ -34,12 +34,11 @@ class Autocast {
 
 }  // namespace
 
-Outputs forward_in(const std::string& precision, Model& model, const Batch& batch) {
-  if (precision == kFloat32) return model.forward(batch);
-  check((precision == kBFloat16 || precision == kFloat16) && !batch.fields.empty(),
-        "a precision that there is");
+Outputs forward_in(Precision precision, Model& model, const Batch& batch) {
+  if (precision == Precision::Float32) return model.forward(batch);
+  check(!batch.fields.empty(), "a batch with fields");
   const Autocast autocast(batch.fields.begin()->second.device().type(),
-                          precision == kFloat16 ? at::kHalf : at::kBFloat16);
+                          precision == Precision::Float16 ? at::kHalf : at::kBFloat16);
   return model.forward(batch);
 }
 

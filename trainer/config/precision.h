@@ -3,17 +3,22 @@
 
 #include <string>
 
+#include "core/config/config_choice.h"
 #include "models/model.h"
 
 namespace lockstep {
 
-inline constexpr const char *kFloat32 = "fp32", *kBFloat16 = "bf16", *kFloat16 = "fp16";
+enum class Precision { Float32, BFloat16, Float16 };
+constexpr auto choices(Precision) {
+  return choice_names<Precision>(
+      {{Precision::Float32, "fp32"}, {Precision::BFloat16, "bf16"}, {Precision::Float16, "fp16"}});
+}
 
 // model.forward(batch) with "fp32"; with "bf16" and "fp16" under autocast, as Python's `with
 // torch.autocast(device, torch.bfloat16)` around model and loss: matrix products and convolutions
 // in 16 bits, what needs the range of float32 in that, as LibTorch's lists for the batch's device
 // say. Parameters, gradients and loss are float32 with all of them; training with "fp16" scales the
 // loss (trainer/state/loss_scaler.h).
-Outputs forward_in(const std::string& precision, Model& model, const Batch& batch);
+Outputs forward_in(Precision precision, Model& model, const Batch& batch);
 
 }  // namespace lockstep

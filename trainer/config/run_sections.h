@@ -40,9 +40,9 @@ struct TrainSection {
   std::vector<std::string> init_except;
   std::vector<std::string> freeze;
   int64_t accumulate = 1;
-  std::string precision = kFloat32;
+  Precision precision = Precision::Float32;
   std::optional<double> clip_grad_norm;
-  std::string non_finite = kStopOnNonFinite;
+  NonFinitePolicy non_finite = NonFinitePolicy::Stop;
   bool cuda_graph = false;
   Period eval_every{1, Period::Unit::Epochs};
   Period log_every{10, Period::Unit::Steps};
@@ -93,15 +93,13 @@ void fields(V& v, TrainSection& c) {
   v("accumulate", c.accumulate, "batches per optimizer step", at_least(1));
   v("precision", c.precision,
     "of the forward and backward pass; bf16, fp16: autocast, as torch.autocast: parameters, "
-    "gradients and loss stay float32; fp16 scales the loss as torch.amp.GradScaler",
-    one_of({kFloat32, kBFloat16, kFloat16}));
+    "gradients and loss stay float32; fp16 scales the loss as torch.amp.GradScaler");
   v("clip_grad_norm", c.clip_grad_norm, "scale gradients down to this norm when they are longer",
     above(0));
   v("non_finite", c.non_finite,
     "when a loss, or the gradient norm where it is computed, is nan or inf: stop ends the run with "
     "exit code 78, before the next checkpoint; skip leaves out the optimizer step on all ranks and "
-    "counts it (train/skipped_steps), which makes every step wait for the GPU; ignore goes on",
-    one_of({kStopOnNonFinite, kSkipNonFinite, kIgnoreNonFinite}));
+    "counts it (train/skipped_steps), which makes every step wait for the GPU; ignore goes on");
   v("cuda_graph", c.cuda_graph,
     "record forward and backward pass as a CUDA graph, once per shape of a batch, and replay it: "
     "the same numbers, quicker where kernels are small");

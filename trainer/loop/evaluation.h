@@ -17,7 +17,7 @@ namespace lockstep {
 struct EvaluationOptions {
   int64_t batch_size = 500;
   int64_t workers = 0;  // loader threads of this rank
-  std::string precision = kFloat32;
+  Precision precision = Precision::Float32;
   BadSamples* bad_samples = nullptr;  // as of a Loader
   // May be empty: sees each batch of this rank.
   std::function<void(const Batch&, const Outputs&)> look = {};

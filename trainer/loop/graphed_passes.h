@@ -8,11 +8,12 @@
 
 #include "distributed/cuda/launch_graph.h"
 #include "models/model.h"
+#include "trainer/config/precision.h"
 
 namespace lockstep {
 
 struct GraphedPassesOptions {
-  std::string precision;         // of train.precision
+  Precision precision = Precision::Float32;
   bool keeps_gradients = false;  // those of a pass outlive the next one: batches are accumulated
   MakeLaunchGraph make = make_cuda_graph;
 };

@@ -45,7 +45,7 @@ SavingOptions saving_options(const TrainerParts& parts) {
           .keep = {parts.config.checkpoint.keep_last, parts.config.checkpoint.keep_best,
                    parts.config.checkpoint.keep_every},
           .in_background = parts.config.checkpoint.async,
-          .all_write = parts.config.checkpoint.writers == "all"};
+          .all_write = parts.config.checkpoint.writers == CheckpointWriters::All};
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ Trainer::Trainer(const TrainerParts& parts)
       early_stop_(parts.config.train.early_stop),
       non_finite_(parts.config.train.non_finite),
       saving_(parts.world, parts.tracker, saving_options(parts)) {
-  if (parts.config.train.precision == kFloat16) scaler_.emplace();
+  if (parts.config.train.precision == Precision::Float16) scaler_.emplace();
   if (parts.config.train.cuda_graph)
     graphed_.emplace(*model_, GraphedPassesOptions{parts.config.train.precision,
                                                    parts.config.train.accumulate > 1});
@@ -376,8 +376,10 @@ void Trainer::save_now() {
 }
 
 std::optional<CheckpointToPublish> Trainer::checkpoint_to_publish() const {
-  const auto& which = parts_.config.tracking.checkpoints;
-  if (which != "all" && (which != "last" || !is_finished())) return std::nullopt;
+  const auto which = parts_.config.tracking.checkpoints;
+  const bool is_wanted =
+      which == PublishedCheckpoints::All || (which == PublishedCheckpoints::Last && is_finished());
+  if (!is_wanted) return std::nullopt;
   CheckpointToPublish checkpoint{
       .run_dir = parts_.run_dir, .run_name = parts_.config.run.name, .position = position_};
   if (evaluated_step_ == position_.step) checkpoint.evaluation = evaluation_;

@@ -12,7 +12,7 @@ struct AdamConfig {
   std::vector<double> betas = {0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0;
-  std::string weight_decay_on = kDecayAll;
+  WeightDecay weight_decay_on = WeightDecay::All;
 };
 
 struct AdamWConfig : AdamConfig {
@@ -26,7 +26,7 @@ void add_fields(V& v, AdamConfig& c, const char* decay_help) {
     below(1));
   v("eps", c.eps, "added to the denominator", above(0));
   v("weight_decay", c.weight_decay, decay_help, at_least(0));
-  v("weight_decay_on", c.weight_decay_on, kDecayHelp, one_of({kDecayAll, kDecayMatrices}));
+  v("weight_decay_on", c.weight_decay_on, kDecayHelp);
 }
 
 template <class V>
@@ -56,7 +56,7 @@ class AdamOptimizer : public Optimizer {
 
   void step(double lr) override {
     update(lr, config_.weight_decay, true);
-    if (config_.weight_decay_on != kDecayAll) update(lr, 0, false);
+    if (config_.weight_decay_on != WeightDecay::All) update(lr, 0, false);
   }
 
   NamedTensors state() const override {

@@ -13,7 +13,7 @@ struct SgdConfig {
   double momentum = 0;
   double dampening = 0;
   double weight_decay = 0;
-  std::string weight_decay_on = kDecayAll;
+  WeightDecay weight_decay_on = WeightDecay::All;
   bool nesterov = false;
 };
 
@@ -23,7 +23,7 @@ void fields(V& v, SgdConfig& c) {
   v("momentum", c.momentum, "momentum factor", at_least(0), below(1));
   v("dampening", c.dampening, "dampening of the momentum", at_least(0), at_most(1));
   v("weight_decay", c.weight_decay, "L2 penalty", at_least(0));
-  v("weight_decay_on", c.weight_decay_on, kDecayHelp, one_of({kDecayAll, kDecayMatrices}));
+  v("weight_decay_on", c.weight_decay_on, kDecayHelp);
   v("nesterov", c.nesterov, "look ahead along the momentum");
 }
 
@@ -44,7 +44,7 @@ class Sgd final : public Optimizer {
 
   void step(double lr) override {
     update(lr, config_.weight_decay, true);
-    if (config_.weight_decay_on != kDecayAll) update(lr, 0, false);
+    if (config_.weight_decay_on != WeightDecay::All) update(lr, 0, false);
   }
 
   NamedTensors state() const override {

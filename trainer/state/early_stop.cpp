@@ -12,7 +12,7 @@ void EarlyStop::add(const std::map<std::string, double>& evaluation) {
   if (!config_.patience) return;
   const double value = metric_of(evaluation, config_.metric, "train.early_stop.metric");
   const auto gain = [&] {
-    return config_.mode == "min" ? *state_.best - value : value - *state_.best;
+    return config_.mode == MetricMode::Min ? *state_.best - value : value - *state_.best;
   };
   const bool is_better = std::isfinite(value) && (!state_.best || gain() > config_.min_delta);
   if (is_better) state_.best = value;
@@ -20,7 +20,7 @@ void EarlyStop::add(const std::map<std::string, double>& evaluation) {
 }
 
 void EarlyStop::restore(const EarlyStopState& state) {
-  if (state.metric == config_.metric && state.mode == config_.mode) state_ = state;
+  if (state.metric == config_.metric && state.mode == name_of(config_.mode)) state_ = state;
 }
 
 std::string EarlyStop::reason() const {

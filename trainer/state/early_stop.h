@@ -7,13 +7,14 @@
 #include <string>
 
 #include "core/config/config_fields.h"
+#include "trainer/state/metric_mode.h"
 
 namespace lockstep {
 
 struct EarlyStopConfig {
   std::optional<int64_t> patience;  // nothing: off
   std::string metric = "loss";
-  std::string mode = "min";
+  MetricMode mode = MetricMode::Min;
   double min_delta = 0;
 };
 
@@ -22,7 +23,7 @@ void fields(V& v, EarlyStopConfig& c) {
   v("patience", c.patience, "stop after this many evaluations without improvement (nothing: never)",
     at_least(1));
   v("metric", c.metric, "which metric of the evaluation is watched, as in 'loss' of eval/loss");
-  v("mode", c.mode, "whether smaller or larger is better", one_of({"min", "max"}));
+  v("mode", c.mode, "whether smaller or larger is better");
   v("min_delta", c.min_delta, "how much better counts as an improvement", at_least(0));
 }
 
@@ -38,7 +39,7 @@ struct EarlyStopState {
 class EarlyStop {
  public:
   explicit EarlyStop(const EarlyStopConfig& config)
-      : config_(config), state_{config.metric, config.mode, std::nullopt} {}
+      : config_(config), state_{config.metric, name_of(config.mode), std::nullopt} {}
 
   // Call after each evaluation, with its result. A metric that is not a finite number is no
   // improvement. Throws Config when the evaluation has no such metric, naming those that

@@ -13,12 +13,12 @@ OptimizerRegistry& optimizer_registry() {
   return registry;
 }
 
-bool is_decayed(const std::string& weight_decay_on, const at::Tensor& parameter) {
-  return weight_decay_on == kDecayAll || parameter.dim() >= 2;
+bool is_decayed(WeightDecay on, const at::Tensor& parameter) {
+  return on == WeightDecay::All || parameter.dim() >= 2;
 }
 
-void verify_decay(const std::string& weight_decay_on, double weight_decay) {
-  if (weight_decay_on != kDecayAll && weight_decay == 0)
+void verify_decay(WeightDecay on, double weight_decay) {
+  if (on != WeightDecay::All && weight_decay == 0)
     throw config_error("optimizer.weight_decay_on has no effect without weight_decay");
 }
 

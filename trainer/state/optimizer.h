@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "core/config/config_choice.h"
 #include "core/config/registry.h"
 #include "distributed/named_tensors.h"
 
@@ -30,16 +31,20 @@ class Optimizer {
   virtual void load_state(const NamedTensors& state) = 0;
 };
 
-// Values of `weight_decay_on`: all parameters, or those of two dimensions and more, so no biases
-// and no norms.
-inline constexpr const char *kDecayAll = "all", *kDecayMatrices = "matrices";
+// Of `weight_decay_on`: all parameters, or those of two dimensions and more, so no biases and no
+// norms.
+enum class WeightDecay { All, Matrices };
+constexpr auto choices(WeightDecay) {
+  return choice_names<WeightDecay>(
+      {{WeightDecay::All, "all"}, {WeightDecay::Matrices, "matrices"}});
+}
 inline constexpr const char* kDecayHelp =
     "matrices: weight decay spares parameters of one dimension, which are biases and norms";
 
-bool is_decayed(const std::string& weight_decay_on, const at::Tensor& parameter);
+bool is_decayed(WeightDecay on, const at::Tensor& parameter);
 
 // Throws Config where there is no weight decay to be spared from.
-void verify_decay(const std::string& weight_decay_on, double weight_decay);
+void verify_decay(WeightDecay on, double weight_decay);
 
 using OptimizerRegistry = Registry<Optimizer, const NamedTensors&>;
 OptimizerRegistry& optimizer_registry();

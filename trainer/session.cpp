@@ -275,7 +275,7 @@ SessionResult train(const Job& job) {
     world.progress().enter(Phase::Finishing);
     const auto end = describe_end(*trainer, run_dir);
     result.stopped = trainer->stop_reason();
-    result.signal = trainer->ending_signal();
+    result.signal = trainer->stop_signal();
     result.reason = end.reason;
     if (resumed > 0 && resumed == trainer->step() && end.reason.empty())
       result.reason = fmt::format(

@@ -19,8 +19,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/config/any_part.h"
-#include "core/config/config_text.h"
 #include "core/config/config_value.h"
 #include "core/config/constraint.h"
 

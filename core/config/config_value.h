@@ -28,6 +28,16 @@ std::string describe(const ConfigNode& node);
 template <class T>
 struct ConfigValue;
 
+// A member of a config struct whose fields depend on its `name:` key: a Part or a PartList.
+class AnyPart {
+ public:
+  virtual ~AnyPart() = default;
+  // `node` is the map with `name`. Throws Config for an unknown name.
+  virtual void read(const ConfigNode& node, const std::string& path) = 0;
+  virtual Json dump() const = 0;
+  virtual Json schema() const = 0;
+};
+
 template <>
 struct ConfigValue<bool> {
   static bool read(const ConfigNode& node, const std::string& path);

@@ -1,9 +1,7 @@
 // A member of a config struct that is chosen by name: `model: {name: mlp, hidden: [256]}`.
 #pragma once
 
-#include "core/config/plugin.h"
 #include "core/config/registry.h"
-#include "core/printable.h"
 
 namespace lockstep {
 
@@ -23,8 +21,7 @@ class Part final : public AnyPart {
       name_ = ConfigValue<std::string>::read(*name, path + ".name");
       select(name->origin, path);
     } else if (name_.empty()) {
-      throw config_error(node.origin + ": " + path + ".name: is required" +
-                         suggest("", registry_->names()));
+      throw missing_part_name(node.origin, path, registry_->names());
     } else {
       select(node.origin, path);
     }
@@ -65,10 +62,7 @@ class Part final : public AnyPart {
 
   void select(const std::string& origin, const std::string& path) {
     const auto* entry = registry_->find(name_);
-    if (!entry)
-      throw config_error(origin + ": " + path + ".name: unknown " + registry_->kind() + " '" +
-                         printable(name_) + "'" + suggest(name_, registry_->names()) +
-                         told_plugins());
+    if (!entry) throw unknown_part_name(origin, path, registry_->kind(), name_, registry_->names());
     blueprint_ = entry->make();
   }
 

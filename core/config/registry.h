@@ -10,9 +10,14 @@
 #include <vector>
 
 #include "core/config/config_fields.h"
-#include "core/config/nearest_name.h"
 
 namespace lockstep {
+
+// Errors about the `name:` of a part that a run file chooses; `origin` and `path` say where.
+Error missing_part_name(const std::string& origin, const std::string& path,
+                        const std::vector<std::string>& names);
+Error unknown_part_name(const std::string& origin, const std::string& path, const std::string& kind,
+                        const std::string& name, const std::vector<std::string>& names);
 
 // A part that was chosen and configured, but not built yet.
 template <class Interface, class... BuildArgs>

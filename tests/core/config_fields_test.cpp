@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/config/config_choice.h"
+#include "core/config/config_text.h"
 #include "core/config/period.h"
 #include "tests/data/error_of.h"
 

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "core/config/config_text.h"
 #include "core/config/part.h"
 #include "tests/data/error_of.h"
 

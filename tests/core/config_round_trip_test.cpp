@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/config/config_fields.h"
+#include "core/config/config_text.h"
 
 namespace lockstep {
 namespace {

@@ -202,7 +202,7 @@ def test_torchrun_tells_our_error(job):
 
 def test_torchrun_restarts_and_the_run_continues(job):
     """A rank dies once; torchrun starts all again, and they go on from the last checkpoint."""
-    limits = ["train.max_steps=4000", "train.epochs=1000", "train.eval_every=1000 epochs", "checkpoint.every=20 steps"]
+    limits = ["train.max_steps=1500", "train.epochs=1000", "train.eval_every=1000 epochs", "checkpoint.every=20 steps"]
     command = [*TORCHRUN, "--max-restarts", 1, "--nproc-per-node", 2, TRAINER, job.file, *limits]
     torchrun = processes.start(command, job.directory)
     wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")

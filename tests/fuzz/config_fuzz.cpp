@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/config/config_fields.h"
+#include "core/config/config_text.h"
 #include "core/config/period.h"
 #include "tests/fuzz/seeds.h"
 

@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/config/config_fields.h"
+#include "core/config/config_text.h"
 #include "core/error.h"
 #include "tracking/config/tracking_config.h"
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/config/config_fields.h"
+#include "core/config/config_text.h"
 #include "core/system/durable_file.h"
 #include "tracking/runs/end_facts.h"
 #include "tracking/runs/git_state.h"

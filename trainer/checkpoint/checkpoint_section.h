@@ -12,10 +12,9 @@
 namespace lockstep {
 
 // Which ranks write a checkpoint.
-enum class CheckpointWriters { Main, All };
-constexpr auto choices(CheckpointWriters) {
-  return choice_names<CheckpointWriters>(
-      {{CheckpointWriters::Main, "main"}, {CheckpointWriters::All, "all"}});
+enum class WritingRanks { Main, All };
+constexpr auto choices(WritingRanks) {
+  return choice_names<WritingRanks>({{WritingRanks::Main, "main"}, {WritingRanks::All, "all"}});
 }
 
 enum class ResumePolicy { Auto, Never };
@@ -29,7 +28,7 @@ struct CheckpointSection {
   KeepBestConfig keep_best;
   std::optional<Period> keep_every;
   bool async = true;
-  CheckpointWriters writers = CheckpointWriters::Main;
+  WritingRanks writers = WritingRanks::Main;
   ResumePolicy resume = ResumePolicy::Auto;
 };
 

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/config/config_text.h"
 #include "core/config/plugin.h"
 #include "core/config/run_file.h"
 #include "core/error.h"

@@ -45,7 +45,7 @@ SavingOptions saving_options(const TrainerParts& parts) {
           .keep = {parts.config.checkpoint.keep_last, parts.config.checkpoint.keep_best,
                    parts.config.checkpoint.keep_every},
           .in_background = parts.config.checkpoint.async,
-          .all_write = parts.config.checkpoint.writers == CheckpointWriters::All};
+          .all_write = parts.config.checkpoint.writers == WritingRanks::All};
 }
 
 }  // namespace

@@ -1,0 +1,22 @@
+#include "core/config/registry.h"
+
+#include <fmt/format.h>
+
+#include "core/config/nearest_name.h"
+#include "core/config/plugin.h"
+#include "core/printable.h"
+
+namespace lockstep {
+
+Error missing_part_name(const std::string& origin, const std::string& path,
+                        const std::vector<std::string>& names) {
+  return config_error(fmt::format("{}: {}.name: is required{}", origin, path, suggest("", names)));
+}
+
+Error unknown_part_name(const std::string& origin, const std::string& path, const std::string& kind,
+                        const std::string& name, const std::vector<std::string>& names) {
+  return config_error(fmt::format("{}: {}.name: unknown {} '{}'{}{}", origin, path, kind,
+                                  printable(name), suggest(name, names), told_plugins()));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+// Snippets that stand inside a function, with what they take for granted. They are compiled, not
+// linked.
+#include <ATen/ATen.h>
+
+#include <filesystem>
+
+#include "data/loader/loader.h"
+#include "distributed/counters.h"
+#include "distributed/gradients/data_parallel.h"
+#include "distributed/step_vote.h"
+#include "distributed/world.h"
+#include "models/model.h"
+#include "tracking/artifacts/store.h"
+#include "trainer/state/optimizer.h"
+
+// clang-format off
+namespace lockstep {
+
+at::Tensor loss_of(const Batch& batch);
+std::vector<at::Tensor> zeros_of(const NamedTensors& parameters);
+
+void artifacts(const std::filesystem::path& checkpoint, const std::string& run_id) {
+#include "artifacts_1.inc"
+}
+
+void loop(World& world, Loader& loader, DataParallel& parallel, Optimizer& optimizer,
+          const NamedTensors& parameters, double weight, double lr) {
+#include "distributed_1.inc"
+}
+
+void one_step(Model& model, const at::Tensor& loss, int rank, double sum, double count) {
+#include "distributed_2.inc"
+}
+
+}  // namespace lockstep

@@ -4,10 +4,10 @@
 #include <tuple>
 #include <utility>
 
-#include "core/error.h"
 #include "catalog/index/catalog_index.h"
 #include "catalog/run_files.h"
 #include "catalog/run_stamp.h"
+#include "core/error.h"
 #include "tracking/log/unix_time.h"
 
 namespace lockstep {

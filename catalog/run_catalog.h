@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "catalog/run_logs.h"
 #include "catalog/index/run_summary.h"
+#include "catalog/run_logs.h"
 
 namespace lockstep {
 

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <set>
 
-#include "core/error.h"
-#include "core/config/nearest_name.h"
 #include "catalog/index/catalog_index.h"
 #include "catalog/run_files.h"
 #include "catalog/run_logs.h"
 #include "catalog/run_stamp.h"
 #include "catalog/side_by_side.h"
+#include "core/config/nearest_name.h"
+#include "core/error.h"
 
 namespace lockstep {
 namespace {

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <charconv>
 
-#include "core/error.h"
 #include "catalog/run_ending.h"
 #include "catalog/side_by_side.h"
+#include "core/error.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include "core/error.h"
 #include "catalog/run_list.h"
+#include "core/error.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/runs/run_directory.h"
 #include "tracking/runs/run_trash.h"

@@ -7,13 +7,13 @@
 #include <cxxopts.hpp>
 #include <filesystem>
 
+#include "catalog/run_list.h"
+#include "catalog/run_use.h"
 #include "cli/commands.h"
 #include "core/config/period.h"
 #include "core/error.h"
 #include "core/system/own_priority.h"
 #include "launch/environment/rank_env.h"
-#include "catalog/run_list.h"
-#include "catalog/run_use.h"
 #include "tracking/agent/agent.h"
 #include "tracking/agent/agent_status.h"
 #include "tracking/agent/sync.h"

@@ -18,10 +18,10 @@
 #include "core/error.h"
 #include "core/system/descriptor_limit.h"
 #include "core/system/durable_file.h"
-#include "launch/signal_watch.h"
+#include "dashboard/api/program_output.h"
 #include "dashboard/server/dashboard_server.h"
 #include "dashboard/server/http_guard.h"
-#include "dashboard/api/program_output.h"
+#include "launch/signal_watch.h"
 
 namespace lockstep {
 namespace {

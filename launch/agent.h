@@ -6,15 +6,15 @@
 #include <memory>
 #include <optional>
 
-#include "launch/workers/console.h"
 #include "launch/hangs/hang_detector.h"
 #include "launch/hangs/hang_reporter.h"
 #include "launch/options/launch_options.h"
-#include "launch/report/launch_report.h"
-#include "launch/workers/log_directory.h"
 #include "launch/rendezvous/coordinator.h"
 #include "launch/rendezvous/member.h"
+#include "launch/report/launch_report.h"
 #include "launch/signal_watch.h"
+#include "launch/workers/console.h"
+#include "launch/workers/log_directory.h"
 #include "launch/workers/worker_group.h"
 
 namespace lockstep {

@@ -5,25 +5,25 @@
 
 #include <ctime>
 
-#include "core/system/durable_file.h"
-#include "core/error.h"
-#include "core/system/local_address.h"
 #include "core/config/run_file.h"
+#include "core/error.h"
 #include "core/run_id.h"
+#include "core/system/durable_file.h"
+#include "core/system/local_address.h"
 #include "distributed/objects.h"
 #include "launch/report/error_file.h"
 #include "launch/report/launch_report.h"
 #include "tracking/agent/run_entries.h"
+#include "tracking/log/unix_time.h"
 #include "tracking/runs/end_facts.h"
 #include "tracking/runs/job_run.h"
 #include "tracking/runs/run_directory.h"
 #include "tracking/runs/stop_request.h"
-#include "tracking/log/unix_time.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/log_forwarding.h"
+#include "trainer/loop/trial.h"
 #include "trainer/meeting.h"
 #include "trainer/model_building.h"
-#include "trainer/loop/trial.h"
 
 namespace lockstep {
 namespace {

@@ -7,11 +7,11 @@
 #include <cerrno>
 #include <charconv>
 
+#include "catalog/index/index_codec.h"
 #include "core/error.h"
 #include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
 #include "core/version.h"
-#include "catalog/index/index_codec.h"
 
 namespace lockstep {
 namespace {

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
 #include "catalog/index/log_record.h"
-#include "tracking/runs/end_facts.h"
+#include "core/error.h"
 #include "tracking/log/event_log_reader.h"
+#include "tracking/runs/end_facts.h"
 
 namespace lockstep {
 namespace {

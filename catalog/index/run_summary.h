@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "catalog/index/name_table.h"
-#include "tracking/runs/end_facts.h"
 #include "tracking/log/record.h"
 #include "tracking/log/run_info.h"
+#include "tracking/runs/end_facts.h"
 #include "tracking/runs/run_tags.h"
 
 namespace lockstep {
@@ -77,12 +77,13 @@ struct RunSummary {
   bool is_written = false;  // there is a run.json, and it could be read
   RunInfo info;             // of the job: `written`, and what its first log says beyond it
   RunState state = RunState::Lost;
-  std::optional<RunEnd> end;       // where it ended
+  std::optional<RunEnd> end;  // where it ended
   EndFacts end_facts;         // what is told of it
   RunTags tags;
   std::vector<SourceSummary> sources;                   // ranks in order, then nodes
   std::vector<std::pair<uint32_t, FieldValue>> config;  // "optimizer.lr", ascending by number
-  std::string job_problem, end_problem;  // why run.json, or what is told of the end, cannot be read; else empty
+  std::string job_problem,
+      end_problem;  // why run.json, or what is told of the end, cannot be read; else empty
   double updated = 0;
   int64_t step = 0;
   double epoch = 0;

@@ -9,10 +9,10 @@
 #include "cli/trainer_program.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "dashboard/api/program_output.h"
 #include "launch/environment/rank_env.h"
 #include "tracking/system/gpu_watch.h"
 #include "tracking/system/proc_file.h"
-#include "dashboard/api/program_output.h"
 
 namespace lockstep {
 namespace {

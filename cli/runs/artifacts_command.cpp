@@ -7,14 +7,14 @@
 #include <chrono>
 #include <iostream>
 
+#include "catalog/json_text.h"
 #include "cli/aligned_text.h"
 #include "cli/command_words.h"
 #include "cli/commands.h"
-#include "core/error.h"
 #include "core/config/nearest_name.h"
-#include "core/printable.h"
 #include "core/config/size_text.h"
-#include "catalog/json_text.h"
+#include "core/error.h"
+#include "core/printable.h"
 #include "tracking/artifacts/store.h"
 
 namespace lockstep {

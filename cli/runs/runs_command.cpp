@@ -10,9 +10,9 @@
 #include "cli/command_words.h"
 #include "cli/runs/runs_changes.h"
 #include "cli/runs/runs_view.h"
-#include "core/system/durable_file.h"
-#include "core/error.h"
 #include "core/config/nearest_name.h"
+#include "core/error.h"
+#include "core/system/durable_file.h"
 #include "tracking/runs/run_tags.h"
 #include "tracking/runs/stop_request.h"
 

@@ -2,11 +2,11 @@
 
 #include <ostream>
 
+#include "catalog/run_logs.h"
 #include "cli/runs/runs_view.h"
 #include "core/error.h"
-#include "catalog/run_logs.h"
-#include "tracking/log/log_tail.h"
 #include "tracking/log/csv_field.h"
+#include "tracking/log/log_tail.h"
 
 namespace lockstep {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <ctime>
 
-#include "cli/runs/runs_view.h"
 #include "catalog/run_json.h"
+#include "cli/runs/runs_view.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep {

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <ostream>
 
-#include "cli/command_words.h"
-#include "cli/trainer_program.h"
-#include "core/system/durable_file.h"
-#include "core/error.h"
 #include "catalog/index/column_spool.h"
 #include "catalog/run_catalog.h"
 #include "catalog/run_list.h"
+#include "cli/command_words.h"
+#include "cli/trainer_program.h"
+#include "core/error.h"
+#include "core/system/durable_file.h"
 #include "dashboard/api/program_output.h"
 #include "dashboard/api/report.h"
 

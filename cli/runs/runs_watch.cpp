@@ -10,14 +10,14 @@
 #include <map>
 #include <ostream>
 
+#include "catalog/index/column_spool.h"
+#include "catalog/run_list.h"
+#include "catalog/run_logs.h"
 #include "cli/aligned_text.h"
 #include "cli/command_words.h"
 #include "core/error.h"
 #include "core/printable.h"
 #include "launch/signal_watch.h"
-#include "catalog/index/column_spool.h"
-#include "catalog/run_list.h"
-#include "catalog/run_logs.h"
 #include "tracking/log/unix_time.h"
 
 namespace lockstep {

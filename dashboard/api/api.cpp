@@ -6,9 +6,9 @@
 #include <charconv>
 #include <cmath>
 
+#include "catalog/json_text.h"
 #include "core/error.h"
 #include "core/printable.h"
-#include "catalog/json_text.h"
 #include "dashboard/api/api_pages.h"
 
 namespace lockstep {

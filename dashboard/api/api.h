@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/config/config_value.h"
 #include "catalog/run_catalog.h"
 #include "catalog/run_files.h"
+#include "core/config/config_value.h"
 
 namespace lockstep {
 

@@ -1,15 +1,15 @@
 // What changes a run.
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/printable.h"
 #include "catalog/json_text.h"
 #include "catalog/run_list.h"
 #include "catalog/run_use.h"
+#include "core/error.h"
+#include "core/printable.h"
+#include "dashboard/api/api_pages.h"
+#include "tracking/log/unix_time.h"
 #include "tracking/runs/run_trash.h"
 #include "tracking/runs/stop_request.h"
-#include "tracking/log/unix_time.h"
-#include "dashboard/api/api_pages.h"
 
 namespace lockstep {
 namespace {

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <charconv>
 
+#include "catalog/json_text.h"
 #include "core/error.h"
 #include "core/printable.h"
-#include "catalog/json_text.h"
-#include "tracking/artifacts/store.h"
 #include "dashboard/api/api_pages.h"
 #include "dashboard/api/console_files.h"
+#include "tracking/artifacts/store.h"
 
 namespace lockstep {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "core/printable.h"
 #include "catalog/json_text.h"
+#include "core/printable.h"
 #include "dashboard/api/api_pages.h"
 
 namespace lockstep {

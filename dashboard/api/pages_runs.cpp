@@ -5,15 +5,15 @@
 #include <cmath>
 #include <set>
 
-#include "core/printable.h"
-#include "core/version.h"
 #include "catalog/json_text.h"
 #include "catalog/run_ending.h"
 #include "catalog/run_json.h"
-#include "tracking/log/unix_time.h"
+#include "core/printable.h"
+#include "core/version.h"
 #include "dashboard/api/api_pages.h"
 #include "dashboard/filter/run_field.h"
 #include "dashboard/filter/run_filter.h"
+#include "tracking/log/unix_time.h"
 
 namespace lockstep {
 namespace {

@@ -5,14 +5,14 @@
 #include <set>
 
 #include "catalog/json_text.h"
-#include "tracking/log/csv_field.h"
-#include "tracking/log/unix_time.h"
 #include "dashboard/api/api_pages.h"
 #include "dashboard/curves/band.h"
 #include "dashboard/curves/curve_order.h"
 #include "dashboard/curves/heatmap.h"
 #include "dashboard/curves/point_choice.h"
 #include "dashboard/filter/run_field.h"
+#include "tracking/log/csv_field.h"
+#include "tracking/log/unix_time.h"
 
 namespace lockstep {
 namespace {

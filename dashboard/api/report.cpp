@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
-#include "core/version.h"
 #include "catalog/json_text.h"
-#include "tracking/log/unix_time.h"
+#include "core/version.h"
 #include "dashboard/api/api_pages.h"
 #include "dashboard/api/assets.h"
 #include "dashboard/api/console_files.h"
 #include "dashboard/curves/curve_order.h"
 #include "dashboard/curves/point_choice.h"
+#include "tracking/log/unix_time.h"
 
 namespace lockstep {
 namespace {

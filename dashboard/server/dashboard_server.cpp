@@ -8,17 +8,17 @@
 #include <future>
 #include <thread>
 
-#include "core/error.h"
-#include "core/system/local_address.h"
 #include "catalog/index/column_spool.h"
 #include "catalog/json_text.h"
+#include "core/error.h"
+#include "core/system/local_address.h"
 #include "dashboard/api/api.h"
 #include "dashboard/api/api_pages.h"
 #include "dashboard/api/assets.h"
+#include "dashboard/api/report.h"
 #include "dashboard/server/bounded_server.h"
 #include "dashboard/server/http_answer.h"
 #include "dashboard/server/http_guard.h"
-#include "dashboard/api/report.h"
 
 namespace lockstep {
 

@@ -9,10 +9,10 @@
 
 #include "data/batch.h"
 #include "data/batch_memory.h"
-#include "data/loader/batch_scheduler.h"
 #include "data/dataset.h"
-#include "data/sampling/index_sequence.h"
+#include "data/loader/batch_scheduler.h"
 #include "data/loader/loader_options.h"
+#include "data/sampling/index_sequence.h"
 
 namespace lockstep {
 

@@ -9,11 +9,11 @@
 #include <unordered_map>
 
 #include "core/error.h"
+#include "distributed/backends/process_groups.h"
 #include "distributed/fence.h"
 #include "distributed/gradients/gradient_buckets.h"
 #include "distributed/gradients/gradient_synchronizer.h"
 #include "distributed/objects.h"
-#include "distributed/backends/process_groups.h"
 
 namespace lockstep {
 namespace {

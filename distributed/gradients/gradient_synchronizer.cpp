@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "distributed/gradients/local_gradients.h"
 #include "distributed/backends/process_groups.h"
+#include "distributed/gradients/local_gradients.h"
 #include "distributed/gradients/reducer_gradients.h"
 #include "distributed/gradients/shared_memory_gradients.h"
 

@@ -4,9 +4,9 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/ranges.h>
 
-#include "distributed/gradients/compression_hook.h"
-#include "distributed/fence.h"
 #include "distributed/backends/process_groups.h"
+#include "distributed/fence.h"
+#include "distributed/gradients/compression_hook.h"
 
 namespace lockstep {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <torch/csrc/distributed/c10d/logger.hpp>
 
+#include "distributed/backends/watched_backend.h"
 #include "distributed/gradients/gradient_synchronizer.h"
 #include "distributed/gradients/ordered_reducer.h"
-#include "distributed/backends/watched_backend.h"
 
 namespace lockstep {
 

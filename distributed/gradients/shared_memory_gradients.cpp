@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "distributed/fence.h"
 #include "distributed/backends/process_groups.h"
+#include "distributed/fence.h"
 
 namespace lockstep {
 namespace {

@@ -17,9 +17,9 @@
 
 #include <future>
 
+#include "distributed/backends/shm_backend.h"
 #include "distributed/gradients/gradient_buckets.h"
 #include "distributed/gradients/gradient_synchronizer.h"
-#include "distributed/backends/shm_backend.h"
 
 namespace lockstep {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "core/system/durable_file.h"
 #include "launch/hangs/hang_finding.h"
 
 namespace lockstep {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "launch/report/launch_report.h"
 #include "launch/hangs/rank_view.h"
+#include "launch/report/launch_report.h"
 
 namespace lockstep {
 

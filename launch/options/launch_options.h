@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "launch/protocol/rendezvous_options.h"
 #include "launch/options/tee_spec.h"
+#include "launch/protocol/rendezvous_options.h"
 
 namespace lockstep {
 

@@ -4,10 +4,10 @@
 
 #include <type_traits>
 
-#include "launch/report/error_file.h"
 #include "launch/protocol/message_fields.h"
 #include "launch/protocol/report_json.h"
 #include "launch/protocol/status_json.h"
+#include "launch/report/error_file.h"
 
 namespace lockstep {
 namespace {

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "core/error.h"
-#include "launch/report/launch_report.h"
 #include "launch/environment/node_place.h"
 #include "launch/hangs/rank_view.h"
-#include "launch/protocol/rendezvous_options.h"
 #include "launch/hangs/status_judge.h"
+#include "launch/protocol/rendezvous_options.h"
+#include "launch/report/launch_report.h"
 
 namespace lockstep {
 

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "core/system/poll_set.h"
-#include "launch/rendezvous/door.h"
+#include "launch/hangs/status_judge.h"
 #include "launch/protocol/messages.h"
 #include "launch/protocol/rendezvous_options.h"
+#include "launch/rendezvous/door.h"
 #include "launch/rendezvous/restart_policy.h"
-#include "launch/hangs/status_judge.h"
 
 namespace lockstep {
 

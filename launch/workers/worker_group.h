@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "core/system/poll_set.h"
 #include "launch/hangs/hang_reporter.h"
 #include "launch/options/launch_options.h"
 #include "launch/report/launch_report.h"
-#include "core/system/poll_set.h"
 #include "launch/workers/worker_env.h"
 
 namespace lockstep {

@@ -5,9 +5,9 @@
 #include <catch2/catch.hpp>
 #include <optional>
 
-#include "core/error.h"
 #include "catalog/index/catalog_index.h"
 #include "catalog/run_stamp.h"
+#include "core/error.h"
 #include "tests/tracking/runs_of_a_lab.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/log/event_log_segment.h"

@@ -3,10 +3,10 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
+#include "dashboard/api/console_files.h"
 #include "tests/temporary_directory.h"
 #include "tracking/log/event_log_writer.h"
 #include "tracking/runs/run_directory.h"
-#include "dashboard/api/console_files.h"
 
 using namespace lockstep;
 namespace fs = std::filesystem;

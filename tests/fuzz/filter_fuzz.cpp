@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "tests/fuzz/seeds.h"
 #include "dashboard/filter/run_filter.h"
+#include "tests/fuzz/seeds.h"
 
 namespace {
 

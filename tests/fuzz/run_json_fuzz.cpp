@@ -4,8 +4,8 @@
 #include <string>
 
 #include "tests/fuzz/seeds.h"
-#include "tracking/runs/end_facts.h"
 #include "tracking/log/run_info.h"
+#include "tracking/runs/end_facts.h"
 
 namespace lockstep {
 namespace {

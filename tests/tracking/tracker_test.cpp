@@ -8,12 +8,12 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "tests/temporary_directory.h"
+#include "tracking/log/event_log_reader.h"
 #include "tracking/log/log_tail.h"
 #include "tracking/runs/end_facts.h"
-#include "tracking/log/event_log_reader.h"
 #include "tracking/runs/run_directory.h"
 
 using namespace lockstep;

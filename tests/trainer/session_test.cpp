@@ -2,12 +2,12 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "tests/temporary_directory.h"
 #include "tracking/log/event_log_reader.h"
-#include "tracking/runs/run_directory.h"
 #include "tracking/runs/end_facts.h"
+#include "tracking/runs/run_directory.h"
 #include "trainer/checkpoint/checkpoint.h"
 
 using namespace lockstep;

@@ -9,23 +9,23 @@
 #include <csignal>
 #include <set>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
 #include "core/fatal_signal.h"
+#include "core/system/durable_file.h"
 #include "tracking/agent/agent_status.h"
 #include "tracking/agent/agent_turn.h"
+#include "tracking/agent/log_forwarder.h"
+#include "tracking/agent/log_receiver.h"
 #include "tracking/agent/node_recorder.h"
 #include "tracking/agent/node_watch.h"
 #include "tracking/agent/run_entries.h"
 #include "tracking/alerts/alert_rules.h"
-#include "tracking/runs/end_facts.h"
-#include "tracking/log/event_log_reader.h"
-#include "tracking/agent/log_forwarder.h"
-#include "tracking/agent/log_receiver.h"
 #include "tracking/http/path_watch.h"
+#include "tracking/log/event_log_reader.h"
+#include "tracking/log/unix_time.h"
+#include "tracking/runs/end_facts.h"
 #include "tracking/runs/run_directory.h"
 #include "tracking/system/system_sampler.h"
-#include "tracking/log/unix_time.h"
 
 namespace lockstep {
 namespace {

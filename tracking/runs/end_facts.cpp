@@ -9,8 +9,8 @@
 #include <tuple>
 #include <utility>
 
-#include "core/system/durable_file.h"
 #include "core/error.h"
+#include "core/system/durable_file.h"
 #include "tracking/runs/on_ranks.h"
 
 namespace lockstep {

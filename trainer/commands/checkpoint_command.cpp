@@ -10,11 +10,11 @@
 #include <map>
 #include <optional>
 
-#include "core/error.h"
-#include "core/config/nearest_name.h"
-#include "core/printable.h"
-#include "core/config/size_text.h"
 #include "catalog/run_list.h"
+#include "core/config/nearest_name.h"
+#include "core/config/size_text.h"
+#include "core/error.h"
+#include "core/printable.h"
 #include "tracking/runs/run_directory.h"
 #include "trainer/checkpoint/checkpoint.h"
 

@@ -11,10 +11,10 @@
 #include "distributed/gradients/data_parallel.h"
 #include "distributed/named_tensors.h"
 #include "trainer/checkpoint/initial_weights.h"
-#include "trainer/model_building.h"
-#include "trainer/config/run_length.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/config/run_length.h"
 #include "trainer/loop/trial.h"
+#include "trainer/model_building.h"
 
 namespace lockstep {
 namespace {

@@ -8,13 +8,13 @@
 
 #include "core/config/part.h"
 #include "core/config/period.h"
-#include "data/sampling/batch_plan.h"
 #include "data/dataset.h"
+#include "data/sampling/batch_plan.h"
 #include "data/sampling/split.h"
 #include "distributed/gradients/data_parallel_config.h"
-#include "trainer/state/early_stop.h"
 #include "trainer/config/non_finite.h"
 #include "trainer/config/precision.h"
+#include "trainer/state/early_stop.h"
 #include "trainer/state/weight_average.h"
 
 namespace lockstep {

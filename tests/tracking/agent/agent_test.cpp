@@ -16,10 +16,10 @@
 #include "tests/tracking/sample_log.h"
 #include "tracking/agent/agent_status.h"
 #include "tracking/agent/sync.h"
-#include "tracking/runs/end_facts.h"
 #include "tracking/log/event_log_reader.h"
-#include "tracking/runs/run_directory.h"
 #include "tracking/log/unix_time.h"
+#include "tracking/runs/end_facts.h"
+#include "tracking/runs/run_directory.h"
 
 using namespace lockstep;
 using namespace std::chrono_literals;

@@ -11,8 +11,8 @@
 #define LOCKSTEP_TEXT_OF(value) #value
 #define LOCKSTEP_TEXT(value) LOCKSTEP_TEXT_OF(value)
 
-static_assert(lockstep::kPluginInterface == 2, "the text below says 2");
+static_assert(lockstep::kPluginInterface == 3, "the text below says 3");
 
 extern "C" __attribute__((used, visibility("default"))) const char lockstep_plugin_stamp[] =
-    "lockstep-plugin-stamp{interface=2 torch=" TORCH_VERSION
+    "lockstep-plugin-stamp{interface=3 torch=" TORCH_VERSION
     " cxx11_abi=" LOCKSTEP_TEXT(_GLIBCXX_USE_CXX11_ABI) "}";

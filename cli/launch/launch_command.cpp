@@ -236,6 +236,16 @@ bool needs_job_token(const LaunchArguments& arguments) {
          arguments.rendezvous.token.empty();
 }
 
+// Schedulers may send SIGTERM once more while the launcher reports (srun --kill-on-bad-exit): its exit
+// code stays that of the report. run_workers() still receives the signal, and workers begin with none
+// blocked.
+void block_sigterm() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+}
+
 int run_launch(const LaunchArguments& arguments) {
   const auto place = find_place(arguments);
   if (arguments.resume && !arguments.predict) verify_resumed(place);
@@ -258,6 +268,7 @@ int run_launch(const LaunchArguments& arguments) {
     if (!created) created.emplace(directory);
     return directory;
   };
+  block_sigterm();
   const auto report = run_workers(options, log_dir);
 
   const auto run_dir = place.runs_dir / report.run_id;

@@ -86,6 +86,16 @@ def test_a_signal_to_the_launcher_stops_all(job, number):
     assert_resumable(job)
 
 
+def test_the_exit_code_survives_a_second_signal(job):
+    """srun sends SIGTERM once more while the launcher reports."""
+    launcher = start_endless(job)
+    os.kill(launcher.pid, signal.SIGTERM)
+    wait_until(lambda: not ranks_of(job.directory), PATIENCE_S, "the ranks' end")
+    while launcher.poll() is None:
+        os.kill(launcher.pid, signal.SIGTERM)
+    assert processes.finish(launcher).code == 128 + signal.SIGTERM
+
+
 def test_control_c_reaches_the_whole_foreground(job):
     """A terminal signals every process of the launcher's group."""
     launcher = start_endless(job)

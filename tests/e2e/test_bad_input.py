@@ -218,7 +218,7 @@ def build_plugin(directory, source):
 @ALONE_AND_LAUNCHED
 def test_a_plugin_of_another_build(job, ranks):
     """Its code must not run: it would end the process without a word."""
-    stamp = 'const char s[] = "lockstep-plugin-stamp{interface=2 torch=1.0 cxx11_abi=1}";'
+    stamp = 'const char s[] = "lockstep-plugin-stamp{interface=3 torch=1.0 cxx11_abi=1}";'
     trap = "__attribute__((constructor)) static void run(void) { __builtin_trap(); }"
     path = build_plugin(job.directory, f"{stamp}\n{trap}\n")
     refuse(job, [f"plugins=[{path}]"], [str(path), "torch=1.0", "rebuild the plugin"], ranks)

@@ -314,8 +314,8 @@ def test_damaged_runs_are_listed_and_open_as_far_as_they_go(runs, writer, start)
     rows = {row["id"]: row for row in dashboard.get("/api/runs")["runs"]}
     assert "damaged" in rows["cut"]["problems"][0] and rows["cut"]["state"] == "lost" and 0 < rows["cut"]["step"] < 99
     assert "damaged" in rows["flipped"]["problems"][0]
-    assert "no event log" in rows["foreign"]["problems"][0]
-    assert "damaged" in rows["short"]["problems"][0]
+    assert "not an event log" in rows["foreign"]["problems"][0]
+    assert "not an event log" in rows["short"]["problems"][0]
     for name in rows:
         assert dashboard.get(f"/api/runs/{name}")["id"] == name
     assert curve(dashboard, "cut", "train/loss")["y"] == [value(step) for step in range(rows["cut"]["step"] + 1)]

@@ -86,7 +86,7 @@ def in_browser(arguments, part, server):
     """Rows of the page on `server`, by Debian's Chromium."""
     if not arguments.browser:
         return []
-    script = measuring.SOURCE / "tests" / "ui_browser" / "figures.mjs"
+    script = measuring.SOURCE / "tests" / "dashboard_browser" / "figures.mjs"
     figures = json.loads(subprocess.run(["node", script, part, server.address, str(arguments.rounds)], stdout=subprocess.PIPE,
                                         check=True, timeout=1800).stdout)
     return [measuring.row(f"browser: {figure['row']}", figure["unit"], figure["values"], 1,

@@ -4,6 +4,7 @@ Reads one JSON object per line, {"world_size", "arguments"}, and answers each wi
 ranks printed. The argument is a directory for that output, and for the files that ranks meet by: no port to be taken.
 """
 
+import faulthandler
 import json
 import os
 import signal
@@ -26,6 +27,7 @@ def become_rank(rank, job, meeting, output):
     try:
         os.dup2(output, 1)
         os.dup2(output, 2)
+        faulthandler.enable()
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(job["world_size"]))
         os.environ["INIT_METHOD"] = f"file://{meeting}"
         sys.argv = ["ddp_peer.py", *job["arguments"]]
@@ -40,21 +42,24 @@ def become_rank(rank, job, meeting, output):
 
 
 def wait_for(pids):
-    """Whether all ended well. At the deadline, or once one has failed, the others are killed."""
+    """What went wrong, as text; empty when all ended well. At the deadline, or once one has failed, the others are killed."""
     deadline = time.monotonic() + TIMEOUT_S
-    ok = True
-    while pids:
-        for pid in list(pids):
+    ranks, failures = dict(enumerate(pids)), ""
+    while ranks:
+        for rank, pid in list(ranks.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
-                pids.remove(pid)
-                ok = ok and status == 0
-        if pids and (not ok or time.monotonic() > deadline):
-            ok = False
-            for pid in pids:
+                del ranks[rank]
+                if status != 0:
+                    failures += f"rank {rank} ended with {os.waitstatus_to_exitcode(status)}\n"
+        if ranks and (failures or time.monotonic() > deadline):
+            failures += f"ranks {sorted(ranks)} were killed\n"
+            for pid in ranks.values():
                 os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            break
         time.sleep(0.01)
-    return ok
+    return failures
 
 
 def run_job(job, directory):
@@ -67,8 +72,8 @@ def run_job(job, directory):
             if pid == 0:
                 become_rank(rank, job, meeting, output.fileno())
             pids.append(pid)
-        ok = wait_for(pids)
-    return {"ok": ok, "output": path.read_text()}
+        failures = wait_for(pids)
+    return {"ok": not failures, "output": path.read_text() + failures}
 
 
 def main():

@@ -31,7 +31,7 @@ def become_rank(rank, job, meeting, output):
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(job["world_size"]))
         os.environ["INIT_METHOD"] = f"file://{meeting}"
         sys.argv = ["ddp_peer.py", *job["arguments"]]
-        ddp_peer.main()
+        kept = ddp_peer.main()  # noqa: F841  (see there)
         code = 0
     except BaseException:  # the end of the process is what the caller looks at
         traceback.print_exc()
@@ -42,7 +42,8 @@ def become_rank(rank, job, meeting, output):
 
 
 def wait_for(pids):
-    """What went wrong, as text; empty when all ended well. At the deadline, or once one has failed, the others are killed."""
+    """What went wrong, as text; empty when all ended well. At the deadline, or once one has failed, the others are
+    ended by a signal that makes them print where they are."""
     deadline = time.monotonic() + TIMEOUT_S
     ranks, failures = dict(enumerate(pids)), ""
     while ranks:
@@ -55,7 +56,7 @@ def wait_for(pids):
         if ranks and (failures or time.monotonic() > deadline):
             failures += f"ranks {sorted(ranks)} were killed\n"
             for pid in ranks.values():
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGABRT)
                 os.waitpid(pid, 0)
             break
         time.sleep(0.01)

@@ -198,6 +198,8 @@ def save(module, path):
 
 
 def main():
+    """Returns the model, for callers that end the process without its destructor: with a hook in Python it may wait for a
+    thread of Gloo that waits for the interpreter's lock."""
     args = parse_arguments()
     torch.set_num_threads(1)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -222,6 +224,7 @@ def main():
         print(json.dumps({} if args.model == "gpt" else evaluate(args, evaluated)), flush=True)
     dist.barrier()
     dist.destroy_process_group()
+    return parallel
 
 
 if __name__ == "__main__":

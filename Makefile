@@ -1,7 +1,7 @@
 # The front door. Every target can be run again at no cost.
 #   make demo     train MNIST on two ranks, from a fresh machine
 #   make test     everything that is tested, from a fresh machine
-#   make setup    dependencies only       make build   the two binaries into build/bin/
+#   make setup    dependencies only       make build   the binaries into build/bin/
 #   make unit     the quick tests         make sanitize   the tests under ASan, UBSan and TSan
 #   make lint     formatting and static analysis          make clean
 #   make bench    side by side with Python (BENCH=--quick: under 5 minutes)

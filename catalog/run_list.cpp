@@ -31,7 +31,7 @@ std::vector<std::string> names_in(const fs::path& directory) {
   return names;
 }
 
-// nullptr where it is no run.
+// nullptr if the directory does not hold a run.
 RunSnapshot current_run(const fs::path& run_dir, IndexedRun* indexed, NameTable& names) {
   if (indexed && stamp_of(run_dir, indexed->summary) == indexed->stamp) {
     indexed->summary.dir = run_dir;
@@ -137,13 +137,15 @@ std::vector<RunEntry> entries_of(const RunSnapshot& run, const NameTable& names)
   return entries;
 }
 
-RunList::RunList(fs::path runs) : directory_(std::move(runs)) {
+void verify_runs_directory(const fs::path& runs) {
   std::error_code ignored;
-  if (!fs::is_directory(directory_, ignored))
+  if (!fs::is_directory(runs, ignored))
     throw config_error(fmt::format(
         "there is no directory of runs at '{}': train something first, or name it with --dir",
-        directory_.string()));
+        runs.string()));
 }
+
+RunList::RunList(fs::path runs) : directory_(std::move(runs)) { verify_runs_directory(directory_); }
 
 const std::vector<RunEntry>& RunList::all() {
   if (entries_) return *entries_;

@@ -1,5 +1,5 @@
-// All runs of a directory as they are now, for a command. What the dashboard's index has and nobody
-// changed since is not read again (catalog/index/catalog_index.h); nothing is written.
+// All runs of a directory as they are now, for a command. Runs in the dashboard's index that did
+// not change since are not read again (catalog/index/catalog_index.h); nothing is written.
 #pragma once
 
 #include <filesystem>
@@ -34,13 +34,16 @@ struct RunEntry {
 // Reads one run, links included.
 RunSnapshot read_run(const std::filesystem::path& run_dir, NameTable& names);
 
-// Ranks in ascending order; empty when it is no run. `names` outlives them.
+// Ranks in ascending order; empty if the directory does not hold a run. `names` outlives them.
 std::vector<RunEntry> entries_of(const RunSnapshot& run, const NameTable& names);
+
+// Throws Config when `runs` does not exist or is not a directory.
+void verify_runs_directory(const std::filesystem::path& runs);
 
 // Thread: one at a time.
 class RunList {
  public:
-  // Reads nothing yet. Throws Config when `runs` does not exist or is no directory.
+  // Reads nothing yet. Throws as verify_runs_directory().
   explicit RunList(std::filesystem::path runs);
   RunList(const RunList&) = delete;
   RunList& operator=(const RunList&) = delete;

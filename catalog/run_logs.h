@@ -13,7 +13,7 @@
 namespace lockstep {
 
 // Whether what is a link counts as what it leads to. The dashboard refuses them: they could lead
-// out of the directory of runs, and whoever sees its page need not be whoever may read all files.
+// out of the directory of runs, and its visitors may not be allowed to read all files.
 enum class Links { Refuse, Follow };
 
 // The event logs of a run, ranks before nodes, each in order.

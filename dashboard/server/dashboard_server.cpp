@@ -10,6 +10,7 @@
 
 #include "catalog/index/column_spool.h"
 #include "catalog/json_text.h"
+#include "catalog/run_list.h"
 #include "core/error.h"
 #include "core/system/local_address.h"
 #include "dashboard/api/api.h"
@@ -218,11 +219,7 @@ int bind(httplib::Server& server, const DashboardOptions& options) {
 }
 
 void verify(const DashboardOptions& options) {
-  std::error_code ignored;
-  if (!fs::is_directory(options.runs, ignored))
-    throw config_error(fmt::format(
-        "there is no directory of runs at '{}': train something first, or name it with --dir",
-        options.runs.string()));
+  verify_runs_directory(options.runs);
   if (!is_loopback_name(options.host) && options.token.empty())
     throw config_error(
         fmt::format("--host {} can be reached from other machines: a token is required, see "

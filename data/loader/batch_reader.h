@@ -27,7 +27,7 @@ struct ReadBatch {
   ReadRows rows = {};  // all that were read; the error of the first that failed
 };
 
-// Memory: that of batches of a dataset with a layout() is used again once nobody refers to it.
+// Memory: that of batches of a dataset with a layout() is reused once it is not referenced.
 //
 // Thread: begin() one at a time; the rest is safe to call from several threads at once, for pieces
 // that have no row in common.

@@ -36,7 +36,7 @@ class BatchScheduler {
   // Requires: ahead >= 1, rows_per_piece >= 1.
   BatchScheduler(const BatchCut& cut, int64_t rows_per_piece, int64_t ahead);
 
-  // The next piece that nobody loads; nothing while there is no room for its batch, and after the
+  // The next unclaimed piece; nothing while there is no room for its batch, and after the
   // last one.
   std::optional<BatchPiece> claim();
   bool can_claim() const;
@@ -62,7 +62,7 @@ class BatchScheduler {
 
   const BatchCut cut_;
   const int64_t num_batches_, rows_per_piece_;
-  int64_t claimed_ = 0;               // batches below this have no piece that nobody loads
+  int64_t claimed_ = 0;               // batches below this have no unclaimed piece
   int64_t rows_claimed_ = 0;          // of the batch after those
   int64_t taken_ = 0;                 // batches below this were taken
   std::vector<int64_t> pieces_left_;  // to be loaded, of the batch in each place

@@ -25,7 +25,7 @@ namespace lockstep {
 //
 // Note [Memory]: at most `prefetch` batches are loaded ahead; with those a consumer holds, that is
 // all the memory there is, for any number of workers. Batches of a dataset with a layout() are
-// filled in place, in memory that is reused once nobody refers to it; where there are more workers
+// filled in place, in memory that is reused once it is not referenced; where there are more workers
 // than batches to load ahead, several share a batch.
 //
 // Thread: next() and take_stats() belong to one thread. The destructor may come at any time.

@@ -19,7 +19,7 @@ namespace lockstep {
 // any time: it stops the workers after what each of them is reading.
 class PrefetchQueue {
  public:
-  // `reader` outlives this, and nobody else uses it. Requires a batch and a worker at least.
+  // `reader` outlives this, and is used by this alone. Requires a batch and a worker at least.
   PrefetchQueue(BatchReader& reader, const LoaderOptions& options);
   ~PrefetchQueue();
   PrefetchQueue(const PrefetchQueue&) = delete;

@@ -46,7 +46,7 @@ class DataParallel {
   void backward(const at::Tensor& loss, bool synchronize);
 
   // The same for gradients that a compiled step makes: one per trainable parameter, in their order,
-  // which nobody else holds. Those of the last parameters are given, each of `remaining_segments`
+  // not referenced elsewhere. Those of the last parameters are given, each of `remaining_segments`
   // makes those before, in turn. They are added to what there is, and averaged, last parameter
   // first; what is ready while the next segment is at work.
   void add_gradients(std::vector<at::Tensor> gradients, bool synchronize,

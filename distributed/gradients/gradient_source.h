@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// Gradients of parameters, one each, which nobody else holds. Those of the last parameters are
+// Gradients of parameters, one each, not referenced elsewhere. Those of the last parameters are
 // there, the others are made in segments, each of those before the ones that there are.
 class GivenGradients {
  public:

@@ -1,4 +1,5 @@
 // Debian's Chromium, driven by playwright-core.
+import assert from "node:assert/strict";
 import { chromium } from "playwright-core";
 
 let browser;
@@ -18,6 +19,20 @@ export async function open(address, options = {}) {
   await page.goto(address);
   return page;
 }
+
+/** Does `work` with a page; its browser must not complain, and no script from the data may have run. */
+export async function visit(address, work, options) {
+  const page = await open(address, options);
+  try {
+    await work(page);
+    assert.deepEqual(page.complaints, [], "errors in the browser's console");
+    assert.equal(await page.evaluate(() => window.pwned), undefined, "a script from the data ran");
+  } finally {
+    await page.context().close();
+  }
+}
+
+export const drawn = (page, name) => page.getByRole("group", { name: new RegExp(`^Chart of ${name}\\. .+`) });
 
 export async function close() {
   await browser?.close();

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { scrollThrough, showView } from "./browser.mjs";
+import { drawn, scrollThrough, showView, visit } from "./browser.mjs";
 import { agentToEnd, begin, directory, end, exported, LOCKSTEP, open, record, resume, run, runs, serve, show, train, waitFor } from "./world.mjs";
 
 const SCRIPT = '<img src=x onerror="window.pwned=1">';
@@ -49,18 +49,7 @@ after(end);
 
 const at = (hash) => `${address}/#/${hash}`;
 
-async function onPage(hash, work, options) {
-  const page = await open(at(hash), options);
-  try {
-    await work(page);
-    assert.deepEqual(page.complaints, [], "errors in the browser's console");
-    assert.equal(await page.evaluate(() => window.pwned), undefined, "a script from the data ran");
-  } finally {
-    await page.context().close();
-  }
-}
-
-const drawn = (page, name) => page.getByRole("group", { name: new RegExp(`^Chart of ${name}\\. .+`) });
+const onPage = (hash, work, options) => visit(`${address}/#/${hash}`, work, options);
 
 test("the table has every run, and filters, orders and groups them", () => onPage("", async (page) => {
   await page.getByText("307 runs", { exact: true }).waitFor();

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { showView } from "./browser.mjs";
-import { end, open, record, serve, train, waitFor } from "./world.mjs";
+import { drawn, showView, visit } from "./browser.mjs";
+import { end, record, serve, train, waitFor } from "./world.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true };
@@ -26,17 +26,7 @@ before(async () => {
 
 after(end);
 
-async function onPage(hash, work, options) {
-  const page = await open(`${address}/#/${hash}`, options);
-  try {
-    await work(page);
-    assert.deepEqual(page.complaints, [], "errors in the browser's console");
-  } finally {
-    await page.context().close();
-  }
-}
-
-const drawn = (page, name) => page.getByRole("group", { name: new RegExp(`^Chart of ${name}\\. .+`) });
+const onPage = (hash, work, options) => visit(`${address}/#/${hash}`, work, options);
 const texts = (locator) => locator.allTextContents();
 
 test("thirty compared runs all look different, and can be coloured by a key of the configuration", () => onPage(`compare?runs=${ids(30)}`, async (page) => {

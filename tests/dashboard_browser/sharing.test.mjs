@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { showView } from "./browser.mjs";
+import { drawn, showView, visit } from "./browser.mjs";
 import { directory, end, LOCKSTEP, open, record, run, runs, serve, waitFor } from "./world.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -26,17 +26,7 @@ before(async () => {
 
 after(end);
 
-async function onPage(hash, work, options) {
-  const page = await open(`${address}/#/${hash}`, options);
-  try {
-    await work(page);
-    assert.deepEqual(page.complaints, [], "errors in the browser's console");
-  } finally {
-    await page.context().close();
-  }
-}
-
-const drawn = (page, name) => page.getByRole("group", { name: new RegExp(`^Chart of ${name}\\. .+`) });
+const onPage = (hash, work, options) => visit(`${address}/#/${hash}`, work, options);
 const label = async (page, name) => (await drawn(page, name).waitFor(), drawn(page, name).getAttribute("aria-label"));
 
 /** Takes streams of changes until the server has no more; how many these are, whether there is one more, and their end. */

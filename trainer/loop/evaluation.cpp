@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "core/config/nearest_name.h"
 #include "core/error.h"
 #include "data/loader/loader.h"
 #include "distributed/collectives.h"

@@ -11,9 +11,9 @@
 #include <chrono>
 #include <iostream>
 
-#include "core/config/part.h"
 #include "distributed/collectives.h"
-#include "launch/environment/rank_env.h"
+#include "lockstep/part.h"
+#include "lockstep/rank_env.h"
 #include "trainer/checkpoint/saving.h"
 #include "trainer/meeting.h"
 
@@ -30,7 +30,7 @@ double ms_since(Clock::time_point begin) {
 class Training {
  public:
   explicit Training(int64_t width)
-      : world(world_options(read_rank_env(), {.device = "cpu"}, nullptr)) {
+      : world(world_options(read_rank_env(), {.device = DeviceChoice::Cpu}, nullptr)) {
     const auto text = fmt::format("{{name: mlp, inputs: 784, hidden: [{0}, {0}]}}", width);
     Part<Model> model_part(model_registry());
     model_part.read(parse_config("m: " + text, "bench").find("m")[0], "model");
@@ -68,7 +68,7 @@ class Training {
   }
 
   // Whether a rank writes in the background; as the vote of a step would tell.
-  bool somebody_writes(const Saving& saving) {
+  bool somebody_writes(const CheckpointSaver& saving) {
     auto busy = at::full({1}, saving.is_busy() ? 1 : 0, at::kLong);
     if (world.is_distributed()) all_reduce(world, busy, ReduceOp::Max, "busy");
     return busy.item<int64_t>() != 0;
@@ -88,7 +88,7 @@ class Training {
 };
 
 nlohmann::json measure(Training& training, const SavingOptions& options, int steps, int rounds) {
-  Saving saving(training.world, training.tracker, options);
+  CheckpointSaver saving(training.world, training.tracker, options);
   training.step();
   saving.prepare(training.state());
   nlohmann::json result = {{"bytes", training.bytes()}};
@@ -105,7 +105,7 @@ nlohmann::json measure(Training& training, const SavingOptions& options, int ste
     if (is_there()) written_ms = ms_since(begin);
     for (int i = 0; i < steps; ++i) {
       const bool was_writing = training.somebody_writes(saving);
-      saving.look(!was_writing);
+      saving.look(!was_writing, false);
       const auto step_ms = training.step();
       const bool is_writing = training.somebody_writes(saving);
       if (was_writing && is_writing) result["writing_step_ms"].push_back(step_ms);

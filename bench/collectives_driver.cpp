@@ -16,7 +16,7 @@
 #include "distributed/collectives.h"
 #include "distributed/counters.h"
 #include "distributed/step_vote.h"
-#include "launch/environment/rank_env.h"
+#include "lockstep/rank_env.h"
 
 namespace {
 
@@ -90,6 +90,8 @@ double vote(World& world, double scale) {
 int main(int argc, char** argv) {
   at::set_num_threads(1);
   const auto ranks = read_rank_env();
+  const auto backend = ConfigValue<BackendChoice>::read(
+      {.kind = ConfigNode::Kind::Scalar, .scalar = argc > 1 ? argv[1] : "auto"}, "backend");
   World world({.rank = ranks.rank,
                .local_rank = ranks.local_rank,
                .world_size = ranks.world_size,
@@ -98,8 +100,8 @@ int main(int argc, char** argv) {
                                            .port = static_cast<uint16_t>(ranks.master_port),
                                            .serve = !ranks.agent_serves_store,
                                            .listen_fd = ranks.listen_fd},
-               .device = "cpu",
-               .backend = argc > 1 ? argv[1] : "auto"});
+               .device = DeviceChoice::Cpu,
+               .backend = backend});
   if (argc > 2 && std::string(argv[2]) == "first") {
     auto tensor = at::ones({1});
     all_reduce(world, tensor, ReduceOp::Sum, "first");
@@ -113,7 +115,7 @@ int main(int argc, char** argv) {
   const auto placed = [&](int64_t count) {
     return shared_empty(world, {count}, at::kFloat).zero_();
   };
-  const nlohmann::json result = {{"backend", world.backend()},
+  const nlohmann::json result = {{"backend", name_of(world.backend())},
                                  {"all_reduce_us", all_reduces(world, scale, ordinary)},
                                  {"placed_all_reduce_us", all_reduces(world, scale, placed)},
                                  {"metrics_us", metrics(world, scale)},

@@ -10,8 +10,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "core/config/part.h"
-#include "models/model.h"
+#include "lockstep/model.h"
+#include "lockstep/part.h"
 
 using namespace lockstep;
 

@@ -13,13 +13,13 @@
 #include <fstream>
 #include <iostream>
 
-#include "core/config/part.h"
 #include "core/system/durable_file.h"
 #include "core/system/kept_memory.h"
 #include "data/loader/loader.h"
 #include "data/sampling/sampling.h"
 #include "data/sampling/split.h"
 #include "formats/images/decode.h"
+#include "lockstep/part.h"
 
 using namespace lockstep;
 

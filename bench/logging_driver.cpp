@@ -12,12 +12,12 @@
 #include <fstream>
 #include <iostream>
 
-#include "core/config/part.h"
-#include "distributed/gradients/data_parallel.h"
-#include "models/model.h"
+#include "lockstep/data_parallel.h"
+#include "lockstep/model.h"
+#include "lockstep/optimizer.h"
+#include "lockstep/part.h"
+#include "lockstep/tracker.h"
 #include "tracking/runs/run_directory.h"
-#include "tracking/tracker.h"
-#include "trainer/state/optimizer.h"
 
 using namespace lockstep;
 
@@ -66,7 +66,7 @@ class Training {
   }
 
  private:
-  World world_{{.device = "cpu"}};
+  World world_{{.device = DeviceChoice::Cpu}};
   std::shared_ptr<Model> model_;
   std::shared_ptr<Optimizer> optimizer_;
   std::unique_ptr<DataParallel> parallel_;

@@ -16,7 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "distributed/gradients/data_parallel.h"
+#include "lockstep/data_parallel.h"
 #include "tests/distributed/delay_backend.h"
 
 namespace {
@@ -138,7 +138,7 @@ int main(int argc, char** argv) {
                  .world_size = 2,
                  .local_world_size = 2,
                  .rendezvous = FileRendezvous{std::string(argv[1]) + "/rendezvous"},
-                 .device = "cpu"});
+                 .device = DeviceChoice::Cpu});
     auto mine = measure(world, std::stoi(argv[2]));
     if (rank == 0) result = std::move(mine);
     world.finish();

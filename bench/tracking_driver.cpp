@@ -9,9 +9,9 @@
 #include <iostream>
 #include <thread>
 
-#include "core/error.h"
+#include "lockstep/error.h"
+#include "lockstep/tracker.h"
 #include "tracking/runs/run_directory.h"
-#include "tracking/tracker.h"
 
 using namespace lockstep;
 
@@ -82,13 +82,11 @@ struct Ranks {
 
 std::vector<Tracker> open_ranks(const std::filesystem::path& run_dir, const Ranks& ranks) {
   create_run_directory(run_dir, process_of(0, ranks.num_ranks), ranks.config);
-  TrackingConfig tracking;
-  tracking.ranks = {.kind = RankSelection::Kind::All};
   std::vector<Tracker> trackers;
   for (int rank = 0; rank < ranks.num_ranks; ++rank)
     trackers.push_back(open_tracker({.run_dir = run_dir,
                                      .process = process_of(rank, ranks.num_ranks),
-                                     .config = tracking,
+                                     .tracking = "{ranks: all}",
                                      .run_config = ranks.config}));
   return trackers;
 }

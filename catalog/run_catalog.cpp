@@ -7,7 +7,7 @@
 #include "catalog/index/catalog_index.h"
 #include "catalog/run_files.h"
 #include "catalog/run_stamp.h"
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tracking/log/unix_time.h"
 
 namespace lockstep {
@@ -40,7 +40,7 @@ RunCatalog::RunCatalog(fs::path runs, ColumnSpool& spool, CatalogReading reading
 RunCatalog::~RunCatalog() { stop(); }
 
 void RunCatalog::stop() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   stopping_ = true;
   changed_.notify_all();
 }
@@ -60,7 +60,7 @@ void RunCatalog::work() {
     } catch (const Error&) {
       // A full disk or a vanished directory: what is known stays, and the next round tries again.
     }
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     const bool more =
         std::ranges::any_of(jobs_, [](const auto& job) { return !job.second.is_known(); });
     if (std::exchange(is_reading, more) && !more) {  // the progress that clients show is at its end
@@ -68,7 +68,7 @@ void RunCatalog::work() {
       changed_.notify_all();
     }
     const auto until = more ? begin : begin + kPollEvery;
-    while (!stopping_ && Clock::now() < until) changed_.wait_until(lock, until);
+    while (!stopping_ && Clock::now() < until) changed_.wait_until(lock.native(), until);
     if (stopping_) return;
   }
 }
@@ -91,7 +91,7 @@ void RunCatalog::find_runs() {
   }
   std::vector<std::string> gone;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [name, modified] : found)
       if (!was_removed_since(before, name)) jobs_[name].modified = modified;
     was_searched_ = true;
@@ -107,7 +107,7 @@ void RunCatalog::load_index() {
   if (reading_ == CatalogReading::AllAndKeep)
     remove_unfinished_indexes(catalog_index_path(directory_));
   auto runs = read_catalog_index(catalog_index_path(directory_), names_);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [summary, stamp] : runs) {
     const auto it = jobs_.find(summary.id);
     if (it == jobs_.end() || it->second.snapshot) continue;
@@ -123,7 +123,7 @@ void RunCatalog::keep_index() {
   std::vector<std::pair<RunSnapshot, uint64_t>> settled;
   uint64_t num_settled = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     num_settled = num_settled_;
     if (num_settled == num_kept_ || jobs_.size() < kLeastIndexed) return;
     for (const auto& [name, job] : jobs_) {
@@ -140,7 +140,7 @@ void RunCatalog::keep_index() {
 void RunCatalog::read_new() {
   std::vector<std::tuple<bool, double, std::string>> unread;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [name, job] : jobs_)
       if (!job.is_known()) unread.emplace_back(!job.snapshot, job.modified, name);
   }
@@ -156,7 +156,7 @@ void RunCatalog::read_new() {
 void RunCatalog::check(const std::string& id, bool with_columns) {
   const auto stamp = stamp_of(directory_ / id);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto it = jobs_.find(id);
     if (it == jobs_.end()) return;
     auto& job = it->second;
@@ -171,7 +171,7 @@ void RunCatalog::check(const std::string& id, bool with_columns) {
 void RunCatalog::follow_live() {
   std::vector<std::string> live;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [name, job] : jobs_)
       if (job.live) live.push_back(name);
   }
@@ -181,7 +181,7 @@ void RunCatalog::follow_live() {
 void RunCatalog::check_some() {
   std::vector<std::pair<std::string, uint64_t>> some;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto it = jobs_.upper_bound(checked_to_);
     for (size_t i = 0; i < std::min(kCheckedPerPoll, jobs_.size()); ++i) {
       if (it == jobs_.end()) it = jobs_.begin();
@@ -194,7 +194,7 @@ void RunCatalog::check_some() {
 }
 
 void RunCatalog::drop_unused() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<std::pair<uint64_t, Job*>> open;
   size_t num_logs = 0;
   for (auto& [name, job] : jobs_) {
@@ -219,7 +219,7 @@ void RunCatalog::read(const std::string& id, bool with_columns, bool anew) {
   std::shared_ptr<RunLogs> logs;
   std::shared_ptr<std::mutex> turn;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto it = jobs_.find(id);
     if (it == jobs_.end()) return;
     if (!it->second.logs)
@@ -234,7 +234,7 @@ void RunCatalog::read(const std::string& id, bool with_columns, bool anew) {
   RunSnapshot before;
   uint64_t stamp_before = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto it = jobs_.find(id);
     if (it == jobs_.end()) return;
     if (anew) it->second.stamp = 0;
@@ -245,7 +245,7 @@ void RunCatalog::read(const std::string& id, bool with_columns, bool anew) {
   const bool changed = logs->catch_up();
   if (before && !changed && stamp == stamp_before) return;
   auto summary = summarize_run(*logs, names_);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = jobs_.find(id);
   if (it == jobs_.end()) return;
   auto& job = it->second;
@@ -269,7 +269,7 @@ void RunCatalog::set_snapshot(Job& job, RunSummary summary) {
 }
 
 void RunCatalog::forget(const std::string& id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (jobs_.erase(id) == 0) return;
   ++num_settled_;
   removed_.emplace_back(++number_, id);
@@ -280,7 +280,6 @@ void RunCatalog::forget(const std::string& id) {
   changed_.notify_all();
 }
 
-// With mutex_ held.
 bool RunCatalog::was_removed_since(uint64_t number, const std::string& id) const {
   const auto number_of = [](const auto& removed) { return removed.first; };
   const auto later = std::ranges::upper_bound(removed_, number, {}, number_of);
@@ -291,7 +290,7 @@ bool RunCatalog::was_removed_since(uint64_t number, const std::string& id) const
 std::vector<RunSnapshot> RunCatalog::all() const {
   std::vector<RunSnapshot> runs;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs.reserve(jobs_.size());
     for (const auto& [name, job] : jobs_)
       if (job.snapshot) runs.push_back(job.snapshot);
@@ -305,14 +304,14 @@ std::vector<RunSnapshot> RunCatalog::all() const {
 bool RunCatalog::add(const std::string& id) {
   uint64_t before = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (jobs_.contains(id)) return true;
     before = number_;
   }
   if (id.find('/') != std::string::npos || !is_inner_path(id) ||
       !is_run(directory_ / id, Links::Refuse))
     return false;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (was_removed_since(before, id)) return false;
   jobs_[id].modified = directory_time(directory_ / id);
   return true;
@@ -322,7 +321,7 @@ RunSnapshot RunCatalog::find(const std::string& id) {
   if (!add(id)) return nullptr;
   for (const bool again : {false, true}) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       const auto it = jobs_.find(id);
       if (it != jobs_.end() && it->second.is_known()) return it->second.snapshot;
       if (it == jobs_.end() || again) return nullptr;
@@ -336,7 +335,7 @@ std::shared_ptr<RunLogs> RunCatalog::open(const std::string& id) {
   if (!add(id)) return nullptr;
   std::shared_ptr<RunLogs> logs;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto it = jobs_.find(id);
     if (it == jobs_.end()) return nullptr;
     auto& job = it->second;
@@ -355,7 +354,7 @@ void RunCatalog::refresh(const std::string& id) {
 }
 
 CatalogProgress RunCatalog::progress() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto done =
       std::ranges::count_if(jobs_, [](const auto& job) { return job.second.is_known(); });
   // Before the first search there might be one.
@@ -364,12 +363,12 @@ CatalogProgress RunCatalog::progress() const {
 }
 
 uint64_t RunCatalog::number() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return number_;
 }
 
 CatalogChanges RunCatalog::changes_since(uint64_t number) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   CatalogChanges changes{.number = number_};
   if (number == 0) return changes;
   changes.reset = number < first_number_ || number > number_;
@@ -386,8 +385,9 @@ CatalogChanges RunCatalog::changes_since(uint64_t number) const {
 }
 
 void RunCatalog::wait(uint64_t number, std::chrono::milliseconds timeout) const {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, timeout, [&] { return stopping_ || number_ > number; });
+  MutexLock lock(mutex_);
+  changed_.wait_for(lock.native(), timeout,
+                    [&]() REQUIRES(mutex_) { return stopping_ || number_ > number; });
 }
 
 }  // namespace lockstep

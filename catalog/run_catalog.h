@@ -17,6 +17,7 @@
 
 #include "catalog/index/run_summary.h"
 #include "catalog/run_logs.h"
+#include "core/system/mutex.h"
 
 namespace lockstep {
 
@@ -92,22 +93,23 @@ class RunCatalog {
   void drop_unused();
   void check(const std::string& id, bool with_columns);
   void read(const std::string& id, bool with_columns = false, bool anew = false);
-  void set_snapshot(Job& job, RunSummary summary);
+  void set_snapshot(Job& job, RunSummary summary) REQUIRES(mutex_);
   void forget(const std::string& id);
-  bool was_removed_since(uint64_t number, const std::string& id) const;
+  bool was_removed_since(uint64_t number, const std::string& id) const REQUIRES(mutex_);
 
   std::filesystem::path directory_;
   ColumnSpool& spool_;
   CatalogReading reading_;
   NameTable names_;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable Mutex mutex_;
   mutable std::condition_variable changed_;
-  std::map<std::string, Job> jobs_;
-  std::vector<std::pair<uint64_t, std::string>> removed_;  // number, id
-  uint64_t number_ = 0, first_number_ = 0, uses_ = 0;
-  uint64_t num_settled_ = 0;  // grows when what an index would hold changes
-  bool stopping_ = false, was_searched_ = false;
+  std::map<std::string, Job> jobs_ GUARDED_BY(mutex_);
+  std::vector<std::pair<uint64_t, std::string>> removed_ GUARDED_BY(mutex_);  // number, id
+  uint64_t number_ GUARDED_BY(mutex_) = 0, first_number_ GUARDED_BY(mutex_) = 0;
+  uint64_t uses_ GUARDED_BY(mutex_) = 0;
+  uint64_t num_settled_ GUARDED_BY(mutex_) = 0;  // grows when what an index would hold changes
+  bool stopping_ GUARDED_BY(mutex_) = false, was_searched_ GUARDED_BY(mutex_) = false;
 
   // The thread's own.
   uint64_t root_stamp_ = 0;

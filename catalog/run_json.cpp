@@ -1,7 +1,6 @@
 #include "catalog/run_json.h"
 
 #include "catalog/json_text.h"
-#include "catalog/run_ending.h"
 
 namespace lockstep {
 namespace {

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "catalog/run_ending.h"
+#include "catalog/run_logs.h"
 
 namespace lockstep {
 
@@ -68,5 +68,15 @@ class RunList {
 
 // The directory of the run that `id` means. Throws Config.
 std::filesystem::path find_run_directory(const std::filesystem::path& runs, const std::string& id);
+
+// Why the run must stay: a process writes to it. Empty when it is over.
+std::string why_in_use(const RunSummary& run);
+
+// When the run last wrote something, in seconds since 1970.
+double last_written(const RunSummary& run);
+
+// How each entry of a run ended, by its id, for sync_run(). Throws Environment while the run
+// continues, as its agent feeds the sinks; Config when nothing is recorded.
+std::map<std::string, RunEnd> ends_to_sync(const std::filesystem::path& run_dir);
 
 }  // namespace lockstep

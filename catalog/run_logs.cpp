@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 
-#include "catalog/run_ending.h"
 #include "catalog/side_by_side.h"
-#include "core/error.h"
+#include "core/number_text.h"
+#include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep {
@@ -53,7 +52,32 @@ RunInfo job_info(const RunSummary& run) {
   return info;
 }
 
+// Reads the facts, and sets what `run` and its ranks say about their end. Its sources must be
+// there. A run is as well as the rank that fared worst.
+void add_end(RunSummary& run) {
+  try {
+    run.end_facts = read_end_facts(run.dir);
+  } catch (const Error& error) {
+    run.end_problem = error.what();
+  }
+  std::optional<RunEnd> worst;
+  for (auto& source : run.sources) {
+    if (source.is_node) continue;
+    auto end = end_of_rank(run, &source);
+    source.state = end.state;
+    if (!worst || severity(end.state) > severity(worst->state)) worst = std::move(end);
+  }
+  if (!worst) worst = end_of_rank(run, nullptr);
+  run.state = worst->state;
+  if (has_ended(run.state)) run.end = std::move(worst);
+}
+
 }  // namespace
+
+RunEnd end_of_rank(const RunSummary& run, const SourceSummary* rank) {
+  if (!rank) return resolve(run.end_facts);
+  return resolve(run.end_facts, rank->end, rank->state == RunState::Running);
+}
 
 std::vector<LogName> log_names(const fs::path& run_dir, Links links) {
   std::vector<LogName> names;
@@ -75,11 +99,8 @@ fs::path log_path(const fs::path& run_dir, const SourceSummary& source) {
 int number_of_log(const fs::path& log) {
   const auto stem = log.stem().string();
   const auto dash = stem.rfind('-');
-  int number = -1;
   if (dash == std::string::npos) return -1;
-  const auto* end = stem.data() + stem.size();
-  const auto parsed = std::from_chars(stem.data() + dash + 1, end, number);
-  return parsed.ec == std::errc{} && parsed.ptr == end && number >= 0 ? number : -1;
+  return std::max(number_in<int>(stem.substr(dash + 1)).value_or(-1), -1);
 }
 
 RunLogs::RunLogs(fs::path run_dir, NameTable& names, ColumnSpool* spool, Links links)

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <shared_mutex>
-#include <string>
 #include <vector>
 
 #include "catalog/index/log_index.h"
@@ -59,6 +57,10 @@ class RunLogs {
   std::vector<std::unique_ptr<LogIndex>> logs_;
   bool was_read_ = false;
 };
+
+// How a rank ended, or for nullptr, a job without an event log: tracking/runs/end_facts.h decides,
+// from the facts and the log. Beyond the state it means something only where has_ended().
+RunEnd end_of_rank(const RunSummary& run, const SourceSummary* rank);
 
 // What the list shows of a run, from its logs and the files beside them. `version` and `changed`
 // are the caller's to set.

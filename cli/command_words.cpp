@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/config/nearest_name.h"
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -9,8 +9,8 @@
 #include "cli/commands.h"
 #include "cli/trainer_program.h"
 #include "core/config/nearest_name.h"
-#include "core/error.h"
-#include "core/version.h"
+#include "lockstep/error.h"
+#include "lockstep/version.h"
 
 namespace lockstep {
 namespace {

@@ -3,17 +3,16 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <cxxopts.hpp>
 #include <filesystem>
 
 #include "catalog/run_list.h"
-#include "catalog/run_use.h"
 #include "cli/commands.h"
+#include "core/config/launch_sections.h"
 #include "core/config/period.h"
-#include "core/error.h"
 #include "core/system/own_priority.h"
-#include "launch/environment/rank_env.h"
+#include "lockstep/error.h"
+#include "lockstep/rank_env.h"
 #include "tracking/agent/agent.h"
 #include "tracking/agent/agent_status.h"
 #include "tracking/agent/sync.h"
@@ -177,7 +176,7 @@ int sync_command(int argc, char** argv) {
   cxxopts::Options options("lockstep sync");
   options.add_options()("h,help", "")("run", "", cxxopts::value<std::string>())(
       "sink", "", cxxopts::value<std::vector<std::string>>())(
-      "dir", "", cxxopts::value<std::string>()->default_value("runs"))(
+      "dir", "", cxxopts::value<std::string>()->default_value(kRunsDir))(
       "timeout", "", cxxopts::value<std::string>()->default_value("10 min"));
   options.parse_positional({"run"});
   const auto parsed = parse_agent_words(options, argc, argv);

@@ -15,13 +15,14 @@
 #include "cli/command_words.h"
 #include "cli/commands.h"
 #include "cli/trainer_program.h"
-#include "core/error.h"
+#include "core/config/launch_sections.h"
 #include "core/system/descriptor_limit.h"
 #include "core/system/durable_file.h"
 #include "dashboard/api/program_output.h"
 #include "dashboard/server/dashboard_server.h"
 #include "dashboard/server/http_guard.h"
 #include "launch/signal_watch.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -115,8 +116,8 @@ int ui_command(int argc, char** argv) {
   }
   cxxopts::Options known("lockstep ui");
   const auto text = [] { return cxxopts::value<std::string>(); };
-  known.add_options()("dir", "", text()->default_value("runs"))("host", "",
-                                                                text()->default_value("127.0.0.1"))(
+  known.add_options()("dir", "", text()->default_value(kRunsDir))(
+      "host", "", text()->default_value("127.0.0.1"))(
       "port", "", cxxopts::value<int>()->default_value("0"))("token-file", "", text())(
       "allow-host", "", cxxopts::value<std::vector<std::string>>())("read-only", "");
   auto options = dashboard_options(parse_words(known, words));

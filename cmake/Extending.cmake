@@ -1,8 +1,34 @@
 # For programs and plugins built on Lockstep, its own trainer included.
 
+# _lockstep_check_includes(SOURCES...): refuses sources that include a header of Lockstep that is not public, at configuration and
+# again when a source changes.
+function(_lockstep_check_includes)
+  if(NOT LOCKSTEP_INCLUDE_DIR)  # Lockstep's own build: the architecture test looks at includes there
+    return()
+  endif()
+  foreach(source IN LISTS ARGN)
+    file(REAL_PATH "${source}" source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
+    if(NOT EXISTS "${source}")
+      continue()
+    endif()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+    file(STRINGS "${source}" includes REGEX "^[ \t]*#[ \t]*include[ \t]*[<\"]lockstep/")
+    foreach(include IN LISTS includes)
+      string(REGEX REPLACE "^[^<\"]*[<\"]([^>\"]*).*" "\\1" header "${include}")
+      if(NOT EXISTS "${LOCKSTEP_INCLUDE_DIR}/${header}")
+        file(GLOB public RELATIVE "${LOCKSTEP_INCLUDE_DIR}" "${LOCKSTEP_INCLUDE_DIR}/lockstep/*.h")
+        list(JOIN public " " public)
+        message(FATAL_ERROR "${source}: <${header}> is not a public header of Lockstep. Public are: ${public}")
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+
 # lockstep_link_whole(TARGET): links all of Lockstep, unused objects included: parts register themselves, and plugins use
 # symbols that a program does not.
 function(lockstep_link_whole target)
+  get_target_property(sources ${target} SOURCES)
+  _lockstep_check_includes(${sources})
   target_link_libraries(${target} PRIVATE lockstep::trainer)
   foreach(component core launch tracking data models distributed trainer)
     set_property(TARGET ${target} PROPERTY LINK_LIBRARY_OVERRIDE_lockstep_${component} WHOLE_ARCHIVE)
@@ -15,6 +41,7 @@ endfunction()
 # lockstep_add_plugin(TARGET SOURCES...): a shared object for `plugins:` in a run file, with the stamp that says which
 # Lockstep and LibTorch it fits.
 function(lockstep_add_plugin target)
+  _lockstep_check_includes(${ARGN})
   add_library(${target} MODULE ${ARGN} "${LOCKSTEP_PLUGIN_STAMP_SOURCE}")
   target_link_libraries(${target} PRIVATE lockstep::headers)
   set_target_properties(${target} PROPERTIES PREFIX "")
@@ -23,6 +50,7 @@ endfunction()
 # lockstep_add_sink_plugin(TARGET SOURCES...): the same for `tracking.plugins:`. It is loaded by the tracking agent too, so it
 # sees no LibTorch.
 function(lockstep_add_sink_plugin target)
+  _lockstep_check_includes(${ARGN})
   add_library(${target} MODULE ${ARGN} "${LOCKSTEP_PLUGIN_STAMP_SOURCE}")
   target_link_libraries(${target} PRIVATE lockstep::sink_headers)
   target_compile_definitions(${target} PRIVATE LOCKSTEP_WITHOUT_TORCH)

@@ -12,7 +12,8 @@ if(LOCKSTEP_TORCH)
     add_library(lockstep::${headers} ALIAS lockstep_${headers})
     set_target_properties(lockstep_${headers} PROPERTIES EXPORT_NAME ${headers})
     target_include_directories(lockstep_${headers} INTERFACE
-      $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include> $<INSTALL_INTERFACE:include/lockstep>)
+      $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
+      $<INSTALL_INTERFACE:include>)
     target_compile_features(lockstep_${headers} INTERFACE cxx_std_20)
     target_link_libraries(lockstep_${headers} INTERFACE nlohmann_json::nlohmann_json)
   endforeach()
@@ -26,14 +27,12 @@ if(LOCKSTEP_TORCH)
       install(TARGETS ${library} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
     endif()
   endforeach()
-  foreach(folder core formats launch tracking data models distributed trainer)
-    install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/${folder} FILES_MATCHING PATTERN "*.h")
-  endforeach()
-  install(FILES ${PROJECT_BINARY_DIR}/generated/core/version.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/core)
+  install(DIRECTORY include/lockstep ${PROJECT_BINARY_DIR}/generated/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+    FILES_MATCHING PATTERN "*.h")
 
   install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
   configure_package_config_file(cmake/lockstepConfig.cmake.in ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
-    INSTALL_DESTINATION ${package_dir})
+    INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
   write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
   install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
                 cmake/LibTorch.cmake cmake/Extending.cmake cmake/plugin_stamp.cpp DESTINATION ${package_dir})

@@ -16,4 +16,4 @@ if [ $# -eq 0 ]; then
 fi
 # Of clang alone: what it does not know of g++'s warnings and pragmas (ivdep), and what the library of g++ uses although it
 # is deprecated (std::stable_sort), is no finding.
-printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy-19 -p build-lint --quiet --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-unknown-pragmas --extra-arg=-Wno-deprecated-declarations
+printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy-19 -p build-lint --quiet --extra-arg=-Wthread-safety --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-unknown-pragmas --extra-arg=-Wno-deprecated-declarations

@@ -6,13 +6,14 @@
 #include <torch/version.h>
 #endif
 
-#include "core/config/plugin.h"
+#include <string>  // for _GLIBCXX_USE_CXX11_ABI
+
+#include <lockstep/version.h>
 
 #define LOCKSTEP_TEXT_OF(value) #value
 #define LOCKSTEP_TEXT(value) LOCKSTEP_TEXT_OF(value)
 
-static_assert(lockstep::kPluginInterface == 3, "the text below says 3");
-
 extern "C" __attribute__((used, visibility("default"))) const char lockstep_plugin_stamp[] =
-    "lockstep-plugin-stamp{interface=3 torch=" TORCH_VERSION
+    "lockstep-plugin-stamp{interface=" LOCKSTEP_TEXT(LOCKSTEP_PLUGIN_INTERFACE)
+    " torch=" TORCH_VERSION
     " cxx11_abi=" LOCKSTEP_TEXT(_GLIBCXX_USE_CXX11_ABI) "}";

@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "lockstep/error.h"
 
 #include <fmt/format.h>
 

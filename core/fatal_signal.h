@@ -3,7 +3,7 @@
 
 #include <csignal>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -17,22 +17,27 @@ struct Utf8Form {
 constexpr std::array<Utf8Form, 4> kForms = {
     {{0x80, 0x00, 1, 0}, {0xE0, 0xC0, 2, 0x80}, {0xF0, 0xE0, 3, 0x800}, {0xF8, 0xF0, 4, 0x10000}}};
 
-// Bytes of the character that `text` begins with; 0 when it is not well-formed.
-size_t character_length(std::string_view text) {
+struct Character {
+  char32_t code = 0;
+  size_t length = 0;  // in bytes; 0: not well-formed
+};
+
+Character first_character(std::string_view text) {
   const auto first = static_cast<unsigned char>(text.front());
   for (const auto& form : kForms) {
     if ((first & form.mask) != form.lead) continue;
-    if (text.size() < form.length) return 0;
+    if (text.size() < form.length) return {};
     char32_t code = first & static_cast<unsigned char>(~form.mask);
     for (size_t i = 1; i < form.length; ++i) {
       const auto byte = static_cast<unsigned char>(text[i]);
-      if ((byte & 0xC0) != 0x80) return 0;
+      if ((byte & 0xC0) != 0x80) return {};
       code = (code << 6) | (byte & 0x3F);
     }
     const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-    return code < form.smallest || code > 0x10FFFF || surrogate ? 0 : form.length;
+    if (code < form.smallest || code > 0x10FFFF || surrogate) return {};
+    return {code, form.length};
   }
-  return 0;
+  return {};
 }
 
 std::string escaped(char c) {
@@ -44,20 +49,28 @@ std::string escaped(char c) {
   }
 }
 
-bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
+// Characters that change how the text around them is shown: controls, and the marks that turn the
+// direction of writing (so that a name could hide its ending).
+bool is_control(char32_t code) {
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x61C || code == 0x200E ||
+         code == 0x200F || (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
 
 }  // namespace
 
 std::string printable(std::string_view text, size_t longest) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
-    const auto length = character_length(text.substr(at));
-    if (at + std::max<size_t>(length, 1) > longest) return out + "...";
-    if (length == 0 || is_control(text[at]))
-      out += escaped(text[at]);
+    const auto [code, known] = first_character(text.substr(at));
+    const auto length = std::max<size_t>(known, 1);
+    if (at + length > longest) return out + "...";
+    if (known == 0 || code < 0x80)
+      out += known == 0 || is_control(code) ? escaped(text[at]) : std::string(1, text[at]);
+    else if (is_control(code))
+      out += fmt::format("\\u{:04x}", static_cast<uint32_t>(code));
     else
       out += text.substr(at, length);
-    at += std::max<size_t>(length, 1);
+    at += length;
   }
   return out;
 }
@@ -75,7 +88,7 @@ std::string shell_word(std::string_view text) {
 
 size_t find_invalid_utf8(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
-    const auto length = character_length(text.substr(at));
+    const auto length = first_character(text.substr(at)).length;
     if (length == 0) return at;
     at += length;
   }

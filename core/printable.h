@@ -1,5 +1,4 @@
-// Text that somebody else wrote, made fit for a message: an error is one line, whatever the input
-// holds.
+// Text from outside, made fit for a message: an error is one line, whatever the input holds.
 #pragma once
 
 #include <string>
@@ -7,8 +6,8 @@
 
 namespace lockstep {
 
-// `text` with control characters and broken UTF-8 escaped ("\n", "\x04"), cut with "..." behind the
-// last whole character within `longest` bytes of it.
+// `text` with control characters, marks of the writing direction and broken UTF-8 escaped ("\n",
+// "\x04", "\u202e"), cut with "..." after the last whole character within its first `longest` bytes.
 std::string printable(std::string_view text, size_t longest = 60);
 
 // `text` as one word of a shell's command line, in quotes where it needs them.

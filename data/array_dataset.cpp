@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "core/config/nearest_name.h"
-#include "core/error.h"
 #include "core/printable.h"
 #include "data/row_ahead.h"
 #include "data/sample_runs.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -37,8 +37,9 @@ at::ScalarType scalar_type_of(ElementType type) {
   return at::kByte;
 }
 
-at::ScalarType scalar_type_of(const std::string& dtype) {
-  return scalar_type_of(*element_type_of(dtype));
+at::ScalarType scalar_type_of(ArrayDtype dtype) {
+  constexpr std::array types = {at::kFloat, at::kDouble, at::kInt, at::kLong};
+  return types.at(static_cast<size_t>(dtype));
 }
 
 bool is_floating(ElementType type) { return type >= ElementType::F16; }
@@ -219,7 +220,7 @@ ArrayDataset::Field ArrayDataset::make_field(const std::string& name,
       field.given == at::kInt && (array.type == ElementType::I64 || array.type == ElementType::U32);
   if (change.dtype && to_integers && (is_floating(array.type) || narrows))
     throw refused(shard, fmt::format("field '{}': {} would lose digits as {}", printable(name),
-                                     name_of(array.type), *change.dtype));
+                                     name_of(array.type), name_of(*change.dtype)));
   const bool widens = array.type == ElementType::U16 || array.type == ElementType::U32;
   if (array.type == ElementType::U8 && field.given == at::kFloat)
     field.scaling.emplace(ByteScale{change.divide_by, change.mean, change.std});

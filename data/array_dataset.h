@@ -13,16 +13,20 @@
 #include "core/config/config_map.h"
 #include "data/block_cache.h"
 #include "data/byte_scaling.h"
-#include "data/dataset.h"
 #include "formats/array_file.h"
+#include "lockstep/config_value.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep {
+
+enum class ArrayDtype { Float32, Float64, Int32, Int64 };
+constexpr auto choices(ArrayDtype) { return std::array{"float32", "float64", "int32", "int64"}; }
 
 // How a field is made of an array: converted to `dtype`, divided by `divide_by`, then
 // (x - mean) / std, in float32 unless dtype is float64: the operations of Python, hence its bits.
 struct ArrayFieldConfig {
   std::optional<std::string> from;
-  std::optional<std::string> dtype;
+  std::optional<ArrayDtype> dtype;
   std::optional<double> divide_by, mean, std;
 };
 
@@ -31,8 +35,7 @@ void fields(V& v, ArrayFieldConfig& c) {
   v("from", c.from, "name of the array (default: the field's name)");
   v("dtype", c.dtype,
     "what its elements become (default: as they are stored; uint16 and uint32 become int32 and "
-    "int64)",
-    one_of({"float32", "float64", "int32", "int64"}));
+    "int64)");
   v("divide_by", c.divide_by, "its elements are divided by this, e.g. 255", above(0));
   v("mean", c.mean, "subtracted after that; together with std");
   v("std", c.std, "what they are divided by after that", above(0));

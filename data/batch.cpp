@@ -1,9 +1,9 @@
-#include "data/batch.h"
+#include "lockstep/batch.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

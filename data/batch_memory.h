@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/dataset.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep {
 

@@ -9,8 +9,8 @@
 #include <memory>
 #include <mutex>
 
-#include "core/error.h"
 #include "core/system/shared_work.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -1,8 +1,8 @@
 // Images of a batch side by side, to look at.
 #pragma once
 
-#include "data/batch.h"
-#include "formats/images/image.h"
+#include "lockstep/batch.h"
+#include "lockstep/image.h"
 
 namespace lockstep {
 

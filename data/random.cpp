@@ -1,6 +1,6 @@
-#include "data/random.h"
+#include "lockstep/sample_random.h"
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

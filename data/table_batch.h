@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "data/dataset.h"
 #include "formats/table/table_encoding.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep {
 

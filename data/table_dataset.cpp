@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "data/sample_runs.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

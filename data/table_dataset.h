@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "data/block_cache.h"
-#include "data/dataset.h"
 #include "data/table_batch.h"
 #include "formats/mapped_file.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep {
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string_view>
 
-#include "distributed/world.h"
+#include "lockstep/world.h"
 
 namespace lockstep {
 

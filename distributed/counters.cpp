@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/error.h"
 #include "core/system/crc32c.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

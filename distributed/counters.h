@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "distributed/world.h"
+#include "lockstep/world.h"
 
 namespace lockstep {
 

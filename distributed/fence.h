@@ -6,13 +6,13 @@
 #include <exception>
 #include <string_view>
 
-#include "core/error.h"
 #include "core/system/progress_page.h"
-#include "distributed/world.h"
+#include "lockstep/error.h"
+#include "lockstep/world.h"
 
 namespace lockstep {
 
-// True when LibTorch's exception speaks of communication rather than of arithmetic or memory.
+// True when LibTorch's exception is of communication rather than of arithmetic or memory.
 bool is_communication_failure(const std::exception& error);
 
 // The rank's progress page says so while it lives.

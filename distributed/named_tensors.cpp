@@ -1,4 +1,6 @@
-#include "distributed/named_tensors.h"
+#include "lockstep/named_tensors.h"
+
+#include <algorithm>
 
 namespace lockstep {
 
@@ -16,6 +18,11 @@ NamedTensors trainable_parameters(const torch::nn::Module& module) {
   for (const auto& item : module.named_parameters())
     if (item.value().requires_grad()) parameters.emplace_back(item.key(), item.value());
   return parameters;
+}
+
+const at::Tensor* find_tensor(const NamedTensors& tensors, const std::string& name) {
+  const auto found = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
+  return found == tensors.end() ? nullptr : &found->second;
 }
 
 std::vector<at::Tensor> values_of(const NamedTensors& tensors) {

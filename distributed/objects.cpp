@@ -5,10 +5,10 @@
 
 #include <cstring>
 
-#include "core/error.h"
 #include "distributed/backends/process_groups.h"
 #include "distributed/collectives.h"
 #include "distributed/fence.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

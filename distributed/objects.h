@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "distributed/world.h"
+#include "lockstep/world.h"
 
 namespace lockstep {
 

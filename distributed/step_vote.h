@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "distributed/world.h"
+#include "lockstep/world.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "distributed/world.h"
+#include "lockstep/world.h"
 
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -7,7 +7,6 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "core/system/local_address.h"
 #include "distributed/backends/backends.h"
 #include "distributed/backends/own_address.h"
@@ -15,6 +14,7 @@
 #include "distributed/collectives.h"
 #include "distributed/cuda/cuda.h"
 #include "distributed/fence.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -38,14 +38,11 @@ at::Device choose_device(const WorldOptions& options) {
 }
 
 void check_backend(const WorldOptions& options, const at::Device& device) {
-  const auto& backend = options.backend;
-  const bool fits = device.is_cuda()
-                        ? backend == "nccl"
-                        : backend == "shm" || backend == "gloo" || backend == "hierarchical";
-  if (backend != "auto" && !fits)
+  const auto backend = options.backend;
+  if (backend != BackendChoice::Auto && (backend == BackendChoice::Nccl) != device.is_cuda())
     throw config_error(
         fmt::format("distributed.backend '{}' does not work on device '{}'; use {} or 'auto'",
-                    backend, device.is_cuda() ? "cuda" : "cpu",
+                    name_of(backend), device.is_cuda() ? "cuda" : "cpu",
                     device.is_cuda() ? "'nccl'" : "'shm', 'gloo', 'hierarchical'"));
 }
 
@@ -83,41 +80,41 @@ std::string gloo_address(c10d::Store& store, const WorldOptions& options) {
                              .timeout = options.timeout});
 }
 
-struct NamedBackend {
-  std::string name;  // shm | gloo | hierarchical | nccl
+struct ChosenBackend {
+  BackendChoice choice;
   c10::intrusive_ptr<c10d::Backend> backend;
 };
 
 // For tensors on the CPU: shared memory where all ranks have it, else Gloo.
-NamedBackend make_cpu_backend(const c10::intrusive_ptr<c10d::Store>& store,
-                              const WorldOptions& options, ProcessGroups& groups) {
-  if (options.backend == "hierarchical")
-    return {"hierarchical",
+ChosenBackend make_cpu_backend(const c10::intrusive_ptr<c10d::Store>& store,
+                               const WorldOptions& options, ProcessGroups& groups) {
+  if (options.backend == BackendChoice::Hierarchical)
+    return {BackendChoice::Hierarchical,
             make_hierarchical_backend(store, {.rank = options.rank,
                                               .world_size = options.world_size,
                                               .timeout = options.timeout,
                                               .address = gloo_address(*store, options)})};
-  if (options.backend != "gloo") {
+  if (options.backend != BackendChoice::Gloo) {
     auto host = make_shm_backend(store, options.rank, options.world_size, options.timeout);
     groups.shared = host.backend;
-    if (host.backend) return {"shm", host.backend};
-    if (options.backend == "shm")
+    if (host.backend) return {BackendChoice::Shm, host.backend};
+    if (options.backend == BackendChoice::Shm)
       throw config_error(fmt::format(
           "distributed.backend 'shm' needs all ranks on one host: {}; use 'gloo' or 'auto'",
           host.reason));
   }
-  return {"gloo", make_gloo_backend(store, options.rank, options.world_size, options.timeout,
-                                    gloo_address(*store, options))};
+  return {BackendChoice::Gloo, make_gloo_backend(store, options.rank, options.world_size,
+                                                 options.timeout, gloo_address(*store, options))};
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store,
                                                   const WorldOptions& options,
                                                   const std::string& name,
-                                                  const NamedBackend& made) {
+                                                  const ChosenBackend& made) {
   using Type = c10d::ProcessGroup::BackendType;
-  const auto type = made.name == "nccl"   ? Type::NCCL
-                    : made.name == "gloo" ? Type::GLOO
-                                          : Type::CUSTOM;
+  const auto type = made.choice == BackendChoice::Nccl   ? Type::NCCL
+                    : made.choice == BackendChoice::Gloo ? Type::GLOO
+                                                         : Type::CUSTOM;
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, options.rank, options.world_size);
   group->setBackend(type == Type::NCCL ? at::kCUDA : at::kCPU, type, made.backend);
   group->setDefaultBackend(type);
@@ -125,9 +122,9 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_group(const c10::intrusive_ptr<c10d:
   return group;
 }
 
-// Returns the name of the device group's backend.
-std::string make_groups(ProcessGroups& groups, const WorldOptions& options,
-                        const at::Device& device) {
+// Returns the device group's backend.
+BackendChoice make_groups(ProcessGroups& groups, const WorldOptions& options,
+                          const at::Device& device) {
   const auto store_of = [&](const std::string& name) {
     return c10::make_intrusive<c10d::PrefixStore>(name, groups.store);
   };
@@ -135,15 +132,20 @@ std::string make_groups(ProcessGroups& groups, const WorldOptions& options,
   const auto control = make_cpu_backend(control_store, options, groups);
   groups.control = make_group(control_store, options, "control", control);
   groups.device = groups.control;
-  if (device.is_cpu()) return control.name;
+  if (device.is_cpu()) return control.choice;
   const auto store = store_of("device");
-  groups.device = make_group(
-      store, options, "device",
-      {"nccl", make_nccl_backend(store, options.rank, options.world_size, options.timeout)});
-  return "nccl";
+  groups.device =
+      make_group(store, options, "device",
+                 {BackendChoice::Nccl,
+                  make_nccl_backend(store, options.rank, options.world_size, options.timeout)});
+  return BackendChoice::Nccl;
 }
 
 }  // namespace
+
+bool wants_gpu(DeviceChoice device) {
+  return device == DeviceChoice::Cuda || (device == DeviceChoice::Auto && machine_has_gpu());
+}
 
 World::World(const WorldOptions& options)
     : own_progress_(options.progress ? nullptr : std::make_unique<ProgressPage>()),

@@ -31,12 +31,6 @@ size_t bytes_of(ElementType type) { return kElements[static_cast<size_t>(type)].
 
 const char* name_of(ElementType type) { return kElements[static_cast<size_t>(type)].name; }
 
-std::optional<ElementType> element_type_of(std::string_view name) {
-  for (const auto& known : kElements)
-    if (name == known.name) return known.type;
-  return std::nullopt;
-}
-
 std::optional<size_t> num_elements(const std::vector<int64_t>& shape) {
   uint64_t count = 1;
   for (const auto extent : shape)

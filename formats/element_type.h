@@ -2,9 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -15,9 +14,6 @@ size_t bytes_of(ElementType type);
 
 // "uint8", "float32", ... as numpy and torch call it.
 const char* name_of(ElementType type);
-
-// The type of that name; nothing for any other text.
-std::optional<ElementType> element_type_of(std::string_view name);
 
 // The number of elements of an array, 1 for an empty shape; nothing when it exceeds 63 bits or a
 // dimension is negative.

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

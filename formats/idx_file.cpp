@@ -7,9 +7,9 @@
 #include <cstring>
 #include <optional>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
 #include "formats/gzip.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <cerrno>
 
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -9,9 +9,9 @@
 #include <span>
 #include <string>
 
-#include "core/error.h"
 #include "core/system/file_descriptor.h"
 #include "formats/mapping_guard.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -7,7 +7,8 @@
 #include <csignal>
 #include <cstdint>
 #include <map>
-#include <mutex>
+
+#include "core/system/mutex.h"
 
 namespace lockstep {
 namespace {
@@ -18,8 +19,8 @@ struct GuardedMapping {
 };
 
 struct GuardedMappings {
-  std::mutex mutex;  // guards `by_begin`
-  std::map<uintptr_t, GuardedMapping> by_begin;
+  Mutex mutex;
+  std::map<uintptr_t, GuardedMapping> by_begin GUARDED_BY(mutex);
   struct sigaction before {};  // who handled SIGBUS before
 };
 
@@ -33,7 +34,7 @@ GuardedMappings& guarded_mappings() {
 // cannot wait for the thread itself.
 bool replace_by_zeros(uintptr_t address) {
   auto& mappings = guarded_mappings();
-  const std::lock_guard lock(mappings.mutex);
+  const MutexLock lock(mappings.mutex);
   auto at = mappings.by_begin.upper_bound(address);
   if (at == mappings.by_begin.begin() || address >= (--at)->second.end) return false;
   const auto page = address & ~(static_cast<uintptr_t>(::getpagesize()) - 1);
@@ -72,13 +73,13 @@ MappingGuard::MappingGuard(const void* begin, size_t size) : begin_(begin) {
   install_once();
   const auto address = reinterpret_cast<uintptr_t>(begin);
   auto& mappings = guarded_mappings();
-  const std::lock_guard lock(mappings.mutex);
+  const MutexLock lock(mappings.mutex);
   mappings.by_begin[address] = {address + size, &failed_};
 }
 
 MappingGuard::~MappingGuard() {
   auto& mappings = guarded_mappings();
-  const std::lock_guard lock(mappings.mutex);
+  const MutexLock lock(mappings.mutex);
   mappings.by_begin.erase(reinterpret_cast<uintptr_t>(begin_));
 }
 

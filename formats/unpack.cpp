@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "core/error.h"
 #include "formats/gzip.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

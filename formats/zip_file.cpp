@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -3,12 +3,25 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "core/error.h"
+#include <exception>
+#include <memory>
+#include <optional>
+
 #include "core/system/local_address.h"
-#include "launch/agent.h"
+#include "launch/hangs/hang_detector.h"
+#include "launch/hangs/hang_reporter.h"
+#include "launch/rendezvous/meeting.h"
+#include "launch/signal_watch.h"
+#include "launch/workers/console.h"
+#include "launch/workers/worker_group.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
+
+constexpr std::chrono::milliseconds kConsoleTime{2000};  // for what is still to be shown at the end
+constexpr std::chrono::milliseconds kSameSignal{1000};
+constexpr std::chrono::milliseconds kFarewellTime{1000};
 
 // A pipe that took the number of a closed standard stream would be lost in a worker.
 void open_standard_streams() {
@@ -21,6 +34,198 @@ void open_standard_streams() {
     }
   }
 }
+
+// The launcher of one node as a loop: it meets the other nodes, starts and stops its workers as the
+// coordinator says, tells how they ended, and ends with the job.
+class Agent {
+ public:
+  // Both outlive it.
+  Agent(const LaunchOptions& options, const LogDirectory& log_dir)
+      : options_(options),
+        log_dir_(log_dir),
+        out_(options.stdout_fd),
+        err_(options.stderr_fd),
+        hang_reporter_(options.host) {
+    auto meeting = open_meeting(options, hang_detector_);
+    coordinator_ = std::move(meeting.coordinator);
+    member_ = std::move(meeting.member);
+    member_->set_ready();
+  }
+
+  LaunchReport run() {
+    while (!finish_ || group_ || (coordinator_ && !coordinator_->is_done())) take_turn();
+    const auto latest = PollSet::Clock::now() + kFarewellTime;
+    while (member_->has_pending() && PollSet::Clock::now() < latest) take_turn();
+    out_.flush(kConsoleTime);
+    err_.flush(kConsoleTime);
+    return make_report();
+  }
+
+ private:
+  void take_turn() {
+    PollSet polls;
+    polls.watch(signals_.poll_request(), [](short) {});
+    if (coordinator_) coordinator_->watch(polls);
+    member_->watch(polls);
+    if (group_) group_->watch(polls);
+    if (is_telling_status()) polls.wake_at(next_status_);
+    for (auto* console : {&out_, &err_})
+      if (console->has_pending())
+        polls.watch(console->poll_request(), [console](short) { console->write_some(); });
+    polls.wait();
+    take_signals();
+    if (coordinator_) coordinator_->update();
+    member_->update();
+    if (group_) group_->update();
+    take_orders();
+    take_outcome();
+    tell_status();
+    show_notes();
+  }
+
+  // The first signal begins the stop, a later one ends the patience; what comes within a second is
+  // the same one, as some programs signal a process and its group. SIGUSR1 is for the workers.
+  void take_signals() {
+    while (const auto signal = signals_.next()) {
+      if (*signal == SIGUSR1) {
+        if (group_) group_->signal(*signal);
+        continue;
+      }
+      const auto now = PollSet::Clock::now();
+      if (std::exchange(signalled_by_, signalled_by_.value_or(*signal))) {
+        if (group_ && now - signalled_at_ > kSameSignal) group_->kill();
+        continue;
+      }
+      signalled_at_ = now;
+      if (coordinator_) coordinator_->forbid_restart();
+      if (group_ && group_->is_stopping()) continue;  // stopping for another reason
+      interrupted_ = true;
+      if (coordinator_) coordinator_->interrupt(*signal);
+      if (group_) group_->stop(*signal);
+      if (!group_ && !coordinator_) tell_end({});
+    }
+  }
+
+  void take_orders() {
+    while (const auto order = member_->next())
+      std::visit([this](const auto& any) { take(any); }, *order);
+  }
+
+  void take(const StopOrder&) {
+    if (group_) group_->stop();
+  }
+
+  void take(const StackRequest& request) { hang_reporter_.take(request); }
+
+  void take(const FinishMessage& finish) {
+    if (!finish_) finish_ = finish;
+    if (group_) group_->stop(finish_->report.interrupted_by);
+  }
+
+  void take(const NodePlace& place) {
+    if (signalled_by_ || finish_) return tell_end({});
+    node_rank_ = place.node_rank;
+    try {
+      own_error_ = nullptr;
+      group_.emplace(options_, place, log_dir_(place.run_id, place.node_rank),
+                     member_->take_master(), Consoles{out_, err_});
+      hang_reporter_.begin(group_->watched(), group_->log_directory());
+    } catch (const Error& error) {
+      own_error_ = std::current_exception();
+      LaunchReport report{.world_size = place.world_size};
+      report.node_failures.push_back({.node_rank = place.node_rank,
+                                      .host = place.num_nodes > 1 ? options_.host : "",
+                                      .reason = error.what(),
+                                      .exit_code = error.exit_code()});
+      tell_end(std::move(report));
+    }
+  }
+
+  void take_outcome() {
+    if (!group_ || !group_->is_done()) return;
+    hang_reporter_.end();
+    auto report = group_->finish();
+    group_.reset();
+    tell_end(std::move(report));
+  }
+
+  void tell_end(LaunchReport report) {
+    const bool leaves = signalled_by_ && !coordinator_;
+    interrupted_ = interrupted_ || leaves;
+    if (leaves) report.interrupted_by = signalled_by_;
+    last_report_ = std::move(report);
+    member_->tell_end(last_report_, leaves);
+    if (leaves && !finish_) finish_ = FinishMessage{.report = last_report_};
+    if (!finish_ && !interrupted_) member_->set_ready();
+  }
+
+  // What ranks do while they are stopped says nothing about why.
+  bool is_telling_status() const { return group_ && !group_->is_stopping(); }
+
+  void tell_status() {
+    const auto now = PollSet::Clock::now();
+    if (!is_telling_status() || now < next_status_) return;
+    next_status_ = now + options_.monitor_interval;
+    hang_reporter_.write_due_dump();
+    if (auto views = hang_reporter_.next_views()) member_->tell_status({std::move(*views)});
+  }
+
+  void show_notes() {
+    for (const auto& note : hang_detector_.take_notes()) err_.write_note(note);
+    for (const auto& note : hang_reporter_.take_notes()) err_.write_note(note);
+    for (const auto& note : member_->take_notes()) err_.write_note(note);
+    if (!coordinator_) return;
+    for (const auto& note : coordinator_->take_notes()) err_.write_note(note);
+  }
+
+  LaunchReport make_report() {
+    if (finish_->error)
+      throw Error(finish_->error->kind == kind_name(ErrorKind::Config) ? ErrorKind::Config
+                                                                       : ErrorKind::Environment,
+                  finish_->error->message);
+    auto report = std::move(finish_->report);
+    if (own_error_ && !report.interrupted_by) std::rethrow_exception(own_error_);
+    report.node_rank = node_rank_;
+    const auto* failed = report.cause();
+    const bool says_so = failed && !failed->hang.empty();
+    if (const auto hang = hang_detector_.unresolved();
+        !hang.empty() && !report.succeeded() && !says_so)
+      report.notes.push_back(hang);
+    report.serves = last_report_.serves = coordinator_ != nullptr;
+    if (!interrupted_) {
+      // A scheduler signals all processes of a job: a worker may die of it before the launcher gets
+      // it.
+      const auto* cause = report.cause();
+      if (cause && signalled_by_ && cause->exit.signal == signalled_by_)
+        report.interrupted_by = signalled_by_;
+      return report;
+    }
+    last_report_.interrupted_by = signalled_by_;
+    last_report_.restarts = report.restarts;
+    last_report_.run_id = report.run_id;
+    last_report_.node_rank = node_rank_;
+    return last_report_;
+  }
+
+  const LaunchOptions& options_;
+  const LogDirectory& log_dir_;
+  Console out_, err_;
+  SignalWatch signals_;
+  HangReporter hang_reporter_;
+  HangDetector hang_detector_;
+  std::unique_ptr<Coordinator> coordinator_;  // of the node that serves the rendezvous
+  std::unique_ptr<Member> member_;
+  std::optional<WorkerGroup> group_;
+  int node_rank_ = 0;
+
+  std::optional<int> signalled_by_;
+  PollSet::Clock::time_point signalled_at_;
+  bool interrupted_ = false;
+  LaunchReport last_report_;      // of the workers of this node
+  std::exception_ptr own_error_;  // why they could not be started
+  std::optional<FinishMessage> finish_;
+  PollSet::Clock::time_point next_status_;
+};
 
 }  // namespace
 

@@ -2,7 +2,7 @@
 
 #include <sys/signalfd.h>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

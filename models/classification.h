@@ -1,7 +1,7 @@
 // What models that sort samples into classes have in common: the loss and the accuracy of logits.
 #pragma once
 
-#include "models/model.h"
+#include "lockstep/model.h"
 
 namespace lockstep {
 

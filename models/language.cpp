@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "models/classification.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 // What models of text have in common: the loss and the accuracy of logits over tokens.
 #pragma once
 
-#include "models/model.h"
+#include "lockstep/model.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "models/model.h"
+#include "lockstep/model.h"
 
 namespace lockstep {
 

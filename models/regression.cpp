@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "models/classification.h"
 
 namespace lockstep {

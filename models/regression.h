@@ -1,7 +1,7 @@
 // What models that predict values have in common: the loss and the error of their outputs.
 #pragma once
 
-#include "models/model.h"
+#include "lockstep/model.h"
 
 namespace lockstep {
 

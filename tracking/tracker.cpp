@@ -1,4 +1,4 @@
-#include "tracking/tracker.h"
+#include "lockstep/tracker.h"
 
 #include <fmt/format.h>
 
@@ -14,6 +14,7 @@
 #include "tracking/log/event_log_writer.h"
 #include "tracking/log/log_tail.h"
 #include "tracking/log/unix_time.h"
+#include "tracking/open_tracker.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep {
@@ -130,37 +131,48 @@ bool Tracker::is_logging() const { return state_ && state_->log; }
 
 namespace {
 
-std::unique_ptr<AgentProcess> start_agent(const TrackerOptions& options) {
+std::unique_ptr<AgentProcess> start_agent(const TrackerOptions& options,
+                                          const TrackingConfig& config,
+                                          const Forwarding& forwarding) {
   const auto& process = options.process;
-  if (!options.config.agent || options.agent_program.empty() || !starts_agent(process.local_rank))
+  if (!config.agent || options.agent_program.empty() || !starts_agent(process.local_rank))
     return nullptr;
   return std::make_unique<AgentProcess>(AgentCommand{
       .program = options.agent_program,
       .run_dir = options.run_dir,
       .node_rank = process.node_rank,
-      .expected_logs = count_logging(options.config.ranks, process.rank - process.local_rank,
+      .expected_logs = count_logging(config.ranks, process.rank - process.local_rank,
                                      options.local_world_size),
       .pids = options.local_pids,
       .launcher = options.launcher,
-      .forwarding = options.forwarding});
+      .forwarding = forwarding});
 }
 
-std::shared_ptr<Sink> start_console(const TrackerOptions& options, int rank) {
-  const auto* part = options.config.sinks.find(kConsoleSink);
-  if (!part || !shows_progress(options.config.ranks, rank)) return nullptr;
-  return part->build({.console = options.console});
+std::shared_ptr<Sink> start_console(const ConsoleOptions& console, const TrackingConfig& config,
+                                    int rank) {
+  const auto* part = config.sinks.find(kConsoleSink);
+  if (!part || !shows_progress(config.ranks, rank)) return nullptr;
+  return part->build({.console = console});
 }
 
 }  // namespace
 
 Tracker open_tracker(const TrackerOptions& options) {
+  TrackingConfig config;
+  if (!options.tracking.empty())
+    read_fields(parse_config(options.tracking, "TrackerOptions::tracking"), "tracking", config);
+  return open_tracker(options, config, {});
+}
+
+Tracker open_tracker(const TrackerOptions& options, const TrackingConfig& config,
+                     const Forwarding& forwarding) {
   sink_registry().verify();
-  auto info = decide(options.config.ranks, options.process,
-                     {.run_name = options.config.run_name, .group = options.config.group});
+  auto info = decide(config.ranks, options.process,
+                     {.run_name = config.run_name, .group = config.group});
   auto state = std::make_unique<Tracker::State>();
   state->run_dir = options.run_dir;
   state->node_rank = options.process.node_rank;
-  state->finish_timeout = options.config.finish_timeout.value;
+  state->finish_timeout = config.finish_timeout.value;
   if (info) {
     if (info->created == 0) info->created = unix_now();
     make_directories(event_log_path(options.run_dir, info->rank).parent_path());
@@ -173,10 +185,10 @@ Tracker open_tracker(const TrackerOptions& options) {
       log.config(options.run_config.is_null() ? Json::object() : options.run_config);
       if (takes_back) log.rewind(*options.resume_step);
     });
-    state->console = start_console(options, info->rank);
+    state->console = start_console(options.console, config, info->rank);
     state->show([&](Sink& sink) { sink.run_started(*info, options.run_config); });
   }
-  state->fenced("tracking agent", [&] { state->agent = start_agent(options); });
+  state->fenced("tracking agent", [&] { state->agent = start_agent(options, config, forwarding); });
   if (!state->log && !state->agent) return {};
   state->watch.emplace(state->log ? state->log_path : state->run_dir);
   return Tracker(std::move(state));

@@ -7,11 +7,11 @@
 #include <chrono>
 #include <set>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
 #include "distributed/objects.h"
 #include "launch/protocol/address.h"
 #include "launch/protocol/token.h"
+#include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 
 namespace lockstep {

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <functional>
 
-#include "distributed/world.h"
-#include "launch/environment/rank_env.h"
+#include "lockstep/rank_env.h"
+#include "lockstep/world.h"
 #include "tracking/agent/forwarding.h"
 
 namespace lockstep {

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "core/error.h"
 #include "core/system/crc32c.h"
 #include "distributed/objects.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -54,11 +54,11 @@ WorldOptions world_options(const RankEnv& ranks, const DistributedSection& confi
           .progress = progress};
 }
 
-std::vector<int64_t> compare_notes(World& world, const RankEnv& ranks, const Json& resolved,
-                                   const TrainAndEval& data) {
-  const auto text = resolved.dump();
+std::vector<int64_t> compare_notes(World& world, const PreparedRun& run) {
+  const auto& data = run.data;
+  const auto text = run.resolved.dump();
   nlohmann::json own = {{"run_file", crc32c(text.data(), text.size())},
-                        {"node", ranks.node_rank},
+                        {"node", run.ranks.node_rank},
                         {"pid", ::getpid()},
                         {"data.train", describe_data(*data.train)}};
   if (data.eval) own["data.eval"] = describe_data(*data.eval);
@@ -68,7 +68,8 @@ std::vector<int64_t> compare_notes(World& world, const RankEnv& ranks, const Jso
     if (all[rank]["run_file"] != all[0]["run_file"])
       throw config_error(fmt::format(
           "rank {} was started with another run file or other overrides than rank 0", rank));
-    if (all[rank]["node"] == ranks.node_rank) local_pids.push_back(all[rank]["pid"].get<int64_t>());
+    if (all[rank]["node"] == run.ranks.node_rank)
+      local_pids.push_back(all[rank]["pid"].get<int64_t>());
   }
   verify_same_data(all, "data.train");
   if (data.eval) verify_same_data(all, "data.eval");

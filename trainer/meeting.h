@@ -4,10 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/sampling/split.h"
-#include "distributed/world.h"
-#include "launch/environment/rank_env.h"
-#include "trainer/config/run_sections.h"
+#include "lockstep/world.h"
+#include "trainer/prepared/prepared_run.h"
 
 namespace lockstep {
 
@@ -17,8 +15,7 @@ WorldOptions world_options(const RankEnv& ranks, const DistributedSection& confi
 
 // Collective: every rank must have the same run file and see the same data. Returns the process ids
 // of this node's ranks, for the tracking agent to watch. Throws Config on every rank, naming the
-// first one that differs. `resolved`: of the run file, with overrides and defaults.
-std::vector<int64_t> compare_notes(World& world, const RankEnv& ranks, const Json& resolved,
-                                   const TrainAndEval& data);
+// first one that differs.
+std::vector<int64_t> compare_notes(World& world, const PreparedRun& run);
 
 }  // namespace lockstep

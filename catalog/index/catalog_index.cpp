@@ -5,13 +5,13 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 
 #include "catalog/index/index_codec.h"
-#include "core/error.h"
+#include "core/number_text.h"
 #include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
-#include "core/version.h"
+#include "lockstep/error.h"
+#include "lockstep/version.h"
 
 namespace lockstep {
 namespace {
@@ -217,10 +217,8 @@ void remove_unfinished_indexes(const fs::path& path) {
        it.increment(error)) {
     const auto name = it->path().filename().string();
     if (!name.starts_with(prefix)) continue;
-    pid_t writer = 0;
-    const auto* last = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data() + prefix.size(), last, writer);
-    if (parsed.ec != std::errc{} || parsed.ptr != last || writer <= 0) continue;
+    const auto writer = number_in<pid_t>(std::string_view(name).substr(prefix.size())).value_or(0);
+    if (writer <= 0) continue;
     const bool is_gone = ::kill(writer, 0) != 0 && errno == ESRCH;
     // One of our number is of somebody before us: nothing was written yet.
     if (is_gone || writer == ::getpid()) fs::remove(it->path(), ignored);

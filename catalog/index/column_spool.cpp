@@ -4,11 +4,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstdlib>
 #include <string>
 
-#include "core/error.h"
+#include "core/system/whole_io.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -40,41 +39,33 @@ ColumnSpool::ColumnSpool(const std::vector<std::filesystem::path>& directories) 
 uint64_t ColumnSpool::append(std::span<const std::byte> bytes) {
   uint64_t begin = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     begin = end_;
     end_ += (bytes.size() + kHolePage - 1) / kHolePage * kHolePage;
     used_ += bytes.size();
   }
-  for (size_t done = 0; done < bytes.size();) {
-    const auto count = ::pwrite(file_.get(), bytes.data() + done, bytes.size() - done,
-                                static_cast<off_t>(begin + done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw errno_error("the dashboard's temporary file cannot be written");
-    done += static_cast<size_t>(count);
-  }
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (!write_whole_at(file_.get(), text, begin))
+    throw errno_error("the dashboard's temporary file cannot be written");
   return begin;
 }
 
 void ColumnSpool::read(uint64_t offset, std::span<std::byte> bytes) const {
-  for (size_t done = 0; done < bytes.size();) {
-    const auto count = ::pread(file_.get(), bytes.data() + done, bytes.size() - done,
-                               static_cast<off_t>(offset + done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw errno_error("the dashboard's temporary file cannot be read");
-    check(count > 0, "a column lies within the spool");
-    done += static_cast<size_t>(count);
-  }
+  const auto count =
+      read_whole_at(file_.get(), reinterpret_cast<char*>(bytes.data()), bytes.size(), offset);
+  if (!count) throw errno_error("the dashboard's temporary file cannot be read");
+  check(*count == bytes.size(), "a column lies within the spool");
 }
 
 void ColumnSpool::release(uint64_t offset, uint64_t num_bytes) {
   ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
               static_cast<off_t>((num_bytes + kHolePage - 1) / kHolePage * kHolePage));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   used_ -= num_bytes;
 }
 
 uint64_t ColumnSpool::size() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return used_;
 }
 

@@ -5,11 +5,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "core/system/file_descriptor.h"
+#include "core/system/mutex.h"
 
 namespace lockstep {
 
@@ -32,8 +32,8 @@ class ColumnSpool {
 
  private:
   FileDescriptor file_;
-  mutable std::mutex mutex_;  // guards end_ and used_
-  uint64_t end_ = 0, used_ = 0;
+  mutable Mutex mutex_;
+  uint64_t end_ GUARDED_BY(mutex_) = 0, used_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "catalog/index/log_record.h"
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/runs/end_facts.h"
 

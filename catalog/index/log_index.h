@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "catalog/index/column_spool.h"
-#include "catalog/index/recorded_console.h"
+#include "catalog/index/log_record.h"
 #include "catalog/index/run_summary.h"
 #include "tracking/log/log_tail.h"
 

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <string>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tracking/log/event_log_segment.h"
 
 namespace lockstep {
 namespace {
+
+constexpr uint64_t kPartBytes = 64u << 10;  // of the log
 
 struct SegmentFile {
   FileDescriptor file;
@@ -43,6 +45,26 @@ SegmentFile segment_at(const std::filesystem::path& log, uint64_t offset) {
   }
 }
 
+// The lines that ranks printed, of the records between bytes `begin` and `end` of the log.
+template <class Take>
+void visit_console_lines(const std::filesystem::path& log, uint64_t begin, uint64_t end,
+                         const Take& take) {
+  while (begin < end) {
+    const auto segment = segment_at(log, begin + 1);
+    const auto last = std::min(end, segment.begin + segment.size);
+    const auto from = std::max(begin, segment.begin + segment.first);
+    if (from >= last) return;
+    const auto bytes = read_log_piece(segment.file.get(), from - segment.begin, last - from);
+    FrameCursor cursor(bytes, 0);
+    while (const auto frame = cursor.next()) {
+      if (frame->type != static_cast<uint8_t>(FrameType::Console)) continue;
+      const auto record = decode_record(*frame, 0);
+      if (const auto* line = record ? std::get_if<ConsoleLine>(&*record) : nullptr) take(*line);
+    }
+    begin = last;
+  }
+}
+
 }  // namespace
 
 std::optional<Record> read_log_record(const std::filesystem::path& log, uint64_t begin,
@@ -59,22 +81,25 @@ std::optional<Record> read_log_record(const std::filesystem::path& log, uint64_t
   return last;
 }
 
-void visit_console_lines(const std::filesystem::path& log, uint64_t begin, uint64_t end,
-                         const std::function<void(const ConsoleLine&)>& take) {
-  while (begin < end) {
-    const auto segment = segment_at(log, begin + 1);
-    const auto last = std::min(end, segment.begin + segment.size);
-    const auto from = std::max(begin, segment.begin + segment.first);
-    if (from >= last) return;
-    const auto bytes = read_log_piece(segment.file.get(), from - segment.begin, last - from);
-    FrameCursor cursor(bytes, 0);
-    while (const auto frame = cursor.next()) {
-      if (frame->type != static_cast<uint8_t>(FrameType::Console)) continue;
-      const auto record = decode_record(*frame, 0);
-      if (const auto* line = record ? std::get_if<ConsoleLine>(&*record) : nullptr) take(*line);
-    }
-    begin = last;
-  }
+void RecordedConsole::add(const ConsoleLine& line, uint64_t begin, uint64_t end) {
+  if (parts.empty() || end - parts.back().begin > kPartBytes)
+    parts.push_back({.at = bytes, .begin = begin});
+  parts.back().end = end;
+  bytes += line.line.size() + 1;
+  modified = std::max(modified, line.time);
+}
+
+std::string RecordedConsole::read(uint64_t from, size_t most_bytes) const {
+  const auto end = std::min<uint64_t>(bytes, from + most_bytes);
+  std::string text;
+  if (from >= end) return text;
+  auto part = std::ranges::upper_bound(parts, from, {}, &Part::at) - 1;
+  const auto begin = part->at;
+  for (; part != parts.end() && part->at < end; ++part)
+    visit_console_lines(log, part->begin, part->end, [&](const ConsoleLine& line) {
+      if (is_from(line)) text += line.line + '\n';
+    });
+  return text.substr(std::min<uint64_t>(from - begin, text.size()), end - from);
 }
 
 }  // namespace lockstep

@@ -1,10 +1,12 @@
-// Single records of an event log, by their place in it.
+// Records of an event log by their place in it, and what ranks printed.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tracking/log/record_codec.h"
 
@@ -16,9 +18,30 @@ namespace lockstep {
 std::optional<Record> read_log_record(const std::filesystem::path& log, uint64_t begin,
                                       uint64_t end);
 
-// The lines that ranks printed, of the records between bytes `begin` and `end` of the log. Throws
-// Environment when the log cannot be read.
-void visit_console_lines(const std::filesystem::path& log, uint64_t begin, uint64_t end,
-                         const std::function<void(const ConsoleLine&)>& take);
+// One rank's stdout or stderr as the event log of its node recorded it, as if it were a file of
+// these lines: all that there is of a node whose files are not on this machine.
+struct RecordedConsole {
+  // Some of its lines, which lie between two places of the log with records of other kinds.
+  struct Part {
+    uint64_t at = 0;              // of its first line, in bytes of the output
+    uint64_t begin = 0, end = 0;  // in the log, all segments counted
+  };
+
+  std::filesystem::path log;
+  int rank = 0;
+  bool is_error = false;
+  uint64_t bytes = 0;
+  double modified = 0;  // unix seconds of the last line
+  std::vector<Part> parts;
+
+  bool is_from(const ConsoleLine& line) const {
+    return std::pair(line.rank, line.is_error) == std::pair(rank, is_error);
+  }
+  // The line's record lies between `begin` and `end` of the log.
+  void add(const ConsoleLine& line, uint64_t begin, uint64_t end);
+  // At most `most_bytes` of the output from byte `from` on. Throws Environment when the log cannot
+  // be read.
+  std::string read(uint64_t from, size_t most_bytes) const;
+};
 
 }  // namespace lockstep

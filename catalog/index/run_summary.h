@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "catalog/index/name_table.h"
-#include "tracking/log/record.h"
-#include "tracking/log/run_info.h"
+#include "lockstep/record.h"
+#include "lockstep/run_info.h"
 #include "tracking/runs/end_facts.h"
 #include "tracking/runs/run_tags.h"
 

@@ -3,14 +3,14 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <nlohmann/json.hpp>
 
 #include "cli/command_words.h"
 #include "cli/commands.h"
 #include "cli/doctor/doctor_findings.h"
-#include "core/error.h"
+#include "core/config/launch_sections.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -64,8 +64,8 @@ int doctor_command(int argc, char** argv) {
     return 0;
   }
   cxxopts::Options options("lockstep doctor");
-  options.add_options()("dir", "", cxxopts::value<std::string>()->default_value("runs"))("json",
-                                                                                         "");
+  options.add_options()("dir", "", cxxopts::value<std::string>()->default_value(kRunsDir))("json",
+                                                                                           "");
   const auto parsed = parse_words(options, words);
   const bool as_json = parsed.count("json") > 0;
   const auto runs = parsed["dir"].as<std::string>();

@@ -12,6 +12,7 @@
 
 #include "cli/doctor/doctor_findings.h"
 #include "core/config/size_text.h"
+#include "core/number_text.h"
 #include "core/system/file_descriptor.h"
 #include "launch/workers/worker_env.h"
 #include "tracking/system/cgroup_levels.h"
@@ -34,8 +35,8 @@ double cores_of_control_groups() {
     const auto text = reader.read(group + "/cpu.max");
     if (!text) continue;
     const auto line = text->substr(0, text->find('\n'));  // "150000 100000" or "max 100000"
-    const auto quota = proc::to_count(proc::nth_word(line, 0));
-    const auto period = proc::to_count(proc::nth_word(line, 1));
+    const auto quota = number_in<uint64_t>(proc::nth_word(line, 0));
+    const auto period = number_in<uint64_t>(proc::nth_word(line, 1));
     if (!quota || !period || *period == 0) continue;
     const auto cores = static_cast<double>(*quota) / static_cast<double>(*period);
     if (least == 0 || cores < least) least = cores;

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstring>
 #include <future>
-#include <memory>
 #include <optional>
 #include <thread>
 
@@ -17,6 +16,7 @@
 #include "core/printable.h"
 #include "core/system/file_descriptor.h"
 #include "core/system/local_address.h"
+#include "core/system/socket_address.h"
 
 namespace lockstep {
 namespace {
@@ -32,13 +32,9 @@ struct NameAnswer {
 
 // Asks for the name of an address, whatever the answer.
 void ask_back(const std::string& address) {
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(address.c_str(), nullptr, &hints, &found) != 0) return;
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(found, ::freeaddrinfo);
+  const auto found = resolve(address, 0).front();
   std::array<char, NI_MAXHOST> name{};
-  ::getnameinfo(found->ai_addr, found->ai_addrlen, name.data(), name.size(), nullptr, 0, 0);
+  ::getnameinfo(found.get(), found.size, name.data(), name.size(), nullptr, 0, 0);
 }
 
 NameAnswer ask_for(const std::string& name) {

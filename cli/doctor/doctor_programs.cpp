@@ -7,10 +7,11 @@
 
 #include "cli/doctor/doctor_findings.h"
 #include "cli/trainer_program.h"
-#include "core/error.h"
+#include "core/number_text.h"
 #include "core/printable.h"
 #include "dashboard/api/program_output.h"
-#include "launch/environment/rank_env.h"
+#include "lockstep/error.h"
+#include "lockstep/rank_env.h"
 #include "tracking/system/gpu_watch.h"
 #include "tracking/system/proc_file.h"
 
@@ -118,7 +119,7 @@ Finding look_at_gpus() {
         fmt::format("driver {} is loaded, but no GPU answers within {} s: does nvidia-smi work?",
                     printable(driver), kDriverPatience.count())};
   const auto found = fmt::format("{}, driver {}", list_gpus(gpus), printable(driver));
-  const auto major = proc::to_count(driver.substr(0, driver.find('.')));
+  const auto major = number_in<uint64_t>(driver.substr(0, driver.find('.')));
   if (major && *major < kOldestDriver)
     return {"GPUs", Health::Problem,
             fmt::format("{}: CUDA 13, which the tested LibTorch brings, needs {} or later; set "

@@ -4,9 +4,8 @@
 
 #include <filesystem>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
-#include "core/version.h"
+#include "lockstep/version.h"
 #include "tracking/artifacts/sha256.h"
 
 namespace lockstep {

@@ -10,13 +10,13 @@
 
 #include "cli/launch/launch_values.h"
 #include "core/config/nearest_name.h"
-#include "core/error.h"
 #include "core/run_id.h"
 #include "core/system/local_address.h"
 #include "launch/environment/node_env.h"
 #include "launch/protocol/address.h"
 #include "launch/protocol/token.h"
 #include "launch/workers/worker_env.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

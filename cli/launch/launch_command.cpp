@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -11,17 +10,16 @@
 #include "cli/launch/launch_arguments.h"
 #include "cli/launch/launch_hosts.h"
 #include "cli/trainer_program.h"
-#include "core/batch_sizes.h"
-#include "core/config/config_value.h"
+#include "core/config/launch_sections.h"
 #include "core/config/nearest_name.h"
 #include "core/config/run_file.h"
-#include "core/error.h"
 #include "core/fatal_signal.h"
 #include "core/run_id.h"
-#include "launch/environment/rank_env.h"
 #include "launch/launcher.h"
 #include "launch/protocol/token.h"
 #include "launch/rendezvous/job_token.h"
+#include "lockstep/error.h"
+#include "lockstep/rank_env.h"
 #include "tracking/agent/agent_status.h"
 #include "tracking/agent/agent_turn.h"
 #include "tracking/agent/run_entries.h"
@@ -43,32 +41,27 @@ struct RunPlace {
   fs::path dir() const { return runs_dir / run_id; }
 };
 
-const std::string* scalar_of(const ConfigNode& root, const char* section, const char* key) {
-  const auto* map = root.find(section);
-  const auto* node = map && map->kind == ConfigNode::Kind::Map ? map->find(key) : nullptr;
-  return node && node->kind == ConfigNode::Kind::Scalar && !node->scalar.empty() ? &node->scalar
-                                                                                 : nullptr;
+// What `root` says of the keys of T in a section; nothing of them where that is another program's.
+template <class T>
+T section_of(const ConfigNode& root, const char* name) {
+  T section;
+  const auto* node = root.find(name);
+  if (node && node->kind == ConfigNode::Kind::Map) read_known_fields(*node, name, section);
+  return section;
 }
 
 // A job that may lose nodes must not find out then that the ranks that are left do not divide the
-// batch. Takes this node's number of ranks for that of each; the trainer reports values that are
-// not numbers.
+// batch. Takes this node's number of ranks for that of each.
 void verify_batch_of_all_sizes(const ConfigNode& root, const LaunchArguments& arguments) {
   const auto least = arguments.rendezvous.min_nodes, most = arguments.rendezvous.max_nodes;
-  const auto* const rule = scalar_of(root, "data", "batch_remainder");
-  if (least == most || scalar_of(root, "data", "per_rank_batch_size") ||
-      (rule && *rule != kRefuseRemainder))
-    return;
-  int64_t batch_size = kDefaultBatchSize;
-  if (const auto* text = scalar_of(root, "data", "batch_size")) {
-    const auto* const end = text->data() + text->size();
-    if (std::from_chars(text->data(), end, batch_size).ptr != end || batch_size < 1) return;
-  }
+  if (least == most) return;
+  const auto sizes = section_of<BatchSizes>(root, "data");
+  if (sizes.per_rank_batch_size || sizes.batch_remainder != BatchRemainder::Refuse) return;
   std::vector<int64_t> ranks;
   for (int64_t nodes = least; nodes <= most; ++nodes)
     ranks.push_back(nodes * arguments.num_workers);
-  const auto problem =
-      batch_size_problem(batch_size, ranks, fmt::format("--nnodes {}:{}", least, most));
+  const auto problem = batch_size_problem(sizes.batch_size.value_or(kDefaultBatchSize), ranks,
+                                          fmt::format("--nnodes {}:{}", least, most));
   if (!problem.empty()) throw config_error(problem);
 }
 
@@ -79,8 +72,7 @@ RunPlace find_place(const LaunchArguments& arguments) {
       !arguments.rest.empty() && (!arguments.program || is_run_file(arguments.rest.front()));
   if (!has_run_file && !arguments.program)
     throw config_error("a run file is missing: lockstep launch [OPTION...] CONFIG [a.b=value ...]");
-  auto name = fs::path(has_run_file ? arguments.rest.front() : *arguments.program).stem().string();
-  RunPlace place{.runs_dir = "runs"};
+  RunSection run;
   if (has_run_file) {
     std::vector<std::string> overrides;
     for (size_t i = 1; i < arguments.rest.size(); ++i)
@@ -89,19 +81,20 @@ RunPlace find_place(const LaunchArguments& arguments) {
     const auto root =
         read_run_file(arguments.rest.front(), overrides,
                       [](const std::string& variable) { return environment(variable.c_str()); });
-    if (const auto* dir = scalar_of(root, "run", "dir")) place.runs_dir = *dir;
-    if (const auto* given = scalar_of(root, "run", "name")) name = *given;
+    run = section_of<RunSection>(root, "run");
     if (!arguments.program && !arguments.predict) verify_batch_of_all_sizes(root, arguments);
   }
+  run.name_after(has_run_file ? arguments.rest.front() : *arguments.program);
+  RunPlace place{.runs_dir = run.dir};
   if (arguments.predict) {  // its logs are no part of the run that it reads
-    place.run_id = new_run_id(name);
+    place.run_id = new_run_id(run.name);
     return place;
   }
   std::optional<std::string> given = arguments.resume ? arguments.resume : arguments.run_id;
   if (!given && !arguments.job.empty())
-    given = run_of_job(place.runs_dir, name,
+    given = run_of_job(place.runs_dir, run.name,
                        {.id = arguments.job, .restarted = arguments.job_restarted});
-  place.run_id = given ? *given : new_run_id(name);
+  place.run_id = given ? *given : new_run_id(run.name);
   return place;
 }
 
@@ -192,10 +185,12 @@ EndFact end_of(const LaunchReport& report) {
                  report.interrupted_by ? report.interrupted_by : report.preempted_by()) {
     end.state = RunState::Killed;
     end.signal = signal;
-    // Workers that took the signal themselves have told how far they got.
-    fact.is_consequence = std::ranges::none_of(report.workers, [](const auto& worker) {
-      return worker.failed() && !worker.preempted_by();
-    });
+    // Workers that took the signal themselves have told how far they got. One that ends a moment
+    // later than those of another node is stopped when it has nothing left to tell.
+    fact.is_consequence =
+        !report.interrupted_by || std::ranges::none_of(report.workers, [](const auto& worker) {
+          return worker.failed() && !worker.preempted_by();
+        });
   }
   return fact;
 }

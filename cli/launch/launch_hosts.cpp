@@ -9,15 +9,15 @@
 #include "cli/commands.h"
 #include "cli/launch/launch_values.h"
 #include "cli/trainer_program.h"
-#include "core/error.h"
 #include "core/system/durable_file.h"
 #include "core/system/local_address.h"
-#include "core/version.h"
 #include "launch/environment/job_port.h"
-#include "launch/environment/rank_env.h"
 #include "launch/protocol/token.h"
 #include "launch/ssh/remote_node.h"
 #include "launch/ssh/remote_start.h"
+#include "lockstep/error.h"
+#include "lockstep/rank_env.h"
+#include "lockstep/version.h"
 
 namespace lockstep {
 namespace {

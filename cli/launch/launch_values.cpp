@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "core/config/period.h"
-#include "core/error.h"
-#include "launch/environment/rank_env.h"
+#include "core/number_text.h"
+#include "lockstep/error.h"
+#include "lockstep/rank_env.h"
 
 namespace lockstep {
 namespace {
@@ -52,21 +51,17 @@ std::chrono::milliseconds LaunchValues::duration(const std::string& name) const 
 }
 
 int to_number(const std::string& what, const std::string& text, int least, int most) {
-  int value = 0;
-  const auto* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
-  if (result.ec != std::errc{} || result.ptr != end || value < least || value > most)
+  const auto value = number_in<int>(text);
+  if (!value || *value < least || *value > most)
     throw config_error(
         fmt::format("{} {}: expected a number from {} to {}", what, text, least, most));
-  return value;
+  return *value;
 }
 
 std::chrono::milliseconds to_duration(const std::string& what, const std::string& text) {
-  double seconds = 0;
-  const auto* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, seconds);
-  if (result.ec == std::errc{} && result.ptr == end && seconds >= 0 && seconds <= kLongestSeconds)
-    return std::chrono::milliseconds(std::llround(seconds * 1000));
+  const auto seconds = number_in<double>(text);
+  if (seconds && *seconds >= 0 && *seconds <= kLongestSeconds)
+    return std::chrono::milliseconds(std::llround(*seconds * 1000));
   ConfigNode node;
   node.kind = ConfigNode::Kind::Scalar;
   node.scalar = text;

@@ -11,10 +11,11 @@
 #include "cli/aligned_text.h"
 #include "cli/command_words.h"
 #include "cli/commands.h"
+#include "core/config/launch_sections.h"
 #include "core/config/nearest_name.h"
 #include "core/config/size_text.h"
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 #include "tracking/artifacts/store.h"
 
 namespace lockstep {
@@ -49,7 +50,7 @@ cxxopts::Options make_options(const std::string& command) {
   cxxopts::Options options("lockstep artifacts " + command);
   const auto text = [] { return cxxopts::value<std::string>(); };
   auto add = options.add_options();
-  add("dir", "where the runs are kept", text()->default_value("runs"))("json", "as JSON");
+  add("dir", "where the runs are kept", text()->default_value(kRunsDir))("json", "as JSON");
   if (command == "get") add("o,output", "new directory", text());
   if (command == "put")
     add("type", "such as model, dataset", text()->default_value("file"))("alias", "alias", text())(

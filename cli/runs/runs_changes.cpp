@@ -12,13 +12,13 @@
 #include <sstream>
 #include <vector>
 
-#include "catalog/run_use.h"
+#include "catalog/json_text.h"
+#include "catalog/run_list.h"
 #include "cli/aligned_text.h"
-#include "cli/runs/runs_view.h"
 #include "core/config/nearest_name.h"
 #include "core/config/size_text.h"
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 #include "tracking/artifacts/store.h"
 #include "tracking/runs/run_trash.h"
 

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 #include <ctime>
-#include <iostream>
 #include <sstream>
 
 #include "cli/command_words.h"
 #include "cli/runs/runs_changes.h"
 #include "cli/runs/runs_view.h"
+#include "core/config/launch_sections.h"
 #include "core/config/nearest_name.h"
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tracking/runs/run_tags.h"
 #include "tracking/runs/stop_request.h"
 
@@ -53,7 +53,7 @@ cxxopts::Options make_options(const std::string& command) {
   cxxopts::Options options("lockstep runs " + command);
   const auto text = [] { return cxxopts::value<std::string>(); };
   auto add = options.add_options();
-  add("dir", "where the runs are kept", text()->default_value("runs"));
+  add("dir", "where the runs are kept", text()->default_value(kRunsDir));
   if (command == "export")
     add("format", "csv or jsonl", text()->default_value("csv"))(
         "o,output", "file instead of the terminal", text());

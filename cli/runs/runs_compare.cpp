@@ -6,8 +6,8 @@
 
 #include "cli/aligned_text.h"
 #include "cli/runs/runs_view.h"
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "catalog/run_logs.h"
 #include "cli/runs/runs_view.h"
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tracking/log/csv_field.h"
 #include "tracking/log/log_tail.h"
 

@@ -10,17 +10,18 @@
 #include "catalog/run_list.h"
 #include "cli/command_words.h"
 #include "cli/trainer_program.h"
-#include "core/error.h"
+#include "core/config/launch_sections.h"
 #include "core/system/durable_file.h"
 #include "dashboard/api/program_output.h"
 #include "dashboard/api/report.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 
 int write_report(const std::vector<std::string>& words, std::ostream& out) {
   cxxopts::Options known("lockstep runs export");
   const auto text = [] { return cxxopts::value<std::string>(); };
-  known.add_options()("dir", "", text()->default_value("runs"))("html", "", text());
+  known.add_options()("dir", "", text()->default_value(kRunsDir))("html", "", text());
   known.add_options(kPositional)("id", "", cxxopts::value<std::vector<std::string>>());
   known.parse_positional({"id"});
   const auto parsed = parse_words(known, words);

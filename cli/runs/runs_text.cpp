@@ -8,9 +8,9 @@
 
 #include "cli/aligned_text.h"
 #include "cli/runs/runs_view.h"
-#include "core/config/config_fields.h"
 #include "core/config/config_text.h"
 #include "core/printable.h"
+#include "lockstep/config_fields.h"
 #include "tracking/runs/run_tags.h"
 
 namespace lockstep {

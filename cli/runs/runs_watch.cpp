@@ -15,9 +15,10 @@
 #include "catalog/run_logs.h"
 #include "cli/aligned_text.h"
 #include "cli/command_words.h"
-#include "core/error.h"
+#include "core/config/launch_sections.h"
 #include "core/printable.h"
 #include "launch/signal_watch.h"
+#include "lockstep/error.h"
 #include "tracking/log/unix_time.h"
 
 namespace lockstep {
@@ -145,7 +146,8 @@ std::string small_curve(const std::vector<double>& values, size_t width) {
 
 int watch_run(const std::vector<std::string>& words, std::ostream& out) {
   cxxopts::Options known("lockstep runs watch");
-  known.add_options()("dir", "", cxxopts::value<std::string>()->default_value("runs"))("once", "");
+  known.add_options()("dir", "", cxxopts::value<std::string>()->default_value(kRunsDir))("once",
+                                                                                         "");
   known.add_options(kPositional)("id", "", cxxopts::value<std::string>());
   known.parse_positional({"id"});
   const auto parsed = parse_words(known, words);

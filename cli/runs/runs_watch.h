@@ -5,9 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "catalog/index/log_index.h"
-#include "catalog/index/run_summary.h"
-
 namespace lockstep {
 
 // `words`: "watch ID [--once] [--dir RUNS]". Shows the run until it is over or somebody interrupts;

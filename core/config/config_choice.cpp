@@ -1,4 +1,4 @@
-#include "core/config/config_choice.h"
+#include "lockstep/config_value.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,7 @@
-#include "core/config/config_fields.h"
+#include "lockstep/config_fields.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -8,6 +9,24 @@
 #include "core/printable.h"
 
 namespace lockstep {
+namespace {
+
+// Whether `setting` is on in the section `path` of a run file, as dumped. True when it belongs to
+// another section, which is not known here.
+bool may_be_on(std::string setting, const Json& section, const std::string& path) {
+  if (!path.empty() && setting.starts_with(path + ".")) setting.erase(0, path.size() + 1);
+  const auto colon = setting.find(": ");
+  auto pointer = "/" + setting.substr(0, colon);
+  std::ranges::replace(pointer, '.', '/');
+  const Json::json_pointer place(pointer);
+  if (!section.contains(place)) return true;
+  const auto& value = section.at(place);
+  if (colon == std::string::npos) return !value.empty() && value != false && value != 0;
+  const auto wanted = setting.substr(colon + 2);
+  return value == wanted || value.dump() == wanted;
+}
+
+}  // namespace
 
 ConfigReader::ConfigReader(const ConfigNode& map, std::string path)
     : map_(map), path_(std::move(path)) {
@@ -34,7 +53,7 @@ const ConfigNode* ConfigReader::visit(const char* name, bool required) {
   return node;
 }
 
-void ConfigReader::finish() const {
+void ConfigReader::refuse_unknown() const {
   for (const auto& [key, node] : map_.members) {
     if (std::find(names_.begin(), names_.end(), key) != names_.end()) continue;
     if (const auto colon = key.find(':');
@@ -47,11 +66,25 @@ void ConfigReader::finish() const {
   }
 }
 
-void ConfigDescriber::add(const char* name, const Json& schema, const char* help, bool required) {
-  Json described = {{"description", help}};
+void ConfigReader::refuse_idle(const Json& config) const {
+  for (const auto& need : needs_)
+    if (std::ranges::none_of(need.settings, [&](const std::string& setting) {
+          return may_be_on(setting, config, path_);
+        }))
+      throw config_error(fmt::format("{}: {}: has no effect without {}", need.origin, need.path,
+                                     fmt::join(need.settings, " or ")));
+}
+
+// What else must be on is described, not demanded: the run file that this one extends may have it.
+void ConfigDescriber::add(const char* name, const Json& schema, const char* help,
+                          const Constraint& constraint) {
+  std::string description = help;
+  for (const auto& settings : constraint.needs)
+    description += fmt::format("; needs {}", fmt::join(settings, " or "));
+  Json described = {{"description", description}};
   described.update(schema);
   json["properties"][name] = std::move(described);
-  if (required) json["required"].push_back(name);
+  if (constraint.required) json["required"].push_back(name);
 }
 
 }  // namespace lockstep

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/config/config_fields.h"
 #include "core/printable.h"
+#include "lockstep/config_fields.h"
 
 namespace lockstep {
 
-// In the order written. T: a value (core/config/config_value.h) or a struct with fields of its own.
+// In the order written. T: a value (lockstep/config_value.h) or a struct with fields.
 template <class T>
 using ConfigMap = std::vector<std::pair<std::string, T>>;
 

@@ -1,4 +1,4 @@
-#include "core/config/config_node.h"
+#include "lockstep/config_node.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
@@ -13,8 +13,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

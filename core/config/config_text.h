@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/config/config_value.h"
+#include "lockstep/config_value.h"
 
 namespace lockstep {
 

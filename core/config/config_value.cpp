@@ -1,11 +1,11 @@
-#include "core/config/config_value.h"
+#include "lockstep/config_value.h"
 
 #include <fmt/format.h>
 
 #include <cctype>
-#include <charconv>
 #include <cmath>
 
+#include "core/number_text.h"
 #include "core/printable.h"
 
 namespace lockstep {
@@ -30,13 +30,8 @@ std::string likely_boolean(const ConfigNode& node) {
 // The whole text as a number; nullopt for anything else, overflow included.
 template <class T>
 std::optional<T> parse_number(const std::string& text) {
-  T value{};
   if (text.starts_with("+-")) return std::nullopt;
-  const auto* begin = text.data() + (text.starts_with('+') ? 1 : 0);
-  const auto* end = text.data() + text.size();
-  const auto result = std::from_chars(begin, end, value);
-  if (result.ec != std::errc{} || result.ptr != end) return std::nullopt;
-  return value;
+  return number_in<T>(std::string_view(text).substr(text.starts_with('+') ? 1 : 0));
 }
 
 }  // namespace

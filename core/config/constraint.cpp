@@ -1,11 +1,6 @@
-#include "core/config/constraint.h"
+#include "lockstep/config_fields.h"
 
 #include <fmt/format.h>
-
-#include <algorithm>
-
-#include "core/config/nearest_name.h"
-#include "core/printable.h"
 
 namespace lockstep {
 
@@ -14,8 +9,8 @@ void Constraint::merge(const Constraint& other) {
   if (other.exclusive_minimum) exclusive_minimum = other.exclusive_minimum;
   if (other.maximum) maximum = other.maximum;
   if (other.exclusive_maximum) exclusive_maximum = other.exclusive_maximum;
-  if (!other.choices.empty()) choices = other.choices;
   required = required || other.required;
+  needs.insert(needs.end(), other.needs.begin(), other.needs.end());
 }
 
 void Constraint::verify(const Json& value, const ConfigNode& node, const std::string& path) const {
@@ -23,12 +18,6 @@ void Constraint::verify(const Json& value, const ConfigNode& node, const std::st
     for (size_t i = 0; i < value.size(); ++i)
       verify(value[i], node.items.at(i), fmt::format("{}[{}]", path, i));
     return;
-  }
-  if (value.is_string() && !choices.empty()) {
-    const auto text = value.get<std::string>();
-    if (std::find(choices.begin(), choices.end(), text) == choices.end())
-      throw config_error(fmt::format("{}: {}: unknown value '{}'{}", node.origin, path,
-                                     printable(text), suggest(text, choices)));
   }
   if (!value.is_number()) return;
   const auto number = value.get<double>();
@@ -51,7 +40,6 @@ void Constraint::add_to_schema(Json& schema) const {
   if (exclusive_minimum) (*target)["exclusiveMinimum"] = *exclusive_minimum;
   if (maximum) (*target)["maximum"] = *maximum;
   if (exclusive_maximum) (*target)["exclusiveMaximum"] = *exclusive_maximum;
-  if (!choices.empty()) (*target)["enum"] = choices;
 }
 
 }  // namespace lockstep

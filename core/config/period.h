@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/config/config_value.h"
+#include "lockstep/config_value.h"
 
 namespace lockstep {
 

@@ -7,9 +7,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
+#include "lockstep/version.h"
 
 namespace lockstep {
 namespace {

@@ -8,9 +8,6 @@
 
 namespace lockstep {
 
-// Raised when a header that plugins include changes incompatibly.
-inline constexpr int kPluginInterface = 3;
-
 // The stamp of this build: what a plugin must carry to be loaded.
 // `torch_version`: of the LibTorch the program runs with; empty for programs without it.
 std::string plugin_stamp(const std::string& torch_version);

@@ -1,4 +1,4 @@
-#include "core/config/registry.h"
+#include "lockstep/registry.h"
 
 #include <fmt/format.h>
 

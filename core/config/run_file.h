@@ -1,5 +1,5 @@
 // A run file with all that it refers to: the run file that it extends, the overrides of the command
-// line, and environment variables. What comes out is a tree as core/config/config_node.h describes,
+// line, and environment variables. What comes out is a tree as lockstep/config_node.h describes,
 // in which every node remembers the file and line it was written in.
 #pragma once
 
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/config/config_node.h"
-#include "core/config/config_value.h"
+#include "lockstep/config_node.h"
+#include "lockstep/config_value.h"
 
 namespace lockstep {
 

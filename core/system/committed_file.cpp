@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "core/system/whole_io.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 
@@ -52,14 +52,8 @@ void CommittedFile::overwrite(uint64_t offset, std::string_view bytes) {
 }
 
 void CommittedFile::write_all(uint64_t offset, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const auto written =
-        ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw errno_error(fmt::format("cannot write {}", path_.string()));
-    bytes.remove_prefix(static_cast<size_t>(written));
-    offset += static_cast<uint64_t>(written);
-  }
+  if (!write_whole_at(file_.get(), bytes, offset))
+    throw errno_error(fmt::format("cannot write {}", path_.string()));
   if (::fdatasync(file_.get()) != 0)
     throw errno_error(fmt::format("cannot sync {}", path_.string()));
 }

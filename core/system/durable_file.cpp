@@ -5,31 +5,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
-
-#include "core/error.h"
 #include "core/system/file_descriptor.h"
+#include "core/system/whole_io.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
 
-void write_all(int fd, std::string_view content, const std::filesystem::path& path) {
-  while (!content.empty()) {
-    const auto written = ::write(fd, content.data(), content.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw errno_error(fmt::format("cannot write {}", path.string()));
-    content.remove_prefix(static_cast<size_t>(written));
-  }
-}
-
 void write_and_sync(const std::filesystem::path& path, std::string_view content) {
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!file.is_open()) throw errno_error(fmt::format("cannot create {}", path.string()));
-  write_all(file.get(), content, path);
+  if (!write_whole(file.get(), content))
+    throw errno_error(fmt::format("cannot write {}", path.string()));
   if (::fsync(file.get()) != 0) throw errno_error(fmt::format("cannot sync {}", path.string()));
 }
 
 }  // namespace
+
+void write_all(int fd, std::string_view content, const std::filesystem::path& path) {
+  if (!write_whole(fd, content)) throw errno_error(fmt::format("cannot write {}", path.string()));
+}
 
 void write_file_durably(const std::filesystem::path& path, std::string_view content) {
   auto temporary = path;
@@ -56,17 +51,9 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
   if (static_cast<size_t>(status.st_size) > max_bytes)
     throw environment_error(fmt::format("cannot read {}: {} bytes, at most {} are expected",
                                         path.string(), status.st_size, max_bytes));
-  std::string content(static_cast<size_t>(status.st_size), '\0');
-  size_t filled = 0;
-  while (filled < content.size()) {
-    const auto got = ::read(file.get(), content.data() + filled, content.size() - filled);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw errno_error(fmt::format("cannot read {}", path.string()));
-    if (got == 0) break;  // it became shorter meanwhile
-    filled += static_cast<size_t>(got);
-  }
-  content.resize(filled);
-  return content;
+  auto content = read_text_at(file.get(), static_cast<size_t>(status.st_size), 0);
+  if (!content) throw errno_error(fmt::format("cannot read {}", path.string()));
+  return std::move(*content);
 }
 
 void sync_directory(const std::filesystem::path& directory) {

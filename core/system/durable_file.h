@@ -12,6 +12,9 @@ namespace lockstep {
 // file.
 void write_file_durably(const std::filesystem::path& path, std::string_view content);
 
+// Writes all of `content`. Throws Environment; `path`: for its message.
+void write_all(int fd, std::string_view content, const std::filesystem::path& path);
+
 // Throws Environment. `max_bytes`: larger files are refused.
 std::string read_file(const std::filesystem::path& path, size_t max_bytes = 64u << 20);
 

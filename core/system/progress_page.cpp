@@ -13,7 +13,7 @@
 #include <ctime>
 #include <new>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

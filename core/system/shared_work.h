@@ -6,7 +6,8 @@
 #include <exception>
 #include <functional>
 #include <map>
-#include <mutex>
+
+#include "core/system/mutex.h"
 
 namespace lockstep {
 
@@ -25,58 +26,59 @@ class SharedWork {
   // Returns when all pieces are done, here and by helpers. All are tried; then throws what that of
   // the lowest number threw.
   void do_all(size_t count, const Piece& piece) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     piece_ = &piece;
     next_ = done_ = 0;
     count_ = count;
     errors_.clear();
     changed_.notify_all();
-    work(lock);
+    work();
     // Not timed, as the work itself: helpers are at their last pieces.
-    changed_.wait(lock, [&] { return done_ == count_; });
+    changed_.wait(lock.native(), [&]() REQUIRES(mutex_) { return done_ == count_; });
     if (!errors_.empty()) std::rethrow_exception(errors_.begin()->second);
   }
 
   // Does pieces whenever there are any, until close().
   void help() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (!closed_) {
-      work(lock);
+      work();
       // Not timed: the thread that has the work closes it, by an error if need be.
-      changed_.wait(lock, [&] { return closed_ || next_ < count_; });
+      changed_.wait(lock.native(), [&]() REQUIRES(mutex_) { return closed_ || next_ < count_; });
     }
   }
 
   void close() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     closed_ = true;
     changed_.notify_all();
   }
 
  private:
-  void work(std::unique_lock<std::mutex>& lock) {
+  void work() REQUIRES(mutex_) {
     while (next_ < count_) {
       const auto number = next_++;
       const auto& piece = *piece_;
-      lock.unlock();
+      mutex_.unlock();
       std::exception_ptr error;
       try {
         piece(number);
       } catch (...) {
         error = std::current_exception();
       }
-      lock.lock();
+      mutex_.lock();
       if (error) errors_.emplace(number, error);
       if (++done_ == count_) changed_.notify_all();
     }
   }
 
-  std::mutex mutex_;  // guards what follows
+  Mutex mutex_;
   std::condition_variable changed_;
-  const Piece* piece_ = nullptr;
-  size_t next_ = 0, done_ = 0, count_ = 0;
-  std::map<size_t, std::exception_ptr> errors_;  // what pieces threw, by their numbers
-  bool closed_ = false;
+  const Piece* piece_ GUARDED_BY(mutex_) = nullptr;
+  size_t next_ GUARDED_BY(mutex_) = 0, done_ GUARDED_BY(mutex_) = 0, count_ GUARDED_BY(mutex_) = 0;
+  // What pieces threw, by their numbers.
+  std::map<size_t, std::exception_ptr> errors_ GUARDED_BY(mutex_);
+  bool closed_ GUARDED_BY(mutex_) = false;
 };
 
 inline DoPieces pieces_of(SharedWork& work) {

@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "catalog/json_text.h"
-#include "core/error.h"
+#include "core/number_text.h"
 #include "core/printable.h"
 #include "dashboard/api/api_pages.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -105,10 +104,8 @@ std::vector<std::string> ApiRequest::all(const std::string& name) const {
 std::optional<double> ApiRequest::number(const std::string& name) const {
   const auto text = param(name);
   if (!text || text->empty()) return std::nullopt;
-  double value = 0;
-  const auto* end = text->data() + text->size();
-  const auto parsed = std::from_chars(text->data(), end, value);
-  if (parsed.ec != std::errc{} || parsed.ptr != end || !std::isfinite(value))
+  const auto value = number_in<double>(*text);
+  if (!value || !std::isfinite(*value))
     throw bad_request(fmt::format("{}: '{}' is no number", name, printable(*text)));
   return value;
 }

@@ -13,7 +13,7 @@
 
 #include "catalog/run_catalog.h"
 #include "catalog/run_files.h"
-#include "core/config/config_value.h"
+#include "lockstep/config_value.h"
 
 namespace lockstep {
 

@@ -6,13 +6,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
-#include <charconv>
-#include <map>
-#include <optional>
 
-#include "core/error.h"
 #include "core/system/file_descriptor.h"
+#include "core/system/whole_io.h"
+#include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep {
@@ -22,47 +19,20 @@ namespace fs = std::filesystem;
 
 constexpr size_t kLongestLine = 64u << 10, kSearchPiece = 1u << 20, kMostSearched = 64u << 20;
 
-std::optional<int> number_behind(const std::string& name, std::string_view prefix) {
-  int number = 0;
-  if (!name.starts_with(prefix)) return std::nullopt;
-  const auto* end = name.data() + name.size();
-  const auto parsed = std::from_chars(name.data() + prefix.size(), end, number);
-  if (parsed.ec != std::errc{} || parsed.ptr != end || number < 0) return std::nullopt;
-  return number;
-}
-
-// Directories within `dir` whose name is `prefix` and a number, by that number.
-std::map<int, fs::path> numbered(const fs::path& dir, std::string_view prefix) {
-  std::map<int, fs::path> found;
-  std::error_code error;
-  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
-    std::error_code ignored;
-    const auto number = number_behind(it->path().filename().string(), prefix);
-    if (number && it->symlink_status(ignored).type() == fs::file_type::directory)
-      found.emplace(*number, it->path());
-  }
-  return found;
-}
-
-void add_attempts(const fs::path& dir, int node, std::vector<ConsoleStream>& streams) {
-  for (const auto& [attempt, attempt_dir] : numbered(dir, "attempt_")) {
-    const auto ranks = numbered(attempt_dir, "");
-    for (const auto& [local_rank, rank_dir] : ranks)
-      for (const bool is_error : {false, true}) {
-        const auto path = rank_dir / (is_error ? "stderr.log" : "stdout.log");
-        struct stat info {};
-        if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
-        streams.push_back({.name = fmt::format("{}-{}-{}-{}", attempt, node, local_rank,
-                                               is_error ? "err" : "out"),
-                           .path = path,
-                           .attempt = attempt,
-                           .node = node,
-                           .local_rank = local_rank,
-                           .rank = node * static_cast<int>(ranks.size()) + local_rank,
-                           .is_error = is_error,
-                           .bytes = static_cast<uint64_t>(info.st_size),
-                           .modified = static_cast<double>(info.st_mtim.tv_sec)});
-      }
+void add_files(const fs::path& dir, int node, std::vector<ConsoleStream>& streams) {
+  for (const auto& [path, attempt, local_rank, num_ranks, is_error] : rank_outputs(dir)) {
+    struct stat info {};
+    if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    streams.push_back(
+        {.name = fmt::format("{}-{}-{}-{}", attempt, node, local_rank, is_error ? "err" : "out"),
+         .path = path,
+         .attempt = attempt,
+         .node = node,
+         .local_rank = local_rank,
+         .rank = node * num_ranks + local_rank,
+         .is_error = is_error,
+         .bytes = static_cast<uint64_t>(info.st_size),
+         .modified = static_cast<double>(info.st_mtim.tv_sec)});
   }
 }
 
@@ -109,18 +79,10 @@ class ConsoleFile {
 
   std::string read(uint64_t from, size_t most_bytes) const {
     if (recorded_) return recorded_->read(from, most_bytes);
-    std::string bytes(std::min<uint64_t>(most_bytes, size_ - std::min(from, size_)), '\0');
-    size_t done = 0;
-    while (done < bytes.size()) {
-      const auto count = ::pread(file_.get(), bytes.data() + done, bytes.size() - done,
-                                 static_cast<off_t>(from + done));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) throw errno_error(fmt::format("cannot read {}", path_.string()));
-      if (count == 0) break;
-      done += static_cast<size_t>(count);
-    }
-    bytes.resize(done);
-    return bytes;
+    const auto size = std::min<uint64_t>(most_bytes, size_ - std::min(from, size_));
+    auto bytes = read_text_at(file_.get(), size, from);
+    if (!bytes) throw errno_error(fmt::format("cannot read {}", path_.string()));
+    return std::move(*bytes);
   }
 
  private:
@@ -160,9 +122,9 @@ std::vector<ConsoleStream> console_streams(const RunLogs& logs) {
   const auto dir = logs_path(logs.run_dir());
   std::error_code ignored;
   if (fs::symlink_status(dir, ignored).type() == fs::file_type::directory) {
-    add_attempts(dir, 0, streams);
-    for (const auto& [node, node_dir] : numbered(dir, "node_"))
-      add_attempts(node_dir, node, streams);
+    add_files(dir, 0, streams);
+    for (const auto& [node, node_dir] : numbered_directories(dir, "node_"))
+      add_files(node_dir, node, streams);
   }
   add_recorded(logs, streams);
   return streams;

@@ -1,10 +1,7 @@
 // What changes a run.
 #include <fmt/format.h>
 
-#include "catalog/json_text.h"
 #include "catalog/run_list.h"
-#include "catalog/run_use.h"
-#include "core/error.h"
 #include "core/printable.h"
 #include "dashboard/api/api_pages.h"
 #include "tracking/log/unix_time.h"

@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "catalog/json_text.h"
-#include "core/error.h"
+#include "core/number_text.h"
 #include "core/printable.h"
 #include "dashboard/api/api_pages.h"
 #include "dashboard/api/console_files.h"
+#include "lockstep/error.h"
 #include "tracking/artifacts/store.h"
 
 namespace lockstep {
@@ -82,11 +82,8 @@ Json artifact_json(const Artifact& artifact) {
 }
 
 size_t number_part(const std::string& text) {
-  size_t number = 0;
-  const auto* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, number);
-  if (parsed.ec != std::errc{} || parsed.ptr != end) throw not_found("there is no such file");
-  return number;
+  if (const auto number = number_in<size_t>(text)) return *number;
+  throw not_found("there is no such file");
 }
 
 }  // namespace

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "catalog/json_text.h"
+#include "core/number_text.h"
 #include "core/printable.h"
 #include "dashboard/api/api_pages.h"
 
@@ -74,12 +74,8 @@ std::string address_part(const std::string& text) {
 }
 
 uint64_t place_number(const std::string& text) {
-  uint64_t number = 0;
-  const auto* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, number);
-  if (parsed.ec != std::errc{} || parsed.ptr != end)
-    throw bad_request(fmt::format("'{}' is no place in a log", printable(text)));
-  return number;
+  if (const auto number = number_in<uint64_t>(text)) return *number;
+  throw bad_request(fmt::format("'{}' is no place in a log", printable(text)));
 }
 
 TextLevel level_named(const std::string& name) {

@@ -8,11 +8,11 @@
 
 #include "catalog/json_text.h"
 #include "catalog/run_json.h"
-#include "core/error.h"
 #include "core/system/durable_file.h"
 #include "dashboard/api/api_pages.h"
 #include "dashboard/api/config_defaults.h"
 #include "dashboard/api/console_files.h"
+#include "lockstep/error.h"
 #include "tracking/log/unix_time.h"
 #include "tracking/runs/run_directory.h"
 #include "tracking/runs/stop_request.h"

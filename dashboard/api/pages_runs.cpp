@@ -6,13 +6,13 @@
 #include <set>
 
 #include "catalog/json_text.h"
-#include "catalog/run_ending.h"
 #include "catalog/run_json.h"
+#include "catalog/run_logs.h"
 #include "core/printable.h"
-#include "core/version.h"
 #include "dashboard/api/api_pages.h"
 #include "dashboard/filter/run_field.h"
 #include "dashboard/filter/run_filter.h"
+#include "lockstep/version.h"
 #include "tracking/log/unix_time.h"
 
 namespace lockstep {

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/system/child_process.h"
 #include "core/system/file_descriptor.h"
 
 namespace lockstep {
@@ -16,9 +17,7 @@ constexpr size_t kMostOutput = 16u << 20;
 using Clock = std::chrono::steady_clock;
 
 pid_t spawn(const std::vector<std::string>& command, int output) {
-  std::vector<char*> words;
-  for (const auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
+  auto words = pointers_to(command);
   std::vector<char*> environment = {nullptr};
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);

@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "catalog/json_text.h"
-#include "core/version.h"
 #include "dashboard/api/api_pages.h"
 #include "dashboard/api/assets.h"
 #include "dashboard/api/console_files.h"
 #include "dashboard/curves/curve_order.h"
 #include "dashboard/curves/point_choice.h"
+#include "lockstep/version.h"
 #include "tracking/log/unix_time.h"
 
 namespace lockstep {

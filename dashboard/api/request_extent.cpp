@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <optional>
+
+#include "core/number_text.h"
 
 namespace lockstep {
 namespace {
@@ -20,11 +21,7 @@ bool is_named(std::string_view line, std::string_view name) {
 std::optional<size_t> whole_number(std::string_view text) {
   while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
   while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
-  size_t number = 0;
-  const auto* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, number);
-  if (text.empty() || parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
-  return number;
+  return number_in<size_t>(text);
 }
 
 // nullopt: nobody can tell.

@@ -1,8 +1,6 @@
 // Curves in the order of an axis.
 #pragma once
 
-#include <string>
-
 #include "catalog/index/log_index.h"
 
 namespace lockstep {

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <stdexcept>
 
+#include "core/number_text.h"
 #include "core/printable.h"
 
 namespace lockstep {
@@ -20,13 +21,8 @@ std::string lower(std::string text) {
   return text;
 }
 
-std::optional<double> number_of(const std::string& text) {
-  double number = 0;
-  const auto* end = text.data() + text.size();
-  const auto* begin = text.data() + (text.starts_with('+') ? 1 : 0);
-  const auto parsed = std::from_chars(begin, end, number);
-  if (parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
-  return number;
+std::optional<double> number_of(std::string_view text) {
+  return number_in<double>(text.substr(text.starts_with('+') ? 1 : 0));
 }
 
 // "7d", "12 h", in seconds.
@@ -77,7 +73,15 @@ bool fits(std::string_view text, std::string_view pattern) {
   return p == pattern.size();
 }
 
-class FieldTest : public FilterTest {
+template <class T>
+bool is_so(const T& a, std::string_view op, const T& b) {
+  if (op == "<") return a < b;
+  if (op == "<=") return a <= b;
+  if (op == ">") return a > b;
+  return a >= b;
+}
+
+class FieldTest {
  public:
   explicit FieldTest(FieldComparison comparison)
       : c_(std::move(comparison)), lower_(lower(c_.text)) {
@@ -98,9 +102,9 @@ class FieldTest : public FilterTest {
       throw std::invalid_argument(fmt::format("'{}' is no number", printable(c_.text)));
   }
 
-  bool takes(const FilteredRun& run) const override {
+  bool operator()(const RunSummary& run, const NameTable& names) const {
     const bool negative = c_.op.starts_with('!');
-    const auto values = c_.field.values(run.run, run.names, run.now);
+    const auto values = c_.field.values(run, names, c_.now);
     const bool found =
         std::ranges::any_of(values, [&](const FieldContent& value) { return holds(value); });
     return negative ? !found : found;
@@ -114,7 +118,7 @@ class FieldTest : public FilterTest {
       return (c_.op == "=" || c_.op == "!=") && lower_ == (*yes ? "true" : "false");
     const auto& text = std::get<std::string>(value);
     if (c_.op == "=" || c_.op == "!=") return fits(text, c_.text);
-    return compare_text(text);
+    return is_so(text, c_.op, c_.text);
   }
   bool contains(const FieldContent& value) const {
     std::string text;
@@ -127,16 +131,7 @@ class FieldTest : public FilterTest {
     const auto wanted = *number_;
     if (c_.op == "=" || c_.op == "!=")
       return value == wanted || (std::isnan(value) && std::isnan(wanted));
-    if (c_.op == "<") return value < wanted;
-    if (c_.op == "<=") return value <= wanted;
-    if (c_.op == ">") return value > wanted;
-    return value >= wanted;
-  }
-  bool compare_text(const std::string& value) const {
-    if (c_.op == "<") return value < c_.text;
-    if (c_.op == "<=") return value <= c_.text;
-    if (c_.op == ">") return value > c_.text;
-    return value >= c_.text;
+    return is_so(value, c_.op, wanted);
   }
 
   FieldComparison c_;
@@ -144,74 +139,18 @@ class FieldTest : public FilterTest {
   std::optional<double> number_;
 };
 
-class PresenceTest : public FilterTest {
- public:
-  explicit PresenceTest(RunField field) : field_(std::move(field)) {}
-  bool takes(const FilteredRun& run) const override {
-    return !field_.values(run.run, run.names, run.now).empty();
-  }
-
- private:
-  RunField field_;
-};
-
-class SearchTest : public FilterTest {
- public:
-  explicit SearchTest(std::string text) : wanted_(lower(std::move(text))) {}
-  bool takes(const FilteredRun& run) const override {
-    const auto& info = run.run.info;
-    const auto has = [&](const std::string& text) {
-      return lower(text).find(wanted_) != std::string::npos;
-    };
-    return has(run.run.id) || has(info.name) || has(info.group.value_or("")) || has(info.host) ||
-           has(run.run.tags.note) || std::ranges::any_of(run.run.tags.tags, has);
-  }
-
- private:
-  std::string wanted_;
-};
-
-enum class Joint { Both, Either, Not };
-
-class JointTest : public FilterTest {
- public:
-  JointTest(Joint joint, std::unique_ptr<FilterTest> a, std::unique_ptr<FilterTest> b)
-      : joint_(joint), a_(std::move(a)), b_(std::move(b)) {}
-  bool takes(const FilteredRun& run) const override {
-    if (joint_ == Joint::Not) return !a_->takes(run);
-    if (joint_ == Joint::Both) return a_->takes(run) && b_->takes(run);
-    return a_->takes(run) || b_->takes(run);
-  }
-
- private:
-  Joint joint_;
-  std::unique_ptr<FilterTest> a_, b_;
-};
-
 }  // namespace
 
-std::unique_ptr<FilterTest> field_test(FieldComparison comparison) {
-  return std::make_unique<FieldTest>(std::move(comparison));
-}
+RunTest field_test(FieldComparison comparison) { return FieldTest(std::move(comparison)); }
 
-std::unique_ptr<FilterTest> presence(RunField field) {
-  return std::make_unique<PresenceTest>(std::move(field));
-}
-
-std::unique_ptr<FilterTest> search(std::string text) {
-  return std::make_unique<SearchTest>(std::move(text));
-}
-
-std::unique_ptr<FilterTest> both(std::unique_ptr<FilterTest> a, std::unique_ptr<FilterTest> b) {
-  return std::make_unique<JointTest>(Joint::Both, std::move(a), std::move(b));
-}
-
-std::unique_ptr<FilterTest> either(std::unique_ptr<FilterTest> a, std::unique_ptr<FilterTest> b) {
-  return std::make_unique<JointTest>(Joint::Either, std::move(a), std::move(b));
-}
-
-std::unique_ptr<FilterTest> negation(std::unique_ptr<FilterTest> test) {
-  return std::make_unique<JointTest>(Joint::Not, std::move(test), nullptr);
+RunTest search_test(std::string text) {
+  return [wanted = lower(std::move(text))](const RunSummary& run, const NameTable&) {
+    const auto has = [&](const std::string& own) {
+      return lower(own).find(wanted) != std::string::npos;
+    };
+    return has(run.id) || has(run.info.name) || has(run.info.group.value_or("")) ||
+           has(run.info.host) || has(run.tags.note) || std::ranges::any_of(run.tags.tags, has);
+  };
 }
 
 }  // namespace lockstep

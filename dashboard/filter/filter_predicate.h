@@ -1,24 +1,14 @@
-// The tests that a filter expression is made of.
+// The smallest parts of a filter: one comparison, and the search for a text.
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <string>
 
 #include "dashboard/filter/run_field.h"
 
 namespace lockstep {
 
-struct FilteredRun {
-  const RunSummary& run;
-  const NameTable& names;
-  double now;
-};
-
-class FilterTest {
- public:
-  virtual ~FilterTest() = default;
-  virtual bool takes(const FilteredRun& run) const = 0;
-};
+using RunTest = std::function<bool(const RunSummary&, const NameTable&)>;
 
 struct FieldComparison {
   RunField field;
@@ -29,13 +19,8 @@ struct FieldComparison {
 };
 
 // Throws std::invalid_argument when the text does not fit the field and operator.
-std::unique_ptr<FilterTest> field_test(FieldComparison comparison);
-std::unique_ptr<FilterTest> presence(RunField field);
+RunTest field_test(FieldComparison comparison);
 // In any of the texts that say what a run is.
-std::unique_ptr<FilterTest> search(std::string text);
-
-std::unique_ptr<FilterTest> both(std::unique_ptr<FilterTest> a, std::unique_ptr<FilterTest> b);
-std::unique_ptr<FilterTest> either(std::unique_ptr<FilterTest> a, std::unique_ptr<FilterTest> b);
-std::unique_ptr<FilterTest> negation(std::unique_ptr<FilterTest> test);
+RunTest search_test(std::string text);
 
 }  // namespace lockstep

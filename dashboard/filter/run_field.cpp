@@ -1,17 +1,11 @@
 #include "dashboard/filter/run_field.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace lockstep {
 namespace {
 
 constexpr std::string_view kConfigPrefix = "config.", kMetricPrefix = "metric.";
-
-bool is_total(std::string_view word) {
-  constexpr std::string_view kTotals[] = {"last", "min", "max", "mean", "count", "step"};
-  return std::ranges::find(kTotals, word) != std::end(kTotals);
-}
 
 FieldContent text_content(const std::optional<std::string>& text) {
   return text && !text->empty() ? FieldContent(*text) : FieldContent();
@@ -33,6 +27,11 @@ FieldContent content_of(const FieldValue& value, const NameTable& names) {
 }
 
 }  // namespace
+
+bool is_total(std::string_view word) {
+  constexpr std::string_view kTotals[] = {"last", "min", "max", "mean", "count", "step"};
+  return std::ranges::find(kTotals, word) != std::end(kTotals);
+}
 
 const std::vector<std::string>& plain_fields() {
   static const std::vector<std::string> names = {

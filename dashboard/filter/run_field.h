@@ -42,6 +42,9 @@ class RunField {
   std::string text_, name_, total_ = "last";
 };
 
+// Whether it is what a metric has several values condensed to: last, min, max, mean, count, step.
+bool is_total(std::string_view word);
+
 // The names that are no metric's and no config's.
 const std::vector<std::string>& plain_fields();
 

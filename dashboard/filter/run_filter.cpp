@@ -6,29 +6,106 @@
 
 #include "core/config/nearest_name.h"
 #include "core/printable.h"
-#include "dashboard/filter/filter_predicate.h"
-#include "dashboard/filter/filter_words.h"
 
 namespace lockstep {
 namespace {
 
 constexpr int kDeepest = 100;
+constexpr size_t kLongestFilter = 4096;
+
+bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_special(char c) {
+  return is_space(c) || std::string_view("()<>=!~,\"'").find(c) != std::string_view::npos;
+}
+
+struct FilterWord {
+  enum class Kind { Word, Text, Operator, Symbol, End };  // Text: in quotes; Symbol: ( ) ,
+
+  Kind kind = Kind::End;
+  std::string text;
+  size_t column = 1;  // from 1
+};
+
+// Cuts an expression into words; a call such as min(train/loss) is one. Ends with an End.
+class FilterScanner {
+ public:
+  explicit FilterScanner(std::string_view text) : text_(text) {
+    if (text.size() > kLongestFilter)
+      throw FilterError(fmt::format("longer than {} bytes", kLongestFilter), kLongestFilter);
+  }
+
+  std::vector<FilterWord> words() {
+    while (true) {
+      while (at_ < text_.size() && is_space(text_[at_])) ++at_;
+      begin_ = at_;
+      if (at_ == text_.size()) break;
+      next();
+    }
+    add(FilterWord::Kind::End, "");
+    return std::move(words_);
+  }
+
+ private:
+  void add(FilterWord::Kind kind, std::string text) {
+    words_.push_back({kind, std::move(text), begin_ + 1});
+  }
+  void next() {
+    const char c = text_[at_];
+    if (c == '"' || c == '\'') return quoted(c);
+    if (c == '(' || c == ')' || c == ',') return add(FilterWord::Kind::Symbol, {text_[at_++]});
+    if (is_special(c)) return comparison();
+    word();
+  }
+  void quoted(char quote) {
+    std::string value;
+    for (++at_; at_ < text_.size() && text_[at_] != quote; ++at_) {
+      if (text_[at_] == '\\' && at_ + 1 < text_.size()) ++at_;
+      value += text_[at_];
+    }
+    if (at_ == text_.size()) throw FilterError("a quote is not closed", begin_ + 1);
+    ++at_;
+    add(FilterWord::Kind::Text, value);
+  }
+  void comparison() {
+    for (const auto* op : {"!=", "!~", "<=", ">=", "==", "=", "<", ">", "~"}) {
+      if (!text_.substr(at_).starts_with(op)) continue;
+      at_ += std::string_view(op).size();
+      return add(FilterWord::Kind::Operator, std::string_view(op) == "==" ? "=" : op);
+    }
+    throw FilterError(fmt::format("'{}' is not an operator", printable(text_.substr(at_, 1))),
+                      at_ + 1);
+  }
+  void word() {
+    while (at_ < text_.size() && !is_special(text_[at_])) ++at_;
+    const auto name = text_.substr(begin_, at_ - begin_);
+    if (at_ < text_.size() && text_[at_] == '(' && is_total(name)) {
+      const auto close = text_.find(')', at_);
+      if (close == std::string_view::npos)
+        throw FilterError(fmt::format("{}( is not closed", name), at_ + 1);
+      at_ = close + 1;
+    }
+    add(FilterWord::Kind::Word, std::string(text_.substr(begin_, at_ - begin_)));
+  }
+
+  std::string_view text_;
+  size_t at_ = 0, begin_ = 0;
+  std::vector<FilterWord> words_;
+};
 
 // Recursive descent; one call per line of the grammar.
 class FilterParser {
  public:
-  FilterParser(std::string_view text, double now) : words_(filter_words(text)), now_(now) {}
+  FilterParser(std::string_view text, double now) : words_(FilterScanner(text).words()), now_(now) {}
 
-  std::unique_ptr<FilterTest> parse() {
-    if (here().kind == FilterWord::Kind::End) return nullptr;
+  // Empty for an empty expression.
+  RunTest parse() {
+    if (here().kind == FilterWord::Kind::End) return {};
     auto test = any();
     if (here().kind != FilterWord::Kind::End) fail("expected 'and' or 'or'");
     return test;
   }
 
  private:
-  using Test = std::unique_ptr<FilterTest>;
-
   const FilterWord& here() const { return words_[at_]; }
   bool is(std::string_view symbol) const {
     return here().kind == FilterWord::Kind::Symbol && here().text == symbol;
@@ -48,26 +125,33 @@ class FilterParser {
     throw FilterError(fmt::format("{}, found {}", what, given), here().column);
   }
 
-  Test any() {
+  static RunTest either(RunTest a, RunTest b) {
+    return [a = std::move(a), b = std::move(b)](const auto& run, const auto& names) {
+      return a(run, names) || b(run, names);
+    };
+  }
+  RunTest any() {
     if (++depth_ > kDeepest) throw FilterError("nested too deep", here().column);
     auto test = all();
     while (take_keyword("or")) test = either(std::move(test), all());
     --depth_;
     return test;
   }
-  Test all() {
+  RunTest all() {
     auto test = single();
     while (true) {
       const bool is_over = here().kind == FilterWord::Kind::End || is(")") || is_keyword("or");
       if (is_over) return test;
       take_keyword("and");  // or nothing, which means the same
-      test = both(std::move(test), single());
+      test = [a = std::move(test), b = single()](const auto& run, const auto& names) {
+        return a(run, names) && b(run, names);
+      };
     }
   }
-  Test single() {
+  RunTest single() {
     bool negative = false;
     while (take_keyword("not")) negative = !negative;
-    Test test;
+    RunTest test;
     if (is("(")) {
       ++at_;
       test = any();
@@ -76,15 +160,21 @@ class FilterParser {
     } else {
       test = comparison();
     }
-    return negative ? negation(std::move(test)) : std::move(test);
+    if (!negative) return test;
+    return [test = std::move(test)](const auto& run, const auto& names) {
+      return !test(run, names);
+    };
   }
-  Test comparison() {
-    if (take_keyword("has")) return presence(field());
+  RunTest comparison() {
+    if (take_keyword("has"))
+      return [field = field(), now = now_](const auto& run, const auto& names) {
+        return !field.values(run, names, now).empty();
+      };
     const auto& next = words_[std::min(at_ + 1, words_.size() - 1)];
     const bool compares = next.kind == FilterWord::Kind::Operator;
     const bool lists = next.kind == FilterWord::Kind::Word && next.text == "in" &&
                        words_[std::min(at_ + 2, words_.size() - 1)].text == "(";
-    if (!compares && !lists) return search(value_text());
+    if (!compares && !lists) return search_test(value_text());
     const auto asked = field();
     if (lists) return within(asked);
     const auto op = here().text;
@@ -112,7 +202,7 @@ class FilterParser {
       fail("expected a value");
     return words_[at_++].text;
   }
-  Test compare(const RunField& field, const std::string& op) {
+  RunTest compare(const RunField& field, const std::string& op) {
     const auto& word = here();
     auto text = value_text();
     try {
@@ -125,7 +215,7 @@ class FilterParser {
       throw FilterError(error.what(), word.column);
     }
   }
-  Test within(const RunField& field) {
+  RunTest within(const RunField& field) {
     at_ += 2;  // in (
     auto test = compare(field, "=");
     while (is(",")) {
@@ -145,13 +235,6 @@ class FilterParser {
 
 }  // namespace
 
-RunFilter::RunFilter(std::string_view text, double now)
-    : test_(FilterParser(text, now).parse()), now_(now) {}
-RunFilter::~RunFilter() = default;
-RunFilter::RunFilter(RunFilter&&) noexcept = default;
-
-bool RunFilter::takes(const RunSummary& run, const NameTable& names) const {
-  return !test_ || test_->takes({run, names, now_});
-}
+RunFilter::RunFilter(std::string_view text, double now) : test_(FilterParser(text, now).parse()) {}
 
 }  // namespace lockstep

@@ -3,12 +3,11 @@
 // docs/dashboard_api.md has the grammar.
 #pragma once
 
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
-#include "catalog/index/run_summary.h"
+#include "dashboard/filter/filter_predicate.h"
 
 namespace lockstep {
 
@@ -20,22 +19,19 @@ class FilterError : public std::runtime_error {
   size_t column;
 };
 
-class FilterTest;  // a node of the tree
-
 class RunFilter {
  public:
   // An empty expression takes every run. Any text is safe: nesting is at most 100 deep and the text
   // at most 4096 bytes long. `now`: unix seconds, which ages count from. Throws FilterError.
   RunFilter(std::string_view text, double now);
-  ~RunFilter();
-  RunFilter(RunFilter&&) noexcept;
 
   // Thread: any.
-  bool takes(const RunSummary& run, const NameTable& names) const;
+  bool takes(const RunSummary& run, const NameTable& names) const {
+    return !test_ || test_(run, names);
+  }
 
  private:
-  std::unique_ptr<FilterTest> test_;  // nullptr: every run
-  double now_;
+  RunTest test_;  // empty: every run
 };
 
 }  // namespace lockstep

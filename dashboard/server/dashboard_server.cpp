@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <sys/socket.h>
 
 #include <atomic>
 #include <future>
@@ -11,7 +10,6 @@
 #include "catalog/index/column_spool.h"
 #include "catalog/json_text.h"
 #include "catalog/run_list.h"
-#include "core/error.h"
 #include "core/system/local_address.h"
 #include "dashboard/api/api.h"
 #include "dashboard/api/api_pages.h"
@@ -20,6 +18,8 @@
 #include "dashboard/server/bounded_server.h"
 #include "dashboard/server/http_answer.h"
 #include "dashboard/server/http_guard.h"
+#include "lockstep/error.h"
+#include "tracking/http/http_serving.h"
 
 namespace lockstep {
 
@@ -71,12 +71,6 @@ constexpr const char* kContentPolicy =
     "frame-ancestors 'none'";
 
 using State = DashboardServer::State;
-
-// The library's own choice, SO_REUSEPORT, would let two processes have the same port by halves.
-void share_no_port(int socket) {
-  const int yes = 1;
-  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-}
 
 HttpHead head_of(const httplib::Request& request) {
   return {.method = request.method,
@@ -187,7 +181,7 @@ void handle(State& state, const httplib::Request& request, httplib::Response& re
 
 void configure(State& state) {
   auto& server = state.server;
-  server.set_socket_options(share_no_port);
+  server.set_socket_options(reuse_address_only);
   server.set_keep_alive_timeout(kPatience.count());
   server.set_tcp_nodelay(true);
   server.set_payload_max_length(kRequestLimits.body_bytes);

@@ -9,8 +9,8 @@
 #include <array>
 #include <cctype>
 
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -95,7 +95,7 @@ std::string HttpGuard::new_cookie() const {
 }
 
 bool HttpGuard::take_ticket(const std::string& given) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (used_ || ticket_.empty() || !is_equal(given, ticket_)) return false;
   used_ = true;
   return true;

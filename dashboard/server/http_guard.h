@@ -2,11 +2,11 @@
 // looked up. docs/dashboard_api.md, "Security", says the same for people.
 #pragma once
 
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/system/mutex.h"
 #include "dashboard/api/api.h"
 
 namespace lockstep {
@@ -44,8 +44,8 @@ class HttpGuard {
 
   GuardRules rules_;
   std::string session_, ticket_;
-  std::mutex mutex_;  // guards used_
-  bool used_ = false;
+  Mutex mutex_;
+  bool used_ GUARDED_BY(mutex_) = false;
 };
 
 // "example.org:8080" without its port, lower case; "[::1]:80" is "::1".

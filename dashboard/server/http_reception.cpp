@@ -8,7 +8,7 @@
 #include <array>
 #include <cerrno>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -44,7 +44,7 @@ void HttpReception::dismiss(FileDescriptor socket) {
 }
 
 void HttpReception::enter(Guest guest) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (stopping_) return;
   arriving_.push_back(std::move(guest));
   const uint64_t one = 1;
@@ -53,7 +53,7 @@ void HttpReception::enter(Guest guest) {
 
 void HttpReception::stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     const uint64_t one = 1;
     [[maybe_unused]] const auto rung = ::write(bell_.get(), &one, sizeof(one));
@@ -64,7 +64,7 @@ void HttpReception::stop() {
 std::vector<HttpReception::Guest> HttpReception::newcomers(bool& stopping) {
   uint64_t rings = 0;
   [[maybe_unused]] const auto heard = ::read(bell_.get(), &rings, sizeof(rings));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   stopping = stopping_;
   return std::exchange(arriving_, {});
 }

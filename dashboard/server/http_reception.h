@@ -7,12 +7,12 @@
 #include <chrono>
 #include <functional>
 #include <list>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "core/system/file_descriptor.h"
+#include "core/system/mutex.h"
 #include "dashboard/api/request_extent.h"
 
 namespace lockstep {
@@ -75,9 +75,9 @@ class HttpReception {
   ReceptionLimits limits_;
   std::function<void(HttpArrival)> take_;
   FileDescriptor bell_;
-  std::mutex mutex_;  // guards what follows
-  std::vector<Guest> arriving_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  std::vector<Guest> arriving_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
 
   // The thread's own. The first has waited longest.
   std::list<Guest> guests_;

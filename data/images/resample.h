@@ -1,7 +1,7 @@
 // Scaling images as Python's PIL does: Image.resize(size, BILINEAR), to the bit.
 #pragma once
 
-#include "formats/images/image.h"
+#include "lockstep/image.h"
 
 namespace lockstep {
 

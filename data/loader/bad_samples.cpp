@@ -13,7 +13,7 @@ constexpr size_t kBadSamplesNamed = 10;
 
 void BadSamples::add(int64_t sample, const Error& error) {
   if (error.kind() != ErrorKind::Config) throw error;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (samples_.contains(sample)) return;
   if (static_cast<int64_t>(samples_.size()) == limit_)
     throw Error(error.kind(), limit_ == 0
@@ -26,12 +26,12 @@ void BadSamples::add(int64_t sample, const Error& error) {
 }
 
 int64_t BadSamples::count() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return static_cast<int64_t>(samples_.size());
 }
 
 std::vector<std::string> BadSamples::take_news() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(news_, {});
 }
 

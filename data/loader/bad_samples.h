@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "core/system/mutex.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 
@@ -30,9 +30,9 @@ class BadSamples {
 
  private:
   const int64_t limit_;
-  mutable std::mutex mutex_;  // guards what follows
-  std::set<int64_t> samples_;
-  std::vector<std::string> news_;
+  mutable Mutex mutex_;
+  std::set<int64_t> samples_ GUARDED_BY(mutex_);
+  std::vector<std::string> news_ GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -7,12 +7,12 @@
 #include <set>
 #include <vector>
 
-#include "data/batch.h"
 #include "data/batch_memory.h"
-#include "data/dataset.h"
 #include "data/loader/batch_scheduler.h"
 #include "data/loader/loader_options.h"
 #include "data/sampling/index_sequence.h"
+#include "lockstep/batch.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep {
 

@@ -1,6 +1,6 @@
 #include "data/loader/batch_scheduler.h"
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "data/batch.h"
+#include "lockstep/batch.h"
 
 namespace lockstep {
 

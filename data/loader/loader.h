@@ -11,13 +11,13 @@
 #include <optional>
 #include <utility>
 
-#include "data/batch.h"
-#include "data/dataset.h"
 #include "data/loader/batch_reader.h"
 #include "data/loader/device_transfer.h"
 #include "data/loader/loader_options.h"
 #include "data/loader/prefetch_queue.h"
 #include "data/sampling/index_sequence.h"
+#include "lockstep/batch.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep {
 

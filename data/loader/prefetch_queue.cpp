@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -40,25 +40,26 @@ PrefetchQueue::PrefetchQueue(BatchReader& reader, const LoaderOptions& options)
 
 PrefetchQueue::~PrefetchQueue() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ends_ = true;
   }
   room_.notify_all();
 }
 
 int64_t PrefetchQueue::num_ready() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return scheduler_.num_ready();
 }
 
 bool PrefetchQueue::next_is_ready() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return scheduler_.next_is_ready();
 }
 
 ReadBatch PrefetchQueue::take() {
-  std::unique_lock lock(mutex_);
-  if (!ready_.wait_for(lock, timeout_, [&] { return scheduler_.next_is_ready(); }))
+  MutexLock lock(mutex_);
+  if (!ready_.wait_for(lock.native(), timeout_,
+                       [&]() REQUIRES(mutex_) { return scheduler_.next_is_ready(); }))
     throw environment_error(fmt::format(
         "{}: batch {} was not loaded within {} s: the storage of the dataset hangs or is too slow",
         name_, scheduler_.next(), std::chrono::duration<double>(timeout_).count()));
@@ -75,10 +76,12 @@ ReadBatch PrefetchQueue::take() {
 
 // Nothing when all are claimed or the queue ends.
 std::optional<PrefetchQueue::Claim> PrefetchQueue::claim() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   // Not timed: how long a batch lies here is the training's pace; the end of the queue ends the
   // wait.
-  room_.wait(lock, [&] { return ends_ || scheduler_.all_are_claimed() || scheduler_.can_claim(); });
+  room_.wait(lock.native(), [&]() REQUIRES(mutex_) {
+    return ends_ || scheduler_.all_are_claimed() || scheduler_.can_claim();
+  });
   const auto piece = ends_ ? std::nullopt : scheduler_.claim();
   if (!piece) return std::nullopt;
   auto& place = places_[scheduler_.place_of(piece->batch)];
@@ -89,7 +92,7 @@ std::optional<PrefetchQueue::Claim> PrefetchQueue::claim() {
 void PrefetchQueue::finish(const Claim& claim, ReadRows rows) {
   bool is_wanted = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto& all = claim.place->rows;
     all.bad.merge(rows.bad);
     if (!all.error) all.error = std::move(rows.error);

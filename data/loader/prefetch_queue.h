@@ -3,12 +3,12 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/system/mutex.h"
 #include "data/loader/batch_reader.h"
 #include "data/loader/batch_scheduler.h"
 #include "data/loader/loader_options.h"
@@ -50,15 +50,15 @@ class PrefetchQueue {
   const int64_t rows_per_piece_;
   const bool shares_batches_;  // several workers read one batch
 
-  std::mutex mutex_;  // guards what follows
-  BatchScheduler scheduler_;
+  Mutex mutex_;
+  BatchScheduler scheduler_ GUARDED_BY(mutex_);
   // Of batches from their first claim until they are taken. The tensors belong to those who read
   // them until no piece is left, the rest is guarded.
-  std::vector<ReadBatch> places_;
-  bool ends_ = false;                  // the workers are to end
-  std::condition_variable room_;       // a batch was taken, or ends_ is set
-  std::condition_variable ready_;      // the batch that is taken next is ready
-  std::vector<std::jthread> workers_;  // last: joined before anything they use is gone
+  std::vector<ReadBatch> places_ GUARDED_BY(mutex_);
+  bool ends_ GUARDED_BY(mutex_) = false;  // the workers are to end
+  std::condition_variable room_;          // a batch was taken, or ends_ is set
+  std::condition_variable ready_;         // the batch that is taken next is ready
+  std::vector<std::jthread> workers_;     // last: joined before anything they use is gone
 };
 
 }  // namespace lockstep

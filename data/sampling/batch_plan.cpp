@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -16,13 +16,13 @@ int64_t global_batch_size(const LoaderConfig& config, int64_t world) {
         fmt::format("data.batch_size ({}, over all ranks) and data.per_rank_batch_size ({}) "
                     "exclude each other: give one",
                     *config.batch_size, *config.per_rank_batch_size));
-  if (config.per_rank_batch_size && config.batch_remainder == kPadRemainder)
+  if (config.per_rank_batch_size && config.batch_remainder == BatchRemainder::Pad)
     throw config_error(
         "data.batch_remainder: pad has no effect with data.per_rank_batch_size: all ranks have as "
         "many samples");
   if (config.per_rank_batch_size) return *config.per_rank_batch_size * world;
   const auto size = config.batch_size.value_or(kDefaultBatchSize);
-  if (config.batch_remainder == kRefuseRemainder) {
+  if (config.batch_remainder == BatchRemainder::Refuse) {
     if (const auto problem = batch_size_problem(size, {world}); !problem.empty())
       throw config_error(problem);
   } else if (size < world) {
@@ -50,7 +50,7 @@ BatchPlan plan_batches(const LoaderConfig& config, int64_t num_samples, RankCoun
   plan.workers_per_rank = divide_up(config.workers, ranks.local);
   plan.rule = {.batch_size = plan.global_batch_size,
                .drop_last = config.drop_last,
-               .uneven = config.batch_remainder == kUnevenRemainder};
+               .uneven = config.batch_remainder == BatchRemainder::Uneven};
   const BatchShares shares(num_samples, {.rank = 0, .world = ranks.world}, plan.rule);
   plan.per_rank_batch_size = shares.batch_size();
   plan.batches_per_epoch = shares.num_batches();

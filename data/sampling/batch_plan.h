@@ -7,24 +7,23 @@
 #include <string>
 #include <vector>
 
-#include "core/batch_sizes.h"
-#include "core/config/config_fields.h"
+#include "core/config/launch_sections.h"
 #include "data/sampling/batch_shares.h"
+#include "lockstep/config_fields.h"
 
 namespace lockstep {
 
+enum class Sampling { Uniform, Weighted, ClassBalanced };
+constexpr auto choices(Sampling) { return std::array{"uniform", "weighted", "class_balanced"}; }
+
 // The part of a run file's `data:` section that is about batches. A section with further keys
 // visits these in its own fields() by calling fields(v, its_loader_member).
-struct LoaderConfig {
-  // Exactly one of the two may be given; with neither, batch_size is 128.
-  std::optional<int64_t> batch_size;               // samples per step over all ranks
-  std::optional<int64_t> per_rank_batch_size;      // samples per step and rank
-  std::string batch_remainder = kRefuseRemainder;  // where the ranks do not divide batch_size
+struct LoaderConfig : BatchSizes {
   int64_t workers = 2;   // loader threads per node; 0 loads in the training thread
   int64_t prefetch = 4;  // batches loaded ahead on each rank
   bool shuffle = true;
   bool drop_last = false;
-  std::string sampling = "uniform";   // or weighted, class_balanced: drawn with replacement
+  Sampling sampling = Sampling::Uniform;
   std::vector<double> class_weights;  // of weighted
   int64_t bucket_batches = 0;         // window of LengthBuckets (data/sampling/sampler.h); 0: none
   std::optional<int64_t> shuffle_buffer;  // of SampleGroups, over the dataset's shards
@@ -34,16 +33,7 @@ struct LoaderConfig {
 
 template <class V>
 void fields(V& v, LoaderConfig& c) {
-  v("batch_size", c.batch_size,
-    "samples per step over all ranks (128 when neither this nor per_rank_batch_size is given)",
-    at_least(1), at_most(1 << 30));
-  v("per_rank_batch_size", c.per_rank_batch_size,
-    "samples per step and rank, instead of batch_size", at_least(1), at_most(1 << 30));
-  v("batch_remainder", c.batch_remainder,
-    "where the ranks do not divide batch_size: refuse to start; pad: repeat the first samples of "
-    "the batch, so that all ranks have as many; uneven: the first ranks take one sample more, and "
-    "every sample weighs the same, also in the last step of an epoch",
-    one_of({kRefuseRemainder, kPadRemainder, kUnevenRemainder}));
+  fields(v, static_cast<BatchSizes&>(c));
   v("workers", c.workers,
     "loader threads per node, split over its ranks; 0 loads in the training thread", at_least(0),
     at_most(4096));
@@ -55,11 +45,10 @@ void fields(V& v, LoaderConfig& c) {
     "that ranks are even");
   v("sampling", c.sampling,
     "uniform: every sample once per epoch; weighted, class_balanced: drawn with replacement, by "
-    "weight or so that every class is as likely",
-    one_of({"uniform", "weighted", "class_balanced"}));
+    "weight or so that every class is as likely");
   v("class_weights", c.class_weights,
-    "for weighted: the weight of a sample of each class, instead of the dataset's own weights",
-    at_least(0));
+    "the weight of a sample of each class, instead of the dataset's own weights", at_least(0),
+    needs("data.sampling: weighted"));
   v("bucket_batches", c.bucket_batches,
     "sort the samples of this many batches by length, so that batches need little padding; 0: do "
     "not",
@@ -67,11 +56,11 @@ void fields(V& v, LoaderConfig& c) {
   v("shuffle_buffer", c.shuffle_buffer,
     "read shard by shard (files, row groups) in a random order, shuffling at least this many "
     "samples together; for data that are larger than memory",
-    at_least(1), at_most(int64_t{1} << 40));
+    at_least(1), at_most(int64_t{1} << 40), needs("data.shuffle: true"));
   v("shuffle_lanes", c.shuffle_lanes,
     "read so many sequences of shards side by side: ranks that divide it read shards of their own, "
     "in the same order for any number of them (default: the ranks that begin the run)",
-    at_least(1), at_most(1 << 20));
+    at_least(1), at_most(1 << 20), needs("data.shuffle: true"), needs("data.sampling: uniform"));
   v("max_bad_samples", c.max_bad_samples,
     "leave out so many samples that cannot be loaded, on each rank; one more is an error",
     at_least(0));

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/error.h"
-#include "data/random.h"
+#include "lockstep/error.h"
+#include "lockstep/sample_random.h"
 
 namespace lockstep {
 namespace {
@@ -88,7 +88,7 @@ std::vector<int64_t> GroupedOrder::arranged(std::span<const int64_t> chosen) con
 }
 
 void GroupedOrder::look_up(std::span<int64_t> places) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   int64_t begin = 0, end = 0;  // of the window that is looked at
   const int64_t* samples = nullptr;
   for (auto& item : places) {

@@ -5,9 +5,10 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <span>
 #include <vector>
+
+#include "core/system/mutex.h"
 
 namespace lockstep {
 
@@ -57,15 +58,15 @@ class GroupedOrder {
     uint64_t used_at = 0;
   };
   int64_t place_before_lanes(int64_t place) const;
-  const std::vector<int64_t>& shuffled(size_t window) const;
+  const std::vector<int64_t>& shuffled(size_t window) const REQUIRES(mutex_);
 
   GroupedOrderOptions options_;
   int64_t size_ = 0, most_groups_ = 0;
   std::vector<Group> groups_;    // in their random order
   std::vector<Window> windows_;  // and an end
-  mutable std::mutex mutex_;     // guards what follows
-  mutable std::map<size_t, Shuffled> shuffled_;
-  mutable uint64_t uses_ = 0;
+  mutable Mutex mutex_;
+  mutable std::map<size_t, Shuffled> shuffled_ GUARDED_BY(mutex_);
+  mutable uint64_t uses_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace lockstep

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/error.h"
 #include "data/sampling/grouped_order.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -40,27 +40,12 @@ std::vector<double> weights_of_classes(const std::vector<double>& labels,
 }
 
 std::vector<double> weights(const LoaderConfig& config, const SampleInfo& info) {
-  if (config.sampling == "class_balanced")
+  if (config.sampling == Sampling::ClassBalanced)
     return balanced_weights(known(info.labels, "label", "data.sampling: class_balanced"));
   if (config.class_weights.empty())
     return known(info.weights, "weight", "data.sampling: weighted without class_weights");
   return weights_of_classes(known(info.labels, "label", "data.class_weights"),
                             config.class_weights);
-}
-
-void refuse_idle(const LoaderConfig& config) {
-  if (config.sampling != "weighted" && !config.class_weights.empty())
-    throw config_error("data.class_weights: has no effect without data.sampling: weighted");
-  if ((config.shuffle_buffer || config.shuffle_lanes) && !config.shuffle)
-    throw config_error(
-        "data.shuffle_buffer: has no effect without data.shuffle: true; nor has "
-        "data.shuffle_lanes");
-  if (config.shuffle_lanes && config.sampling != "uniform")
-    throw config_error("data.shuffle_lanes: has no effect without data.sampling: uniform");
-  if (config.sampling != "uniform" && !config.shuffle)
-    throw config_error(fmt::format(
-        "data.sampling: {} draws samples at random: data.shuffle: false has no effect with it",
-        config.sampling));
 }
 
 constexpr double kMaxClasses = 1 << 20;
@@ -90,10 +75,13 @@ std::vector<int64_t> count_classes(const std::vector<double>& labels) {
 
 SamplerOptions sampler_options(const LoaderConfig& config, const Dataset& dataset, uint64_t seed,
                                const BatchRule& batches) {
-  refuse_idle(config);
+  if (config.sampling != Sampling::Uniform && !config.shuffle)
+    throw config_error(fmt::format(
+        "data.sampling: {} draws samples at random: data.shuffle: false has no effect with it",
+        name_of(config.sampling)));
   const auto info = dataset.sample_info();
   SamplerOptions options{.shuffle = config.shuffle, .seed = seed, .batches = batches};
-  if (config.sampling != "uniform") options.weights = weights(config, info);
+  if (config.sampling != Sampling::Uniform) options.weights = weights(config, info);
   if (config.shuffle_buffer) {
     options.groups = {.ends = info.shards, .buffer = *config.shuffle_buffer};
     if (options.groups.ends.empty())

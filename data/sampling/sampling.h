@@ -2,9 +2,9 @@
 // and lengths.
 #pragma once
 
-#include "data/dataset.h"
 #include "data/sampling/batch_plan.h"
 #include "data/sampling/sampler.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep {
 

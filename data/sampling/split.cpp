@@ -9,7 +9,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

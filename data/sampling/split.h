@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/config/part.h"
-#include "data/dataset.h"
+#include "lockstep/dataset.h"
+#include "lockstep/part.h"
 
 namespace lockstep {
 

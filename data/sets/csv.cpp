@@ -7,24 +7,31 @@
 #include <optional>
 
 #include "core/config/config_map.h"
-#include "core/error.h"
 #include "core/printable.h"
 #include "data/table_dataset.h"
 #include "formats/table/csv_file.h"
+#include "lockstep/config_value.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
 
+enum class DecimalMark { Point, Comma };
+constexpr auto choices(DecimalMark) { return std::array{".", ","}; }
+
+enum class CellType { Number, Text };
+constexpr auto choices(CellType) { return std::array{"number", "text"}; }
+
 struct CsvConfig {
   std::string path;
   TableConfig table;
   std::optional<std::string> separator;
-  std::string decimal = ".";
+  DecimalMark decimal = DecimalMark::Point;
   bool header = true;
   std::vector<std::string> names;
-  ConfigMap<std::string> types;
+  ConfigMap<CellType> types;
   std::vector<std::string> missing_values = CsvFormat{}.missing;
   int64_t max_bad_samples = 0;
   std::optional<int64_t> limit;
@@ -39,13 +46,12 @@ void fields(V& v, CsvConfig& c) {
   fields(v, c.table);
   v("separator", c.separator,
     "one character between cells (default: a tab for *.tsv and *.tab, else a comma)");
-  v("decimal", c.decimal, "what stands before the fraction of a number", one_of({".", ","}));
+  v("decimal", c.decimal, "what stands before the fraction of a number");
   v("header", c.header, "the first line has the names of the columns");
   v("names", c.names, "the names of the columns, where there is no header");
   v("types", c.types,
     "column: number or text, for those whose type is not to be inferred (number when all cells "
-    "are numbers, truth values, or dates and times)",
-    one_of({"number", "text"}));
+    "are numbers, truth values, or dates and times)");
   v("missing_values", c.missing_values, "cells that mean that there is no value");
   v("max_bad_samples", c.max_bad_samples,
     "so many rows that cannot be read are left out; one more is an error", at_least(0));
@@ -70,7 +76,7 @@ CsvFormat format_of(const CsvConfig& config, const fs::path& file) {
                                        "header: false"
                                      : "dataset csv: header: false needs the names of the columns");
   CsvFormat format{.separator = separator_of(config, file),
-                   .decimal = config.decimal.front(),
+                   .decimal = *name_of(config.decimal),
                    .header = config.header,
                    .names = config.names,
                    .missing = config.missing_values};
@@ -78,12 +84,8 @@ CsvFormat format_of(const CsvConfig& config, const fs::path& file) {
     format.columns = config.table.columns;
     if (config.table.label) format.columns.push_back(*config.table.label);
   }
-  for (const auto& [column, type] : config.types) {
-    if (type != "number" && type != "text")
-      throw config_error(fmt::format("dataset csv: types.{}: '{}'; valid: number, text",
-                                     printable(column), printable(type)));
-    format.is_text.emplace_back(column, type == "text");
-  }
+  for (const auto& [column, type] : config.types)
+    format.is_text.emplace_back(column, type == CellType::Text);
   return format;
 }
 

@@ -8,22 +8,26 @@
 #include <filesystem>
 #include <optional>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "data/byte_scaling.h"
-#include "data/dataset.h"
 #include "data/row_ahead.h"
 #include "formats/idx_file.h"
 #include "formats/mapped_file.h"
+#include "lockstep/config_value.h"
+#include "lockstep/dataset.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
 
+enum class IdxSplit { Train, Test };
+constexpr auto choices(IdxSplit) { return std::array{"train", "test"}; }
+
 struct IdxConfig {
   std::string path;
-  std::string split = "train";
+  IdxSplit split = IdxSplit::Train;
   std::optional<std::string> images, labels;
   std::optional<double> mean, std;
   std::optional<int64_t> limit;
@@ -32,8 +36,7 @@ struct IdxConfig {
 template <class V>
 void fields(V& v, IdxConfig& c) {
   v("path", c.path, "directory of the IDX files, plain or .gz", required());
-  v("split", c.split, "which of MNIST's pairs of files: train-* or t10k-*",
-    one_of({"train", "test"}));
+  v("split", c.split, "which of MNIST's pairs of files: train-* or t10k-*");
   v("images", c.images, "file of the images in path, instead of the split's");
   v("labels", c.labels, "file of the labels in path, instead of the split's");
   v("mean", c.mean, "subtracted from the pixels, which are 0 to 1; together with std");
@@ -48,7 +51,7 @@ fs::path find_file(const IdxConfig& config, const std::optional<std::string>& gi
   if (given) {
     candidates = {directory / *given};
   } else {
-    const auto prefix = config.split == "train" ? "train-" : "t10k-";
+    const auto prefix = config.split == IdxSplit::Train ? "train-" : "t10k-";
     candidates = {directory / (prefix + usual), directory / (prefix + usual + ".gz")};
   }
   std::string looked_for;

@@ -10,12 +10,12 @@
 #include <cctype>
 #include <filesystem>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
-#include "data/dataset.h"
-#include "data/images/transform.h"
+#include "data/images/image_pipeline.h"
 #include "formats/mapped_file.h"
+#include "lockstep/dataset.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

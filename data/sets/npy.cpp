@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "data/array_dataset.h"
 #include "formats/file_kind.h"
 #include "formats/npy_file.h"
 #include "formats/zip_file.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -7,15 +7,15 @@
 #include <numeric>
 #include <optional>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "data/block_cache.h"
-#include "data/dataset.h"
 #include "data/sample_runs.h"
 #include "data/table_batch.h"
 #include "formats/table/hive_partitions.h"
 #include "formats/table/parquet_file.h"
 #include "formats/table/table_filter.h"
+#include "lockstep/dataset.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -89,8 +89,8 @@ class RowGroups {
     const auto rows = file.row_groups();
     for (size_t group = 0; group < rows.size(); ++group) {
       if (rows[group] == 0 || !file.may_pass(group, filter_)) continue;
-      const bool needs_look =
-          !filter_.empty() || (config_.missing == "drop" && !file.is_complete(group, used_));
+      const bool needs_look = !filter_.empty() || (config_.missing == MissingValues::Drop &&
+                                                   !file.is_complete(group, used_));
       const auto count =
           needs_look ? static_cast<int64_t>(read_used(file, group, do_in_turn).rows) : rows[group];
       if (count == 0) continue;

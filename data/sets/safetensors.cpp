@@ -7,9 +7,9 @@
 #include <array>
 #include <filesystem>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "data/array_dataset.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -9,33 +9,41 @@
 #include <numbers>
 
 #include "core/config/config_map.h"
-#include "core/error.h"
 #include "core/printable.h"
-#include "data/dataset.h"
-#include "data/random.h"
 #include "formats/element_type.h"
+#include "lockstep/config_value.h"
+#include "lockstep/dataset.h"
+#include "lockstep/error.h"
+#include "lockstep/sample_random.h"
 
 namespace lockstep {
 namespace {
 
+enum class SyntheticDtype { Float32, Float64, Int64, Int32, UInt8, Bool };
+constexpr auto choices(SyntheticDtype) {
+  return std::array{"float32", "float64", "int64", "int32", "uint8", "bool"};
+}
+
+enum class SyntheticValues { Normal, Uniform, Index };
+constexpr auto choices(SyntheticValues) { return std::array{"normal", "uniform", "index"}; }
+
 struct SyntheticField {
   std::vector<int64_t> shape;
-  std::string dtype = "float32";
-  std::string values = "normal";
+  SyntheticDtype dtype = SyntheticDtype::Float32;
+  SyntheticValues values = SyntheticValues::Normal;
   std::optional<double> low, high;
 };
 
 template <class V>
 void fields(V& v, SyntheticField& c) {
   v("shape", c.shape, "of one sample; an empty list: a number", at_least(0));
-  v("dtype", c.dtype, "type of its elements",
-    one_of({"float32", "float64", "int64", "int32", "uint8", "bool"}));
+  v("dtype", c.dtype, "type of its elements");
   v("values", c.values,
     "normal: mean 0, deviation 1; uniform: from low up to, but not, high; index: the sample's "
-    "number",
-    one_of({"normal", "uniform", "index"}));
-  v("low", c.low, "least value of uniform ones (0)");
-  v("high", c.high, "limit of uniform ones (1; of integers 10, of bool and uint8 their range)");
+    "number");
+  v("low", c.low, "least value (0)", needs("values: uniform"));
+  v("high", c.high, "limit of the values (1; of integers 10, of bool and uint8 their range)",
+    needs("values: uniform"));
 }
 
 struct SyntheticConfig {
@@ -43,7 +51,7 @@ struct SyntheticConfig {
   int64_t seed = 0;
   ConfigMap<SyntheticField> fields = {
       {"image", {.shape = {1, 28, 28}}},
-      {"label", {.dtype = "int64", .values = "uniform", .high = 10}}};
+      {"label", {.dtype = SyntheticDtype::Int64, .values = SyntheticValues::Uniform, .high = 10}}};
 };
 
 template <class V>
@@ -59,7 +67,7 @@ struct NumberSource {
   std::vector<int64_t> shape;
   at::ScalarType type;
   size_t elements;
-  std::string values;
+  SyntheticValues values;
   double low, high;
 };
 
@@ -77,24 +85,19 @@ std::pair<double, double> range_of(at::ScalarType type) {
   return type == at::kLong ? std::pair{-0x1p53, 0x1p53} : std::pair{-1e30, 1e30};
 }
 
-at::ScalarType synthetic_type(const std::string& dtype) {
-  if (dtype == "float32") return at::kFloat;
-  if (dtype == "float64") return at::kDouble;
-  if (dtype == "int64") return at::kLong;
-  if (dtype == "int32") return at::kInt;
-  return dtype == "uint8" ? at::kByte : at::kBool;
+at::ScalarType scalar_type_of(SyntheticDtype dtype) {
+  constexpr std::array types = {at::kFloat, at::kDouble, at::kLong, at::kInt, at::kByte, at::kBool};
+  return types.at(static_cast<size_t>(dtype));
 }
 
 NumberSource source_of(const std::string& name, const SyntheticField& field) {
   const auto refused = [&](const std::string& why) {
     return config_error(fmt::format("dataset synthetic: field '{}': {}", printable(name), why));
   };
-  const auto type = synthetic_type(field.dtype);
+  const auto type = scalar_type_of(field.dtype);
   const auto elements = num_elements(field.shape);
   if (!elements || *elements > (size_t{1} << 32)) throw refused("its shape is too large");
-  if ((field.low || field.high) && field.values != "uniform")
-    throw refused("low and high belong to uniform values");
-  if (field.values == "normal" && !c10::isFloatingType(type))
+  if (field.values == SyntheticValues::Normal && !c10::isFloatingType(type))
     throw refused("normal values need a dtype of float32 or float64; or set values: uniform");
   const auto low = field.low.value_or(0), high = field.high.value_or(default_high(type));
   const auto [least, limit] = range_of(type);
@@ -106,11 +109,11 @@ NumberSource source_of(const std::string& name, const SyntheticField& field) {
 
 template <class T>
 void draw(const NumberSource& source, SampleRandom& random, int64_t index, T* out) {
-  if (source.values == "index") {
+  if (source.values == SyntheticValues::Index) {
     std::fill_n(out, source.elements, static_cast<T>(index));
     return;
   }
-  if (source.values == "uniform") {
+  if (source.values == SyntheticValues::Uniform) {
     for (size_t i = 0; i < source.elements; ++i) {
       const auto value = random.uniform(source.low, source.high);
       out[i] = static_cast<T>(std::is_integral_v<T> ? std::floor(value) : value);

@@ -9,13 +9,14 @@
 #include <algorithm>
 #include <optional>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "data/block_cache.h"
-#include "data/dataset.h"
 #include "data/row_ahead.h"
 #include "data/sample_runs.h"
 #include "formats/tokens/token_windows.h"
+#include "lockstep/config_value.h"
+#include "lockstep/dataset.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -24,13 +25,19 @@ constexpr int64_t kNoTarget = -100;
 // Mapped files that are kept open: less than a process may have.
 constexpr int64_t kMostTokenFiles = 256;
 
+enum class PaddedTo { Length, Longest };
+constexpr auto choices(PaddedTo) { return std::array{"length", "longest"}; }
+
+enum class TokenDtype { UInt16, UInt32 };
+constexpr auto choices(TokenDtype) { return std::array{"uint16", "uint32"}; }
+
 struct TokensConfig {
   std::string path;
   int64_t length = 256;
   std::optional<int64_t> separator;
-  std::string pad_to = "length";
+  PaddedTo pad_to = PaddedTo::Length;
   std::optional<int64_t> vocab_size;
-  std::string dtype = "uint16";
+  TokenDtype dtype = TokenDtype::UInt16;
   std::optional<int64_t> limit;
 };
 
@@ -43,11 +50,14 @@ void fields(V& v, TokensConfig& c) {
     "over the ends of documents",
     at_least(0));
   v("pad_to", c.pad_to,
-    "what documents that are shorter are padded to: length, or the longest sample of their batch",
-    one_of({"length", "longest"}));
+    "what documents that are shorter are padded to: length, or the longest sample of their batch");
   v("vocab_size", c.vocab_size, "a token that is not below this is an error", at_least(1));
-  v("dtype", c.dtype, "of files without a header", one_of({"uint16", "uint32"}));
+  v("dtype", c.dtype, "of files without a header");
   v("limit", c.limit, "use only the first samples, this many", at_least(1));
+}
+
+ElementType element_type_of(TokenDtype dtype) {
+  return dtype == TokenDtype::UInt16 ? ElementType::U16 : ElementType::U32;
 }
 
 class TokensDataset final : public Dataset {
@@ -60,7 +70,7 @@ class TokensDataset final : public Dataset {
         windows_(static_cast<size_t>(config.length), config.separator),
         shards_([this](size_t number, SharedWork&) { return reopen(number); }) {
     for (const auto& file : files_) {
-      const TokenShard shard(file, *element_type_of(config.dtype));
+      const TokenShard shard(file, element_type_of(config.dtype));
       windows_.add(shard);
       identities_.push_back(shard.identity());
     }
@@ -135,7 +145,7 @@ class TokensDataset final : public Dataset {
     return lengths;
   }
 
-  bool pads_to_longest() const { return config_.pad_to == "longest"; }
+  bool pads_to_longest() const { return config_.pad_to == PaddedTo::Longest; }
 
   TokenWindow window_of(int64_t index) const {
     check(index >= 0 && index < size_, "sample index outside the dataset");
@@ -145,7 +155,7 @@ class TokensDataset final : public Dataset {
   // A shard that was closed since it was first looked at.
   TokenShard reopen(size_t number) const {
     return MappedFile::read_again(files_[number], identities_[number], [&] {
-      return TokenShard(files_[number], *element_type_of(config_.dtype));
+      return TokenShard(files_[number], element_type_of(config_.dtype));
     });
   }
 

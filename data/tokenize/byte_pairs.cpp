@@ -7,8 +7,8 @@
 #include <queue>
 #include <set>
 
-#include "core/error.h"
 #include "data/tokenize/byte_alphabet.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -6,12 +6,12 @@
 #include <optional>
 
 #include "core/config/nearest_name.h"
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "data/tokenize/documents.h"
 #include "data/tokenize/token_writer.h"
 #include "data/tokenize/tokenizer.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

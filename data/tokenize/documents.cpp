@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "formats/file_kind.h"
 #include "formats/unpack.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 #include <iostream>
 
-#include "core/error.h"
 #include "data/tokenize/commands.h"
+#include "lockstep/error.h"
 
 int main(int argc, char** argv) {
   try {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "data/tokenize/byte_alphabet.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <oniguruma.h>
 
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,9 +1,9 @@
 // Transform "center_crop": torchvision's CenterCrop; an image that is too small gets black edges.
 #include <cmath>
 
-#include "core/error.h"
 #include "data/images/resample.h"
-#include "data/images/transform.h"
+#include "lockstep/image_transform.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

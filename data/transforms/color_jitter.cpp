@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "data/images/transform.h"
+#include "lockstep/image_transform.h"
 
 namespace lockstep {
 namespace {

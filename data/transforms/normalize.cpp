@@ -1,8 +1,8 @@
 // Transform "normalize": torchvision's Normalize, applied to the numbers from 0 to 1.
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "data/images/transform.h"
+#include "lockstep/image_transform.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,9 +1,9 @@
 // Transform "random_crop": torchvision's RandomCrop(size, padding), black outside.
 #include <fmt/format.h>
 
-#include "core/error.h"
 #include "data/images/resample.h"
-#include "data/images/transform.h"
+#include "lockstep/image_transform.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,7 @@
 // Transform "random_horizontal_flip": torchvision's RandomHorizontalFlip.
 #include <algorithm>
 
-#include "data/images/transform.h"
+#include "lockstep/image_transform.h"
 
 namespace lockstep {
 namespace {

@@ -2,9 +2,9 @@
 // proportions, scaled to one size.
 #include <cmath>
 
-#include "core/error.h"
 #include "data/images/resample.h"
-#include "data/images/transform.h"
+#include "lockstep/image_transform.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,7 @@
 // Transform "resize": torchvision's Resize on PIL images (bilinear, antialiased), to the bit.
-#include "core/error.h"
 #include "data/images/resample.h"
-#include "data/images/transform.h"
+#include "lockstep/image_transform.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -64,7 +64,7 @@ HierarchicalBackend::HierarchicalBackend(HostLevels levels)
 
 HierarchicalBackend::~HierarchicalBackend() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     closing_ = true;
   }
   changed_.notify_one();
@@ -78,9 +78,10 @@ void HierarchicalBackend::setTimeout(std::chrono::milliseconds timeout) {
 }
 
 void HierarchicalBackend::work() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return closing_ || !waiting_.empty(); });
+    changed_.wait(lock.native(),
+                  [this]() REQUIRES(mutex_) { return closing_ || !waiting_.empty(); });
     if (waiting_.empty()) return;
     const auto next = std::move(waiting_.front());
     waiting_.pop_front();
@@ -94,7 +95,7 @@ HierarchicalBackend::Pending HierarchicalBackend::run_later(c10d::OpType type, T
                                                             std::function<void()> what) {
   auto pending = c10::make_intrusive<LaterWork>(type, std::move(results));
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     waiting_.push_back([pending, what = std::move(what)] {
       try {
         what();

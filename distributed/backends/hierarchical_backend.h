@@ -18,10 +18,10 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "core/system/mutex.h"
 #include "distributed/backends/shm_backend.h"
 
 namespace lockstep {
@@ -63,10 +63,10 @@ class HierarchicalBackend final : public c10d::Backend {
   void work();
 
   HostLevels levels_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> waiting_;
-  bool closing_ = false;
+  std::deque<std::function<void()>> waiting_ GUARDED_BY(mutex_);
+  bool closing_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -8,9 +8,9 @@
 
 #include <filesystem>
 
-#include "core/error.h"
 #include "distributed/backends/backends.h"
 #include "distributed/cuda/launch_graph.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -51,10 +51,6 @@ bool machine_has_gpu() {
   std::error_code ignored;
   return std::filesystem::exists("/dev/nvidiactl", ignored) &&
          std::filesystem::exists("/dev/nvidia0", ignored);
-}
-
-bool wants_gpu(const std::string& device) {
-  return device == "cuda" || (device == "auto" && machine_has_gpu());
 }
 
 std::string gpu_architecture() {

@@ -9,9 +9,6 @@ namespace lockstep {
 // True when this machine has an NVIDIA driver and a device. Loads nothing.
 bool machine_has_gpu();
 
-// Whether a run whose `distributed.device` is `device` (auto, cpu or cuda) computes on GPUs here.
-bool wants_gpu(const std::string& device);
-
 // What compiled code of this machine's first GPU is for, e.g. "sm_90". Throws Config as use_gpu().
 std::string gpu_architecture();
 

@@ -1,13 +1,11 @@
 #include "distributed/gradients/compression_hook.h"
 
-#include "distributed/gradients/data_parallel_config.h"
-
 namespace lockstep {
 
 CompressionHook::CompressionHook(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-                                 const std::string& compression)
+                                 GradientCompression compression)
     : CppCommHookInterface(group),
-      type_(compression == kCompressToFp16 ? at::kHalf : at::kBFloat16) {}
+      type_(compression == GradientCompression::Fp16 ? at::kHalf : at::kBFloat16) {}
 
 c10::intrusive_ptr<c10::ivalue::Future> CompressionHook::runHook(c10d::GradBucket& bucket) {
   std::vector<at::Tensor> compressed = {

@@ -4,18 +4,18 @@
 
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
-#include <string>
+#include "lockstep/data_parallel.h"
 
 namespace lockstep {
 
 // The arithmetic of Python's fp16_compress_hook and bf16_compress_hook
 // (torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py): a bucket is cast, divided by the
-// number of ranks, summed and cast back. `compression`: kCompressToFp16 or kCompressToBf16.
+// number of ranks, summed and cast back. `compression`: not None.
 class CompressionHook final
     : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::ProcessGroup>> {
  public:
   CompressionHook(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-                  const std::string& compression);
+                  GradientCompression compression);
 
   // Collective.
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;

@@ -1,19 +1,18 @@
-#include "distributed/gradients/data_parallel.h"
+#include "lockstep/data_parallel.h"
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
 #include <algorithm>
-#include <numeric>
 #include <unordered_map>
 
-#include "core/error.h"
 #include "distributed/backends/process_groups.h"
 #include "distributed/fence.h"
 #include "distributed/gradients/gradient_buckets.h"
 #include "distributed/gradients/gradient_synchronizer.h"
 #include "distributed/objects.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -51,18 +50,6 @@ void broadcast_from_main(World& world, const std::vector<at::Tensor>& tensors) {
 }
 
 }  // namespace
-
-std::vector<size_t> expected_bucket_bytes(const NamedTensors& parameters,
-                                          const DataParallelConfig& config) {
-  std::vector<int64_t> order(parameters.size());
-  std::iota(order.rbegin(), order.rend(), 0);
-  std::vector<size_t> sizes;
-  for (const auto& bucket : buckets_in_order(parameters, order, bucket_caps(config))) {
-    sizes.push_back(0);
-    for (const auto index : bucket) sizes.back() += parameters[index].second.nbytes();
-  }
-  return sizes;
-}
 
 DataParallel::DataParallel(World& world, torch::nn::Module& module,
                            const DataParallelConfig& config)

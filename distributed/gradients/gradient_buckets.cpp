@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace lockstep {
 
@@ -31,6 +32,18 @@ std::vector<GradientBucket> buckets_in_order(const NamedTensors& parameters,
   const std::vector<bool> dense(parameters.size(), false);
   return std::get<0>(c10d::compute_bucket_assignment_by_size(
       ordered, {caps.first_bytes, caps.bytes}, dense, order));
+}
+
+std::vector<size_t> expected_bucket_bytes(const NamedTensors& parameters,
+                                          const DataParallelConfig& config) {
+  std::vector<int64_t> order(parameters.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  std::vector<size_t> sizes;
+  for (const auto& bucket : buckets_in_order(parameters, order, bucket_caps(config))) {
+    sizes.push_back(0);
+    for (const auto index : bucket) sizes.back() += parameters[index].second.nbytes();
+  }
+  return sizes;
 }
 
 }  // namespace lockstep

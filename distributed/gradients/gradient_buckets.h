@@ -1,13 +1,12 @@
 // Which gradients are averaged together, as in Python's DistributedDataParallel: in the first step
 // all of them, then buckets in the order in which rank 0's gradients became ready in that step.
-// Only files of distributed/ include this.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "distributed/gradients/data_parallel_config.h"
-#include "distributed/named_tensors.h"
+#include "lockstep/data_parallel.h"
+#include "lockstep/named_tensors.h"
 
 namespace lockstep {
 
@@ -28,5 +27,10 @@ std::vector<GradientBucket> unordered_buckets(const NamedTensors& parameters,
 std::vector<GradientBucket> buckets_in_order(const NamedTensors& parameters,
                                              const std::vector<int64_t>& order,
                                              const BucketCaps& caps);
+
+// Sizes of the buckets, in the order in which they are averaged when gradients become ready from
+// the last parameter to the first.
+std::vector<size_t> expected_bucket_bytes(const NamedTensors& parameters,
+                                          const DataParallelConfig& config);
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "distributed/named_tensors.h"
+#include "lockstep/named_tensors.h"
 
 namespace lockstep {
 

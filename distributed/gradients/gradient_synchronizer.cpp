@@ -13,7 +13,7 @@ namespace {
 bool can_share_gradients(World& world, const NamedTensors& parameters,
                          const DataParallelConfig& config) {
   if (!world.groups().shared || config.find_unused_parameters || config.static_graph ||
-      config.gradient_as_bucket_view || config.gradient_compression != kNoCompression)
+      config.gradient_as_bucket_view || config.gradient_compression != GradientCompression::None)
     return false;
   return std::ranges::all_of(parameters, [](const auto& item) {
     return item.second.is_cpu() && item.second.is_floating_point();

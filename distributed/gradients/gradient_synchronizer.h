@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "distributed/gradients/data_parallel_config.h"
 #include "distributed/gradients/gradient_source.h"
-#include "distributed/named_tensors.h"
-#include "distributed/world.h"
+#include "lockstep/data_parallel.h"
+#include "lockstep/named_tensors.h"
+#include "lockstep/world.h"
 
 namespace lockstep {
 

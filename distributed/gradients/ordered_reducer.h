@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "distributed/gradients/data_parallel_config.h"
-#include "distributed/named_tensors.h"
+#include "lockstep/data_parallel.h"
+#include "lockstep/named_tensors.h"
 
 namespace lockstep {
 

@@ -43,7 +43,7 @@ void ReducerGradients::make_reducer(const std::vector<int64_t>& order) {
   logger_ = std::make_shared<c10d::Logger>(reducer_);
   reducer_->set_logger(logger_);
   if (config_.static_graph) reducer_->set_static_graph();
-  if (config_.gradient_compression != kNoCompression)
+  if (config_.gradient_compression != GradientCompression::None)
     reducer_->register_comm_hook(
         std::make_unique<CompressionHook>(group_, config_.gradient_compression));
   publish_buckets();

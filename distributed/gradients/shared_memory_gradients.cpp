@@ -12,9 +12,9 @@
 #include <span>
 #include <utility>
 
-#include "core/error.h"
 #include "distributed/backends/process_groups.h"
 #include "distributed/fence.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <utility>
 
-#include "core/error.h"
 #include "distributed/shm/copying.h"
 #include "distributed/shm/reduction.h"
+#include "lockstep/error.h"
 
 namespace lockstep::shm {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep::shm {
 namespace {

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <utility>
 
-#include "core/error.h"
 #include "distributed/shm/group.h"
+#include "lockstep/error.h"
 
 namespace lockstep::shm {
 namespace {

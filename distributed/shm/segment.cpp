@@ -9,7 +9,7 @@
 #include <fstream>
 #include <utility>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep::shm {
 

@@ -1,15 +1,15 @@
-// Lockstep inside a program of one's own: a dataset that the program makes itself, and a training
-// run that it starts and whose result it uses. It works on several ranks too:
+// Lockstep in another program: a dataset that the program makes itself, and a training run that it
+// starts and whose result it uses. It works on several ranks too:
 //   lockstep launch -n 2 --program build-embedding/two_moons examples/embedding/run.yaml
 #include <ATen/ATen.h>
 
 #include <cstdio>
 #include <numbers>
 
-#include <lockstep/core/error.h>
-#include <lockstep/data/dataset.h>
-#include <lockstep/launch/environment/rank_env.h>
-#include <lockstep/trainer/session.h>
+#include <lockstep/dataset.h>
+#include <lockstep/error.h>
+#include <lockstep/rank_env.h>
+#include <lockstep/session.h>
 
 namespace {
 

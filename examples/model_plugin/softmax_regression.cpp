@@ -4,7 +4,7 @@
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>
 
-#include <lockstep/models/model.h>
+#include <lockstep/model.h>
 
 namespace {
 

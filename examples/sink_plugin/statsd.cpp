@@ -1,16 +1,16 @@
 // A sink as a plugin: metrics as gauges to a StatsD server, one UDP packet each.
 //   tracking: {plugins: [statsd.so], sinks: [console, {name: statsd, port: 8125}]}
-// UDP may lose a packet and nobody is told; a sink that must not would wait for answers in flush().
+// UDP may lose packets without an error. A sink that must not waits for answers in flush().
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <string>
 
-#include <lockstep/core/error.h>
-#include <lockstep/core/system/file_descriptor.h>
-#include <lockstep/tracking/sinks/sink.h>
+#include <lockstep/error.h>
+#include <lockstep/sink.h>
 
 namespace {
 
@@ -27,16 +27,15 @@ void fields(V& v, StatsdConfig& c) {
 class StatsdSink final : public lockstep::Sink {
  public:
   using Config = StatsdConfig;
-  StatsdSink(const Config& config, const lockstep::SinkContext&)
-      : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in server{};
-    server.sin_family = AF_INET;
-    server.sin_port = htons(static_cast<uint16_t>(config.port));
-    if (::inet_pton(AF_INET, config.host.c_str(), &server.sin_addr) != 1)
-      throw lockstep::config_error("statsd: host '" + config.host + "' is no numeric address");
-    if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&server), sizeof(server)) != 0)
-      throw lockstep::errno_error("statsd: no route to " + config.host);
+  StatsdSink(const Config& config, const lockstep::SinkContext&) {
+    server_.sin_family = AF_INET;
+    server_.sin_port = htons(static_cast<uint16_t>(config.port));
+    if (::inet_pton(AF_INET, config.host.c_str(), &server_.sin_addr) != 1)
+      throw lockstep::config_error("statsd: host '" + config.host + "' is not a numeric address");
+    socket_ = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (socket_ < 0) throw lockstep::errno_error("statsd: socket");
   }
+  ~StatsdSink() override { ::close(socket_); }
 
   void run_started(const lockstep::RunInfo& info, const lockstep::Json&) override {
     prefix_ = "lockstep." + info.id + ".";
@@ -53,10 +52,12 @@ class StatsdSink final : public lockstep::Sink {
 
  private:
   void send(const std::string& packet) {
-    static_cast<void>(::send(socket_.get(), packet.data(), packet.size(), MSG_DONTWAIT));
+    static_cast<void>(::sendto(socket_, packet.data(), packet.size(), MSG_DONTWAIT,
+                               reinterpret_cast<const sockaddr*>(&server_), sizeof(server_)));
   }
 
-  lockstep::FileDescriptor socket_;
+  sockaddr_in server_{};
+  int socket_ = -1;
   std::string prefix_;
 };
 

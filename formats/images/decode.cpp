@@ -6,7 +6,7 @@
 #include <array>
 #include <string_view>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -11,15 +11,9 @@
 #include <span>
 #include <string>
 
-#include "formats/images/image.h"
+#include "lockstep/image.h"
 
 namespace lockstep {
-
-// What of an image will be used, so that a decoder may leave out the rest.
-struct ImageNeed {
-  ImageBox box;    // of the original
-  ImageSize size;  // what the box will be scaled to: pixels beyond that need not be decoded
-};
 
 struct DecodeOptions {
   int64_t max_pixels = 100'000'000;  // larger images are refused before memory is taken
@@ -42,8 +36,5 @@ RgbImage decode_png(std::span<const uint8_t> file, const std::string& name,
                     const DecodeOptions& options);
 RgbImage decode_webp(std::span<const uint8_t> file, const std::string& name,
                      const DecodeOptions& options);
-
-// A PNG file of the image. Throws Environment when there is no memory for it.
-std::string encode_png(const RgbImage& image);
 
 }  // namespace lockstep

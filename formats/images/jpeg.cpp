@@ -10,9 +10,9 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "formats/images/decode.h"
 #include "formats/images/orientation.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

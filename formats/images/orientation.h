@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "formats/images/image.h"
+#include "lockstep/image.h"
 
 namespace lockstep {
 

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 #include <png.h>
 
-#include <algorithm>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
 
-#include "core/error.h"
 #include "formats/images/decode.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -107,21 +106,6 @@ class PngDecoder {
 RgbImage decode_png(std::span<const uint8_t> file, const std::string& name,
                     const DecodeOptions& options) {
   return PngDecoder(file, name).decode(options);
-}
-
-std::string encode_png(const RgbImage& image) {
-  png_image description{};
-  description.version = PNG_IMAGE_VERSION;
-  description.width = static_cast<png_uint_32>(image.size.width);
-  description.height = static_cast<png_uint_32>(image.size.height);
-  description.format = PNG_FORMAT_RGB;
-  png_alloc_size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(description);
-  std::string file(bytes, '\0');
-  if (!png_image_write_to_memory(&description, file.data(), &bytes, 0, image.rgb.data(), 0,
-                                 nullptr))
-    throw environment_error(fmt::format("cannot write a PNG: {}", description.message));
-  file.resize(bytes);
-  return file;
 }
 
 }  // namespace lockstep

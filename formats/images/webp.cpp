@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "core/error.h"
 #include "formats/images/decode.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

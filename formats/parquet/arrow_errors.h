@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

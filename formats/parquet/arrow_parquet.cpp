@@ -10,12 +10,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <mutex>
 #include <optional>
 #include <type_traits>
 
-#include "core/error.h"
 #include "core/printable.h"
+#include "core/system/mutex.h"
 #include "formats/parquet/arrow_columns.h"
 #include "formats/parquet/arrow_errors.h"
 #include "formats/parquet/column_limits.h"
@@ -23,6 +22,7 @@
 #include "formats/parquet/pandas_index.h"
 #include "formats/parquet/plain_numbers.h"
 #include "formats/table/parquet_file.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -39,20 +39,20 @@ constexpr int64_t kBytesOfAnyGroup = int64_t{1} << 30, kBytesPerByte = 1024;
 class ReaderPool {
  public:
   std::unique_ptr<parquet::arrow::FileReader> take() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (free_.empty()) return nullptr;
     auto reader = std::move(free_.back());
     free_.pop_back();
     return reader;
   }
   void put(std::unique_ptr<parquet::arrow::FileReader> reader) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     free_.push_back(std::move(reader));
   }
 
  private:
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<parquet::arrow::FileReader>> free_;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<parquet::arrow::FileReader>> free_ GUARDED_BY(mutex_);
 };
 
 class ArrowParquetFile final : public ParquetFile {

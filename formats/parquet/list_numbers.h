@@ -9,9 +9,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "formats/parquet/arrow_columns.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

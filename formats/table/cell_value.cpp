@@ -1,9 +1,10 @@
 #include "formats/table/cell_value.h"
 
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <string>
+
+#include "core/number_text.h"
 
 namespace lockstep {
 namespace {
@@ -27,10 +28,7 @@ std::optional<double> plain_number(std::string_view text, char decimal) {
     if (const auto comma = with_point.find(','); comma != with_point.npos) with_point[comma] = '.';
     text = with_point;
   }
-  double value = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = result.ec == std::errc{} && result.ptr == text.data() + text.size();
-  return whole ? std::optional(value) : std::nullopt;
+  return number_in<double>(text);
 }
 
 std::optional<double> truth_value(std::string_view text) {

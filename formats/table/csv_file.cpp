@@ -10,13 +10,13 @@
 #include <unordered_map>
 
 #include "core/config/nearest_name.h"
-#include "core/error.h"
 #include "core/printable.h"
 #include "formats/file_kind.h"
 #include "formats/mapped_file.h"
 #include "formats/table/cell_value.h"
 #include "formats/table/csv_records.h"
 #include "formats/unpack.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

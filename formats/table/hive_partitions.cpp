@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "formats/table/cell_value.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

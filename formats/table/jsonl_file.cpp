@@ -8,10 +8,10 @@
 #include <unordered_map>
 
 #include "core/config/nearest_name.h"
-#include "core/error.h"
 #include "core/printable.h"
 #include "formats/file_kind.h"
 #include "formats/unpack.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

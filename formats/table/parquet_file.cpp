@@ -3,9 +3,9 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "formats/mapped_file.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "core/config/nearest_name.h"
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -100,7 +100,7 @@ void drop_missing(const TableConfig& config, DataTable& table) {
   for (auto& column : table.columns) {
     const bool is_label = column.name == config.label;
     if (!column.has_missing()) continue;
-    if (config.missing == "fill" && !is_label) {
+    if (config.missing == MissingValues::Fill && !is_label) {
       for (auto& number : column.numbers)
         if (!is_usable(number)) number = std::numeric_limits<double>::quiet_NaN();
       continue;
@@ -108,7 +108,7 @@ void drop_missing(const TableConfig& config, DataTable& table) {
     kept.resize(table.rows, true);
     for (size_t row = 0; row < table.rows; ++row) {
       if (!column.is_missing(row)) continue;
-      if (config.missing != "drop")
+      if (config.missing != MissingValues::Drop)
         throw config_error(
             fmt::format("{}: column '{}' {}; set missing: drop to leave such rows out{}",
                         table.where(row), printable(column.name), missing_text(column, row),
@@ -184,8 +184,8 @@ TableEncoding::TableEncoding(const Statistics& statistics)
     label_ = columns_.back();
     columns_.pop_back();
     verify_label();
-    label_is_class_ = config_.label_above || config_.label_kind == "class" ||
-                      (config_.label_kind == "auto" &&
+    label_is_class_ = config_.label_above || config_.label_kind == LabelKind::Class ||
+                      (config_.label_kind == LabelKind::Auto &&
                        (label_->is_text || (label_->whole && label_->least >= 0)));
   }
   for (const auto& column : columns_)
@@ -214,11 +214,11 @@ void TableEncoding::verify_label() const {
   const bool fits = label.is_text || (label.whole && label.least >= 0);
   if (label.is_text && config_.label_above) throw refused("label_above needs numbers");
   if (config_.label_above) return;
-  if (label.is_text && config_.label_kind == "value")
+  if (label.is_text && config_.label_kind == LabelKind::Value)
     throw refused("texts are no values; leave out label_kind to make classes of them");
-  if (config_.label_kind == "class" && !fits)
+  if (config_.label_kind == LabelKind::Class && !fits)
     throw refused("classes are whole numbers from 0 on; set label_kind: value, or label_above");
-  if (config_.label_kind == "auto" && !fits && label.whole && label.least == -1 &&
+  if (config_.label_kind == LabelKind::Auto && !fits && label.whole && label.least == -1 &&
       label.greatest <= 1)
     throw refused(
         "its values are whole numbers from -1 to 1: set label_above: 0 for two classes, or "

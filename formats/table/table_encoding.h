@@ -9,47 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "core/config/config_fields.h"
 #include "core/system/shared_work.h"
 #include "formats/table/table.h"
+#include "formats/table/table_config.h"
 
 namespace lockstep {
-
-// The part of a dataset's config that is about columns, whatever the file.
-struct TableConfig {
-  std::vector<std::string> columns;
-  std::optional<std::string> label;
-  std::string label_kind = "auto";
-  std::optional<double> label_above;
-  std::string missing = "error";
-  bool standardize = false;
-  bool one_hot = true;
-  int64_t max_words = 100;
-};
-
-template <class V>
-void fields(V& v, TableConfig& c) {
-  v("columns", c.columns,
-    "what the features are made of, in this order (default: all but label and pandas' index)");
-  v("label", c.label, "the column that is to be predicted");
-  v("label_kind", c.label_kind,
-    "class: int64, whole numbers as they are, texts numbered in sorted order; value: float32; "
-    "auto: class for texts and whole numbers from 0 on; labels from -1 to 1 must be told",
-    one_of({"auto", "class", "value"}));
-  v("label_above", c.label_above, "two classes: 1 where the label is above this, else 0");
-  v("missing", c.missing,
-    "missing values and infinite numbers: error, drop their rows, or fill: numbers with the mean "
-    "of the training rows, texts as unknown",
-    one_of({"error", "drop", "fill"}));
-  v("standardize", c.standardize,
-    "numbers become (x - mean) / standard deviation, both of the training rows");
-  v("one_hot", c.one_hot,
-    "texts become one feature per word of the training rows; false: a field 'categories' with the "
-    "number of each word, 0 for an unknown one");
-  v("max_words", c.max_words,
-    "a column with more different texts than this among the training rows is an error with one_hot",
-    at_least(1));
-}
 
 // The columns of `all` that the config uses, the label last. `index`: those of them that number the
 // rows, which are used only where the config names them. Throws Config for names not in `all`.

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
-#include "core/error.h"
+#include "core/number_text.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -46,10 +46,7 @@ ColumnTest parse_column_test(const std::string& text) {
       ColumnTest test{.column = unquoted(trimmed(text.substr(0, at))), .relation = relation};
       const auto value = trimmed(text.substr(at + std::string_view(sign).size()));
       test.text = unquoted(value);
-      const auto* end = value.data() + value.size();
-      const auto result = std::from_chars(value.data(), end, test.number);
-      if (result.ec != std::errc{} || result.ptr != end || value.empty())
-        test.number = std::numeric_limits<double>::quiet_NaN();
+      test.number = number_in<double>(value).value_or(std::numeric_limits<double>::quiet_NaN());
       if (!test.column.empty() && !value.empty()) return test;
     }
   throw config_error(fmt::format(

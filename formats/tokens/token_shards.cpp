@@ -6,8 +6,8 @@
 #include <array>
 #include <cstring>
 
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

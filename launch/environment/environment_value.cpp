@@ -2,21 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
-#include "core/error.h"
-#include "launch/environment/rank_env.h"
+#include "core/number_text.h"
+#include "lockstep/error.h"
+#include "lockstep/rank_env.h"
 
 namespace lockstep {
 
 int number_in_variable(const std::string& text, const std::string& name) {
-  int value = 0;
-  const auto* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
-  if (result.ec != std::errc{} || result.ptr != end || value < 0)
+  const auto value = number_in<int>(text);
+  if (!value || *value < 0)
     throw config_error(
         fmt::format("environment variable {}={}: expected a number of at least 0", name, text));
-  return value;
+  return *value;
 }
 
 std::optional<int> read_int_variable(const char* name) {

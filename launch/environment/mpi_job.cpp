@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "launch/environment/rank_env.h"
+#include "lockstep/rank_env.h"
 
 namespace lockstep {
 namespace {

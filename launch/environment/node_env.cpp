@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
 #include "launch/environment/environment_value.h"
 #include "launch/environment/job_port.h"
-#include "launch/environment/rank_env.h"
 #include "launch/environment/slurm_env.h"
+#include "lockstep/error.h"
+#include "lockstep/rank_env.h"
 
 namespace lockstep {
 namespace {

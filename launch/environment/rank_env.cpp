@@ -1,16 +1,16 @@
-#include "launch/environment/rank_env.h"
+#include "lockstep/rank_env.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdlib>
 
-#include "core/error.h"
+#include "core/number_text.h"
 #include "launch/environment/environment_value.h"
 #include "launch/environment/job_port.h"
 #include "launch/environment/mpi_job.h"
 #include "launch/environment/slurm_env.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -151,12 +151,8 @@ RankEnv read_rank_env() {
 
 std::optional<int> requested_num_threads() {
   const auto text = environment("OMP_NUM_THREADS");
-  if (!text) return std::nullopt;
-  int count = 0;
-  const auto* end = text->data() + text->size();
-  const auto result = std::from_chars(text->data(), end, count);
-  if (result.ec != std::errc{} || result.ptr != end || count < 1) return std::nullopt;
-  return count;
+  const auto count = text ? number_in<int>(*text) : std::nullopt;
+  return count && *count >= 1 ? count : std::nullopt;
 }
 
 std::vector<std::string> environment_with(const std::map<std::string, std::string>& changes) {

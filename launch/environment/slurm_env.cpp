@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "launch/environment/environment_value.h"
 #include "launch/environment/node_list.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

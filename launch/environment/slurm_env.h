@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "launch/environment/rank_env.h"
+#include "lockstep/rank_env.h"
 
 namespace lockstep {
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "launch/hangs/hang_finding.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -2,20 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <optional>
 
-#include "core/error.h"
+#include "core/number_text.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
 
 std::optional<int> to_number(const std::string& text) {
-  int value = 0;
-  const auto* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
-  if (result.ec != std::errc{} || result.ptr != end || value < 0) return std::nullopt;
-  return value;
+  const auto value = number_in<int>(text);
+  return value && *value >= 0 ? value : std::nullopt;
 }
 
 Error bad_spec(const std::string& option, const std::string& text) {

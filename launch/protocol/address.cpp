@@ -1,25 +1,23 @@
 #include "launch/protocol/address.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netdb.h>
 #include <netinet/in.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <memory>
 
 #include "core/config/nearest_name.h"
-#include "core/error.h"
+#include "core/number_text.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kRendezvousBacklog = 4096;  // the kernel lowers it to what it allows
+constexpr int kBacklog = 8192;  // the kernel lowers it to what it allows
 
 Error endpoint_error(const std::string& text, const std::string& option) {
   return config_error(
@@ -31,8 +29,10 @@ Error endpoint_error(const std::string& text, const std::string& option) {
 FileDescriptor open_listener(const SocketAddress& address) {
   FileDescriptor fd(
       ::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int on = 1;
+  const int on = 1, off = 0;
   if (fd.is_open()) ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address.get()->sa_family == AF_INET6)
+    ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   return fd;
 }
 
@@ -66,36 +66,6 @@ SocketAddress address_from(int fd, Get get) {
 
 }  // namespace
 
-std::string SocketAddress::host() const {
-  char text[NI_MAXHOST] = {};
-  if (size == 0 || ::getnameinfo(get(), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
-    return "?";
-  return text;
-}
-
-int SocketAddress::port() const {
-  // Both families have the port at the same place.
-  return ntohs(reinterpret_cast<const sockaddr_in*>(&bytes)->sin_port);
-}
-
-std::string SocketAddress::text() const {
-  return bytes.ss_family == AF_INET6 ? fmt::format("[{}]:{}", host(), port())
-                                     : fmt::format("{}:{}", host(), port());
-}
-
-bool SocketAddress::is_loopback() const {
-  if (bytes.ss_family == AF_INET6)
-    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&bytes)->sin6_addr);
-  const auto address = ntohl(reinterpret_cast<const sockaddr_in*>(&bytes)->sin_addr.s_addr);
-  return bytes.ss_family == AF_INET && (address >> 24) == IN_LOOPBACKNET;
-}
-
-bool SocketAddress::is_any() const {
-  if (bytes.ss_family == AF_INET6)
-    return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(&bytes)->sin6_addr);
-  return reinterpret_cast<const sockaddr_in*>(&bytes)->sin_addr.s_addr == INADDR_ANY;
-}
-
 Endpoint parse_endpoint(const std::string& text, int default_port, const std::string& option) {
   Endpoint endpoint{.host = text, .port = default_port};
   std::string port;
@@ -109,45 +79,11 @@ Endpoint parse_endpoint(const std::string& text, int default_port, const std::st
     endpoint.host = text.substr(0, colon);
     port = text.substr(colon);
   }
-  if (!port.empty()) {
-    const auto* end = port.data() + port.size();
-    const auto result = std::from_chars(port.data() + 1, end, endpoint.port);
-    if (port.front() != ':' || result.ec != std::errc{} || result.ptr != end)
-      throw endpoint_error(text, option);
-  }
+  if (!port.empty()) endpoint.port = number_in<int>(port.substr(1)).value_or(-1);
+  if (!port.empty() && port.front() != ':') throw endpoint_error(text, option);
   if (endpoint.host.empty() || endpoint.port < 0 || endpoint.port > 65535)
     throw endpoint_error(text, option);
   return endpoint;
-}
-
-std::vector<SocketAddress> resolve(const std::string& host, int port) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int result = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (result != 0)
-    throw environment_error(
-        fmt::format("cannot find the address of '{}': {}", host, ::gai_strerror(result)));
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
-  std::vector<SocketAddress> addresses;
-  for (const auto* entry = found; entry; entry = entry->ai_next) {
-    SocketAddress address{.size = entry->ai_addrlen};
-    std::memcpy(&address.bytes, entry->ai_addr, entry->ai_addrlen);
-    addresses.push_back(address);
-  }
-  return addresses;
-}
-
-bool is_loopback(const std::string& host) {
-  try {
-    const auto addresses = resolve(host, 0);
-    return std::all_of(addresses.begin(), addresses.end(),
-                       [](const auto& address) { return address.is_loopback(); });
-  } catch (const Error&) {
-    return false;
-  }
 }
 
 std::string address_of_interface(const std::string& name) {
@@ -181,7 +117,7 @@ Error cannot_listen(const SocketAddress& address, int reason) {
 Listener try_listen(const SocketAddress& address) {
   auto fd = open_listener(address);
   if (!fd.is_open() || ::bind(fd.get(), address.get(), address.size) != 0 ||
-      ::listen(fd.get(), kRendezvousBacklog) != 0)
+      ::listen(fd.get(), kBacklog) != 0)
     return {.fd = std::nullopt, .reason = errno};
   return {.fd = std::move(fd)};
 }

@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

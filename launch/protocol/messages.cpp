@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <type_traits>
 
-#include "launch/protocol/message_fields.h"
-#include "launch/protocol/report_json.h"
-#include "launch/protocol/status_json.h"
+#include "core/field_reader.h"
+#include "core/field_writer.h"
 #include "launch/report/error_file.h"
 
 namespace lockstep {
@@ -14,7 +15,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMostWorldSize = 100'000'000;
+constexpr int kMostRanks = 100'000'000;
+constexpr int64_t kLatest = INT64_MAX;
+constexpr size_t kLongestMessage = 8u << 10;
+constexpr size_t kMostToldFailures = 8;
 
 // The "type" of each message.
 template <class Message>
@@ -37,176 +41,210 @@ constexpr const char* type_word(Of<HereMessage>) { return "here"; }
 constexpr const char* type_word(Of<DroppedMessage>) { return "dropped"; }
 constexpr const char* type_word(Of<AliveMessage>) { return "alive"; }
 
-// The members of each: write_members() and read_members() are each other's inverse.
-template <class Message>
-concept WithoutMembers = std::is_empty_v<Message>;
-void write_members(Json&, const WithoutMembers auto&) {}
-void read_members(const MessageFields&, WithoutMembers auto&) {}
+}  // namespace
 
-void write_members(Json& json, const ChallengeMessage& message) {
-  json["protocol"] = message.protocol;
-  json["version"] = message.version;
-  json["challenge"] = message.challenge;
+// The members of each message and of its parts.
+template <class V, class Message>
+  requires std::is_empty_v<Message>
+void fields(V&, Message&) {}
+
+template <class V, class Message>
+void fields_of_greeting(V& v, Message& m) {
+  if (!V::kWrites) m.protocol = 0;
+  v.if_readable("protocol", m.protocol);
+  v.if_readable("version", m.version);
+  v.if_readable("challenge", m.challenge);
 }
 
-void read_members(const MessageFields& fields, ChallengeMessage& message) {
-  message.protocol = fields.number_or_zero("protocol");
-  message.version = fields.text_or_empty("version");
-  message.challenge = fields.text_or_empty("challenge");
+template <class V>
+void fields(V& v, ChallengeMessage& m) {
+  fields_of_greeting(v, m);
 }
 
-void write_members(Json& json, const NodeProofMessage& message) {
-  json["protocol"] = message.protocol;
-  json["version"] = message.version;
-  json["challenge"] = message.challenge;
-  json["proof"] = message.proof;
+template <class V>
+void fields(V& v, NodeProofMessage& m) {
+  fields_of_greeting(v, m);
+  v.if_readable("proof", m.proof);
 }
 
-void read_members(const MessageFields& fields, NodeProofMessage& message) {
-  message.protocol = fields.number_or_zero("protocol");
-  message.version = fields.text_or_empty("version");
-  message.challenge = fields.text_or_empty("challenge");
-  message.proof = fields.text_or_empty("proof");
+template <class V>
+void fields(V& v, CoordinatorProofMessage& m) {
+  v.if_readable("proof", m.proof);
 }
 
-void write_members(Json& json, const CoordinatorProofMessage& message) {
-  json["proof"] = message.proof;
+template <class V>
+void fields(V& v, Agreement& agreement) {
+  v("what", agreement.what);
+  v("value", agreement.value);
 }
 
-void read_members(const MessageFields& fields, CoordinatorProofMessage& message) {
-  message.proof = fields.text_or_empty("proof");
+template <class V>
+void fields(V& v, JoinMessage& m) {
+  v("host", m.host);
+  v("num_workers", m.num_workers, 1, 1 << 20);
+  v.given("node_rank", m.node_rank, 0, kMostRanks);
+  v("serves", m.serves);
+  v.list("agreements", m.agreements);
 }
 
-void write_members(Json& json, const JoinMessage& message) {
-  json["host"] = message.host;
-  json["num_workers"] = message.num_workers;
-  json["serves"] = message.serves;
-  json["agreements"] = Json::array();
-  if (message.node_rank) json["node_rank"] = *message.node_rank;
-  for (const auto& agreement : message.agreements)
-    json["agreements"].push_back({{"what", agreement.what}, {"value", agreement.value}});
+template <class V>
+void fields(V& v, WelcomeMessage& m) {
+  v("host", m.host);
 }
 
-void read_members(const MessageFields& fields, JoinMessage& message) {
-  message.host = fields.text("host");
-  message.num_workers = fields.number("num_workers", 1, 1 << 20);
-  message.node_rank = fields.optional_number("node_rank", 0, kMostWorldSize);
-  message.serves = fields.flag("serves");
-  for (const auto& item : fields.list("agreements")) {
-    const MessageFields agreement(item);
-    message.agreements.push_back(
-        {.what = agreement.text("what"), .value = agreement.text("value")});
-  }
+template <class V>
+void fields(V& v, RefusedMessage& m) {
+  std::string kind = kind_name(m.kind);
+  v("kind", kind);
+  m.kind = kind == kind_name(ErrorKind::Config) ? ErrorKind::Config : ErrorKind::Environment;
+  v("message", m.message);
 }
 
-void write_members(Json& json, const WelcomeMessage& message) { json["host"] = message.host; }
-
-void read_members(const MessageFields& fields, WelcomeMessage& message) {
-  message.host = fields.text("host");
+template <class V>
+void fields(V& v, ReadyMessage& m) {
+  v("address", m.address);
+  v("port", m.port, 1, 65535);
 }
 
-void write_members(Json& json, const RefusedMessage& message) {
-  json["kind"] = kind_name(message.kind);
-  json["message"] = message.message;
+template <class V>
+void fields(V& v, NodePlace& place) {
+  v("node_rank", place.node_rank, 0, kMostRanks);
+  v("num_nodes", place.num_nodes, 1, kMostRanks);
+  v("first_rank", place.first_rank, 0, kMostRanks);
+  v("world_size", place.world_size, 1, kMostRanks);
+  v("restart_count", place.restart_count, 0, kMostRanks);
+  v("max_restarts", place.max_restarts, 0, INT32_MAX);
+  v("master_addr", place.master_addr);
+  v("master_port", place.master_port, 1, 65535);
+  v("run_id", place.run_id);
 }
 
-void read_members(const MessageFields& fields, RefusedMessage& message) {
-  const bool is_config = fields.text("kind") == kind_name(ErrorKind::Config);
-  message.kind = is_config ? ErrorKind::Config : ErrorKind::Environment;
-  message.message = fields.text("message");
+template <class V>
+void fields(V& v, RankView& view) {
+  auto& progress = view.progress;
+  v("host", view.host);
+  v("rank", progress.rank, 0, INT32_MAX);
+  v("pid", progress.pid, 0, INT64_MAX);
+  std::string state(1, view.process_state);
+  v("state", state);
+  view.process_state = state.empty() ? '?' : state.front();
+  auto phase = static_cast<uint32_t>(progress.phase);
+  v("phase", phase, 0, static_cast<int>(Phase::Finishing));
+  progress.phase = Phase{phase};
+  v("phase_age", progress.phase_age_s);
+  v.pair("step", progress.step, progress.total_steps);
+  v("longest_step", progress.longest_step_s);
+  v("operations", progress.operations, 0, INT64_MAX);
+  v("in_operation", progress.in_operation);
+  v("operation", progress.operation);
+  v("detail", progress.detail);
+  v.pair("buckets", progress.buckets_started, progress.buckets_finished);
+  v("bucket", view.bucket);
+  v("idle", progress.idle_s);
+  v.pair("limits", progress.warn_after_s, progress.timeout_s);
+  v.given("stacks", view.stacks);
 }
 
-void write_members(Json& json, const ReadyMessage& message) {
-  json["address"] = message.address;
-  json["port"] = message.port;
+template <class V>
+void fields(V& v, StatusMessage& m) {
+  v.list_of_readable("value", m.ranks);
 }
 
-void read_members(const MessageFields& fields, ReadyMessage& message) {
-  message.address = fields.text("address");
-  message.port = fields.number("port", 1, 65535);
+struct StackWish {
+  StackRequest& request;
+};
+
+template <class V>
+void fields(V& v, StackWish& wish) {
+  v.given("dump", wish.request.dump);
+  if (!wish.request.dump) v("stacks", wish.request.ranks, 0, kMostRanks);
 }
 
-void write_members(Json& json, const NodePlace& place) {
-  json["node_rank"] = place.node_rank;
-  json["num_nodes"] = place.num_nodes;
-  json["first_rank"] = place.first_rank;
-  json["world_size"] = place.world_size;
-  json["restart_count"] = place.restart_count;
-  json["max_restarts"] = place.max_restarts;
-  json["master_addr"] = place.master_addr;
-  json["master_port"] = place.master_port;
-  json["run_id"] = place.run_id;
+template <class V>
+void fields(V& v, StackRequest& request) {
+  StackWish wish{request};
+  v("value", wish);
 }
 
-void read_members(const MessageFields& fields, NodePlace& place) {
-  place.node_rank = fields.number("node_rank", 0, kMostWorldSize);
-  place.num_nodes = fields.number("num_nodes", 1, kMostWorldSize);
-  place.first_rank = fields.number("first_rank", 0, kMostWorldSize);
-  place.world_size = fields.number("world_size", 1, kMostWorldSize);
-  place.restart_count = fields.number("restart_count", 0, kMostWorldSize);
-  place.max_restarts = fields.number("max_restarts", 0, INT32_MAX);
-  place.master_addr = fields.text("master_addr");
-  place.master_port = fields.number("master_port", 1, 65535);
-  place.run_id = fields.text("run_id");
+template <class V>
+void fields(V& v, ErrorReport& error) {
+  if (V::kWrites) error.message.resize(std::min(error.message.size(), kLongestMessage));
+  v("message", error.message);
+  v("kind", error.kind);
+  v("peer", error.peer);
+  v("timestamp_us", error.timestamp_us, 0, kLatest);
 }
 
-void write_members(Json& json, const StatusMessage& message) {
-  json["value"] = Json::array();
-  for (const auto& view : message.ranks) json["value"].push_back(to_json(view));
+template <class V>
+void fields(V& v, WorkerEnd& end) {
+  v("rank", end.rank, 0, kMostRanks);
+  v("local_rank", end.local_rank, 0, kMostRanks);
+  v("node_rank", end.node_rank, 0, kMostRanks);
+  v("host", end.host);
+  v.given("signal", end.exit.signal, 1, 64);
+  if (!end.exit.signal) v("code", end.exit.code, 0, 255);
+  v("time_us", end.time_us, 0, kLatest);
+  v("stopped", end.stopped);
+  auto log = end.log.string();
+  v("log", log);
+  end.log = log;
+  v.given("hang", end.hang);
+  // Workers that ended well or were stopped are told without their output.
+  if (V::kWrites && (!end.failed() || end.stopped)) return;
+  v.given("error", end.error);
+  v.given("last_lines", end.last_lines);
 }
 
-void read_members(const MessageFields& fields, StatusMessage& message) {
-  for (const auto& item : fields.list("value"))
-    if (auto view = parse_rank_view(item)) message.ranks.push_back(std::move(*view));
+template <class V>
+void fields(V& v, NodeFailure& failure) {
+  v("node_rank", failure.node_rank, 0, kMostRanks);
+  v("host", failure.host);
+  v("reason", failure.reason);
+  v("exit_code", failure.exit_code, 1, 255);
 }
 
-void write_members(Json& json, const StackRequest& request) {
-  json["value"] = request.dump ? Json{{"dump", true}} : Json{{"stacks", request.ranks}};
+template <class V>
+void fields(V& v, LaunchReport& report) {
+  v("world_size", report.world_size, 1, kMostRanks);
+  v("restarts", report.restarts, 0, kMostRanks);
+  v("node_rank", report.node_rank, 0, kMostRanks);
+  v("run_id", report.run_id);
+  v.given("interrupted_by", report.interrupted_by, 1, 64);
+  v.list("workers", report.workers);
+  v.list("node_failures", report.node_failures);
+  v("notes", report.notes);
 }
 
-void read_members(const MessageFields& fields, StackRequest& request) {
-  const MessageFields value(fields.member("value"));
-  request.dump = value.has("dump") && value.flag("dump");
-  if (!request.dump) request.ranks = value.numbers<int>("stacks", 0, kMostWorldSize);
+template <class V>
+void fields(V& v, EndedMessage& m) {
+  v("report", m.report);
+  v("time_us", m.time_us, 0, kLatest);
+  v("leaves", m.leaves);
 }
 
-void write_members(Json& json, const EndedMessage& message) {
-  json["report"] = to_json(message.report);
-  json["time_us"] = message.time_us;
-  json["leaves"] = message.leaves;
+template <class V>
+void fields(V& v, FinishMessage& m) {
+  v("report", m.report);
+  v.given("error", m.error);
 }
 
-void read_members(const MessageFields& fields, EndedMessage& message) {
-  message.report = parse_report(fields.member("report"));
-  message.time_us = fields.integer("time_us", 0, INT64_MAX);
-  message.leaves = fields.flag("leaves");
-}
-
-void write_members(Json& json, const FinishMessage& message) {
-  json["report"] = to_json(message.report);
-  if (message.error) json["error"] = to_json(*message.error);
-}
-
-void read_members(const MessageFields& fields, FinishMessage& message) {
-  message.report = parse_report(fields.member("report"));
-  if (fields.has("error")) message.error = parse_error_report(fields.member("error"));
-}
+namespace {
 
 template <class... Messages>
-std::string to_content(const std::variant<Messages...>& any) {
+std::string to_content(std::variant<Messages...>& any) {
   return std::visit(
-      []<class Message>(const Message& message) {
-        Json json = {{"type", type_word(Of<Message>())}};
-        write_members(json, message);
+      []<class Message>(Message& message) {
+        auto json = FieldWriter<Json>::written(message);
+        json["type"] = type_word(Of<Message>());
         return json.dump(-1, ' ', false, Json::error_handler_t::replace);
       },
       any);
 }
 
 template <class Message, class Any>
-void read_if(const std::string& type, const MessageFields& fields, std::optional<Any>& any) {
+void read_if(const std::string& type, FieldReader<Json>& reader, std::optional<Any>& any) {
   if (type == type_word(Of<Message>()))
-    read_members(fields, any.emplace().template emplace<Message>());
+    fields(reader, any.emplace().template emplace<Message>());
 }
 
 template <class... Messages>
@@ -215,14 +253,14 @@ void read_any(std::string_view content, std::optional<std::variant<Messages...>>
   const auto type = json.is_object() ? json.find("type") : json.end();
   if (type == json.end() || !type->is_string())
     throw environment_error("something that is no message");
-  const MessageFields fields(json);
-  (read_if<Messages>(type->template get_ref<const std::string&>(), fields, any), ...);
+  FieldReader<Json> reader(json, {.text_bytes = 64u << 10, .list_items = 100'000});
+  (read_if<Messages>(type->template get_ref<const std::string&>(), reader, any), ...);
 }
 
 }  // namespace
 
-std::string encode(const NodeMessage& message) { return to_content(message); }
-std::string encode(const CoordinatorMessage& message) { return to_content(message); }
+std::string encode(NodeMessage message) { return to_content(message); }
+std::string encode(CoordinatorMessage message) { return to_content(message); }
 
 std::optional<NodeMessage> decode_node_message(std::string_view content) {
   std::optional<NodeMessage> message;
@@ -234,6 +272,20 @@ std::optional<CoordinatorMessage> decode_coordinator_message(std::string_view co
   std::optional<CoordinatorMessage> message;
   read_any(content, message);
   return message;
+}
+
+LaunchReport outline_of(LaunchReport report) {
+  const auto* told = report.cause();
+  // Of ranks that ended in good order one is enough to tell that, and the exit code.
+  if (!told && report.preempted_by())
+    told = &*std::find_if(report.workers.begin(), report.workers.end(),
+                          [](const auto& worker) { return worker.preempted_by().has_value(); });
+  const int rank = told ? told->rank : -1;
+  std::erase_if(report.workers, [&](const auto& worker) { return worker.rank != rank; });
+  if (report.node_failures.size() > kMostToldFailures)
+    report.node_failures.resize(kMostToldFailures);
+  report.notes.clear();
+  return report;
 }
 
 void add_to(LaunchReport& attempt, const EndedMessage& message, const std::string& label,

@@ -1,6 +1,5 @@
 // What launchers say to each other: one struct per message, and the codec between a message and the
-// content of a frame. The words of the wire stand in messages.cpp and in the JSON of its parts
-// (report_json, status_json) only.
+// content of a frame. The words of the wire stand in messages.cpp only.
 #pragma once
 
 #include <optional>
@@ -9,12 +8,12 @@
 #include <variant>
 #include <vector>
 
-#include "core/error.h"
 #include "launch/environment/node_place.h"
 #include "launch/hangs/rank_view.h"
 #include "launch/hangs/status_judge.h"
 #include "launch/protocol/rendezvous_options.h"
 #include "launch/report/launch_report.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 
@@ -100,13 +99,16 @@ using CoordinatorMessage = std::variant<ChallengeMessage, CoordinatorProofMessag
                                         WelcomeMessage, NodePlace, StopOrder, StackRequest,
                                         ProbeMessage, DroppedMessage, FinishMessage, AliveMessage>;
 
-std::string encode(const NodeMessage& message);
-std::string encode(const CoordinatorMessage& message);
+std::string encode(NodeMessage message);
+std::string encode(CoordinatorMessage message);
 
 // nullopt: a message of a type that this version does not know. Throw Environment for what is no
 // message, and for one that lacks something or has it in the wrong form.
 std::optional<NodeMessage> decode_node_message(std::string_view content);
 std::optional<CoordinatorMessage> decode_coordinator_message(std::string_view content);
+
+// What every node should know: the causes, not how each rank of a large job ended.
+LaunchReport outline_of(LaunchReport report);
 
 // Adds what `message` tells of a node, called `label`, to what is known of the attempt.
 void add_to(LaunchReport& attempt, const EndedMessage& message, const std::string& label,

@@ -2,10 +2,24 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "launch/protocol/address.h"
+#include <algorithm>
+
+#include "core/system/socket_address.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
+namespace {
+
+constexpr size_t kLongestShownValue = 40;
+
+Error difference(const std::string& what, const NodeNames& names) {
+  return config_error(
+      fmt::format("{} is not the same on {} and {}, which serves the rendezvous: it must be the "
+                  "same on every node",
+                  what, names.newcomer, names.server));
+}
+
+}  // namespace
 
 void verify(const RendezvousOptions& options) {
   const auto require = [](bool valid, const std::string& message) {
@@ -27,6 +41,22 @@ void verify(const RendezvousOptions& options) {
                       "with 'lockstep launch --new-token FILE', copy FILE to every node and give "
                       "--rdzv-token-file FILE there, or set LOCKSTEP_RDZV_TOKEN",
                       options.host));
+}
+
+void require_same(const std::vector<Agreement>& servers, const std::vector<Agreement>& newcomers,
+                  const NodeNames& names) {
+  for (size_t i = 0; i < std::max(servers.size(), newcomers.size()); ++i) {
+    if (i >= servers.size() || i >= newcomers.size() || servers[i].what != newcomers[i].what)
+      throw difference("what must be the same", names);
+    const auto &ours = servers[i].value, &theirs = newcomers[i].value;
+    if (ours == theirs) continue;
+    if (std::max(ours.size(), theirs.size()) > kLongestShownValue)
+      throw difference(servers[i].what, names);
+    throw config_error(
+        fmt::format("{} is '{}' on {}, but '{}' on {}, which serves the rendezvous: it must be the "
+                    "same on every node",
+                    servers[i].what, theirs, names.newcomer, ours, names.server));
+  }
 }
 
 }  // namespace lockstep

@@ -6,9 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "launch/protocol/agreement.h"
-
 namespace lockstep {
+
+// Something that must be the same on every node, e.g. {"the run file", "<digest>"}.
+struct Agreement {
+  std::string what, value;
+};
 
 struct RendezvousOptions {
   int min_nodes = 1, max_nodes = 1;
@@ -37,5 +40,13 @@ struct RendezvousOptions {
 // Throws Config for numbers that are out of range or contradict each other, and for an endpoint
 // beyond loopback without a token.
 void verify(const RendezvousOptions& options);
+
+struct NodeNames {
+  std::string newcomer, server;
+};
+
+// Throws Config, naming the first thing that differs; long values (digests) are not shown.
+void require_same(const std::vector<Agreement>& servers, const std::vector<Agreement>& newcomers,
+                  const NodeNames& names);
 
 }  // namespace lockstep

@@ -6,13 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
-#include "launch/environment/rank_env.h"
+#include "lockstep/error.h"
+#include "lockstep/rank_env.h"
 
 namespace lockstep {
 namespace {

@@ -8,12 +8,11 @@
 
 #include "core/system/local_address.h"
 #include "launch/protocol/address.h"
-#include "launch/protocol/report_json.h"
 
 namespace lockstep {
 namespace {
 
-using CoordinatorClock = PollSet::Clock;
+using Clock = PollSet::Clock;
 
 constexpr std::chrono::seconds kGoodbye{5};    // for the last words to arrive
 constexpr std::chrono::seconds kQuietWait{3};  // for other nodes, before the user is told
@@ -36,7 +35,7 @@ Coordinator::Coordinator(CoordinatorOptions options, FileDescriptor listener, Co
                          StatusJudge& judge)
     : options_(std::move(options)),
       door_(std::move(listener), options_.rendezvous.token),
-      last_alive_(CoordinatorClock::now()),
+      last_alive_(Clock::now()),
       last_update_(last_alive_),
       restarts_(options_.restarts),
       judge_(judge) {
@@ -51,7 +50,7 @@ void Coordinator::watch(PollSet& polls) {
     if (node.connection.is_open())
       polls.watch(node.connection.poll_request(), [&](short) { node.has_news = true; });
     else
-      polls.wake_at(CoordinatorClock::now());
+      polls.wake_at(Clock::now());
   polls.wake_at(last_alive_ + options_.rendezvous.keep_alive);
   polls.wake_at(last_update_ + options_.rendezvous.longest_silence() / kLooksPerSilence);
   if (phase_ == Phase::Gathering)
@@ -166,7 +165,7 @@ void Coordinator::take(Node& node, const ReadyMessage& ready) {
 void Coordinator::take(Node& node, const StatusMessage& status) {
   if (!node.in_group) return;
   node.ranks = status.ranks;
-  node.status_came = CoordinatorClock::now();
+  node.status_came = Clock::now();
   has_status_ = true;
 }
 
@@ -188,7 +187,7 @@ void Coordinator::take(Node& node, const EndedMessage& message) {
 
 void Coordinator::judge_status() {
   if (!std::exchange(has_status_, false) || stopping_) return;
-  const auto now = CoordinatorClock::now();
+  const auto now = Clock::now();
   std::map<int, NodeStatus> by_node;
   for (const auto& node : nodes_) {
     if (!node.in_group || !node.status_came) continue;
@@ -202,7 +201,7 @@ void Coordinator::judge_status() {
 }
 
 void Coordinator::drop_silent_nodes() {
-  const auto now = CoordinatorClock::now();
+  const auto now = Clock::now();
   const auto limit = options_.rendezvous.longest_silence();
   // When this process itself was stopped for a while, everybody seems silent.
   if (now - std::exchange(last_update_, now) > limit / 2)
@@ -241,7 +240,7 @@ void Coordinator::lose(Node& node, const std::string& reason) {
 }
 
 void Coordinator::keep_alive() {
-  const auto now = CoordinatorClock::now();
+  const auto now = Clock::now();
   if (now - last_alive_ < options_.rendezvous.keep_alive) return;
   last_alive_ = now;
   const auto alive = encode(CoordinatorMessage(AliveMessage{}));
@@ -257,7 +256,7 @@ std::vector<Coordinator::Node*> Coordinator::ready_nodes() {
 }
 
 void Coordinator::gather() {
-  const auto now = CoordinatorClock::now();
+  const auto now = Clock::now();
   if (now < start_after_) return;
   auto ready = ready_nodes();
   const auto num_ready = static_cast<int>(ready.size());
@@ -302,7 +301,7 @@ void Coordinator::start(std::vector<Node*> chosen) {
   place.run_id = options_.run_id;
   attempt_ = {
       .world_size = place.world_size, .restarts = restarts_.count(), .run_id = options_.run_id};
-  restarts_.begin_attempt(CoordinatorClock::now());
+  restarts_.begin_attempt(Clock::now());
   judge_.begin_attempt();
   stopping_ = false;
   phase_ = Phase::Running;
@@ -348,7 +347,7 @@ void Coordinator::conclude() {
   const bool may_help = attempt_.exit_code() != static_cast<int>(ErrorKind::Config);
   if (attempt_.succeeded() || attempt_.preempted_by() || !may_help)
     return finish(std::move(attempt_));
-  const auto delay = restarts_.restart(CoordinatorClock::now(), attempt_.last_step);
+  const auto delay = restarts_.restart(Clock::now(), attempt_.last_step);
   if (!delay) return finish(std::move(attempt_));
   say(fmt::format("{}: {}{}", restarts_.describe(*delay), attempt_.summary(), reason_of(attempt_)));
   everyone_is_here_ = attempt_.node_failures.empty();
@@ -356,7 +355,7 @@ void Coordinator::conclude() {
 }
 
 void Coordinator::say_who_came(int num_ready) {
-  gather_note_ = CoordinatorClock::time_point::max();
+  gather_note_ = Clock::time_point::max();
   const auto& limits = options_.rendezvous;
   const bool is_closed = limits.token.empty() && is_name_for_loopback(limits.host);
   say(fmt::format("{} of {} nodes {} here; waiting for others at {}:{}{}", num_ready,
@@ -367,7 +366,7 @@ void Coordinator::say_who_came(int num_ready) {
 }
 
 void Coordinator::begin_to_gather(std::chrono::milliseconds delay) {
-  const auto now = start_after_ = CoordinatorClock::now() + delay;
+  const auto now = start_after_ = Clock::now() + delay;
   phase_ = Phase::Gathering;
   gather_deadline_ = now + options_.rendezvous.join_timeout;
   gather_note_ = now + kQuietWait;
@@ -381,7 +380,7 @@ void Coordinator::interrupt(int signal) {
 
 void Coordinator::finish(LaunchReport report) {
   phase_ = Phase::Finished;
-  finish_deadline_ = CoordinatorClock::now() + kGoodbye;
+  finish_deadline_ = Clock::now() + kGoodbye;
   finish_ = FinishMessage{.report = std::move(report)};
   const auto all = encode(*finish_);
   const auto outline = encode(FinishMessage{.report = outline_of(finish_->report)});
@@ -392,8 +391,7 @@ void Coordinator::finish(LaunchReport report) {
 bool Coordinator::is_done() const {
   if (phase_ != Phase::Finished) return false;
   const auto is_gone = [](const Node& node) { return node.is_own || !node.connection.is_open(); };
-  return std::all_of(nodes_.begin(), nodes_.end(), is_gone) ||
-         CoordinatorClock::now() >= finish_deadline_;
+  return std::all_of(nodes_.begin(), nodes_.end(), is_gone) || Clock::now() >= finish_deadline_;
 }
 
 }  // namespace lockstep

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "core/error.h"
 #include "core/printable.h"
-#include "core/version.h"
 #include "launch/protocol/address.h"
 #include "launch/protocol/token.h"
+#include "lockstep/error.h"
+#include "lockstep/version.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,6 @@
 // that strangers cannot keep nodes out. Thread: one.
 #pragma once
 
-#include <chrono>
 #include <list>
 #include <string>
 #include <vector>

@@ -5,9 +5,9 @@
 
 #include <chrono>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
 #include "launch/protocol/token.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,17 +1,16 @@
 #include "launch/rendezvous/meeting.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 
-#include "core/error.h"
 #include "core/system/descriptor_limit.h"
 #include "core/system/local_address.h"
 #include "launch/protocol/address.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

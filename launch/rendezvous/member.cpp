@@ -7,16 +7,17 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/error.h"
 #include "core/printable.h"
-#include "core/version.h"
+#include "launch/protocol/address.h"
 #include "launch/protocol/token.h"
 #include "launch/report/error_file.h"
+#include "lockstep/error.h"
+#include "lockstep/version.h"
 
 namespace lockstep {
 namespace {
 
-using MemberClock = PollSet::Clock;
+using Clock = PollSet::Clock;
 
 constexpr std::chrono::milliseconds kRetryEvery{250};
 constexpr std::chrono::seconds kStageTimeout{10};  // to connect, and to get each answer
@@ -32,10 +33,10 @@ double seconds_of(std::chrono::milliseconds time) {
 
 Member::Member(MemberOptions options)
     : options_(std::move(options)),
-      give_up_at_(MemberClock::now() + options_.rendezvous.join_timeout),
-      retry_at_(MemberClock::now()),
-      last_alive_(MemberClock::now()),
-      last_update_(MemberClock::now()) {}
+      give_up_at_(Clock::now() + options_.rendezvous.join_timeout),
+      retry_at_(Clock::now()),
+      last_alive_(Clock::now()),
+      last_update_(Clock::now()) {}
 
 Member::Member(MemberOptions options, Connection coordinator) : Member(std::move(options)) {
   is_local_ = true;
@@ -60,7 +61,7 @@ void Member::watch(PollSet& polls) {
 void Member::update() {
   if (stage_ == Stage::Gone) return;
   if (std::exchange(has_news_, false)) hear();
-  const auto now = MemberClock::now();
+  const auto now = Clock::now();
   const auto since_last = now - std::exchange(last_update_, now);
   const auto& timing = options_.rendezvous;
   if (stage_ == Stage::Away && now >= give_up_at_)
@@ -105,7 +106,7 @@ void Member::try_next_address() {
   if (result != 0 && errno != EINPROGRESS) return fail_attempt(std::strerror(errno));
   connection_.emplace(std::move(fd));
   stage_ = Stage::Connecting;
-  const auto now = MemberClock::now();
+  const auto now = Clock::now();
   stage_deadline_ = std::min(now + kStageTimeout, std::max(give_up_at_, now + kRetryEvery));
 }
 
@@ -113,7 +114,7 @@ void Member::fail_attempt(const std::string& problem) {
   last_problem_ = problem;
   connection_.reset();
   stage_ = Stage::Away;
-  retry_at_ = MemberClock::now() + kRetryEvery;
+  retry_at_ = Clock::now() + kRetryEvery;
 }
 
 void Member::hear() {
@@ -124,7 +125,7 @@ void Member::hear() {
     if (reason == EINPROGRESS) return;
     if (reason != 0) return fail_attempt(std::strerror(reason));
     stage_ = Stage::Greeting;
-    stage_deadline_ = MemberClock::now() + kStageTimeout;
+    stage_deadline_ = Clock::now() + kStageTimeout;
   }
   connection_->transfer();
   bool misspoke = false;
@@ -271,7 +272,7 @@ void Member::lose_coordinator(const std::string& problem, bool may_return) {
                   "and it tries to come back for {:g} s",
                   name, problem, seconds_of(options_.rendezvous.read_timeout)));
   orders_.push_back(StopOrder{});
-  give_up_at_ = MemberClock::now() + options_.rendezvous.read_timeout;
+  give_up_at_ = Clock::now() + options_.rendezvous.read_timeout;
   fail_attempt(problem);
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/system/poll_set.h"
-#include "launch/protocol/address.h"
+#include "core/system/socket_address.h"
 #include "launch/protocol/connection.h"
 #include "launch/protocol/master_socket.h"
 #include "launch/protocol/messages.h"

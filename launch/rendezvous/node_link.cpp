@@ -8,8 +8,8 @@
 
 #include "core/printable.h"
 #include "launch/environment/node_order.h"
-#include "launch/environment/rank_env.h"
 #include "launch/workers/start_failure.h"
+#include "lockstep/rank_env.h"
 
 namespace lockstep {
 namespace {
@@ -47,7 +47,7 @@ NodeLink::NodeLink(const NodeStart& start, Console& out, Console& err)
   out_ = std::move(out_pipe.read_end);
   err_ = std::move(err_pipe.read_end);
   for (const auto* fd : {&in_, &out_, &err_}) unblock(*fd);
-  process_.emplace(WorkerCommand{.program = start.command.front(),
+  process_.emplace(ChildCommand{.program = start.command.front(),
                                  .arguments = {start.command.begin() + 1, start.command.end()},
                                  .environment = environment_with({}),
                                  .stdout_fd = out_pipe.write_end.get(),

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "core/system/child_process.h"
 #include "core/system/file_descriptor.h"
 #include "launch/workers/console.h"
 #include "launch/workers/line_splitter.h"
-#include "launch/workers/worker_process.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 
@@ -69,7 +69,7 @@ class NodeLink {
   std::string pending_;            // still to be sent
   std::vector<std::string> held_;  // what ssh said before the host was ready
   bool ready_ = false;
-  std::optional<WorkerProcess> process_;
+  std::optional<ChildProcess> process_;
   std::optional<ProcessExit> exit_;
 };
 

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

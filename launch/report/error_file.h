@@ -12,14 +12,14 @@
 #include <optional>
 #include <string>
 
-#include "core/error.h"
 #include "core/system/progress_page.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 
 struct ErrorReport {
   std::string message;
-  std::string kind = "bug";  // "config", "environment" or "bug" (kind_name of core/error.h)
+  std::string kind = "bug";  // "config", "environment" or "bug" (kind_name of lockstep/error.h)
   bool peer = false;         // this rank was only waiting for another one: never the cause
   int64_t timestamp_us =
       0;  // when it happened, microseconds since the epoch; 0: when it is written

@@ -2,14 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <csignal>
-#include <cstring>
 #include <sstream>
 #include <tuple>
 
-#include "core/error.h"
 #include "core/fatal_signal.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "core/system/child_process.h"
 #include "launch/report/error_file.h"
-#include "launch/report/process_exit.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

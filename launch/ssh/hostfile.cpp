@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
-#include "core/error.h"
+#include "core/number_text.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -44,10 +44,8 @@ class Reader {
   }
 
   int to_number(std::string_view text, const char* what, int most) const {
-    int value = 0;
-    const auto* end = text.data() + text.size();
-    const auto result = std::from_chars(text.data(), end, value);
-    if (result.ec != std::errc{} || result.ptr != end || value < 1 || value > most)
+    const auto value = number_in<int>(text).value_or(0);
+    if (value < 1 || value > most)
       fail(fmt::format("{} '{}': expected a number from 1 to {}", what, quote(text), most));
     return value;
   }

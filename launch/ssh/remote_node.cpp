@@ -11,12 +11,12 @@
 #include <cstring>
 #include <optional>
 
-#include "core/error.h"
-#include "core/version.h"
+#include "core/system/child_process.h"
 #include "launch/environment/node_order.h"
-#include "launch/environment/rank_env.h"
 #include "launch/signal_watch.h"
-#include "launch/workers/worker_process.h"
+#include "lockstep/error.h"
+#include "lockstep/rank_env.h"
+#include "lockstep/version.h"
 
 namespace lockstep {
 namespace {
@@ -70,7 +70,7 @@ class Guard {
  public:
   Guard(const std::string& program, const NodeOrder& order)
       : grace_(order.grace),
-        launcher_(WorkerCommand{.program = program,
+        launcher_(ChildCommand{.program = program,
                                 .arguments = order.arguments,
                                 .environment = environment_with(order.environment),
                                 .stdout_fd = STDOUT_FILENO,
@@ -134,7 +134,7 @@ class Guard {
 
   milliseconds grace_;
   SignalWatch signals_;
-  WorkerProcess launcher_;
+  ChildProcess launcher_;
   bool input_is_open_ = true;
   Clock::time_point heard_ = Clock::now();
   std::optional<Clock::time_point> kill_at_;

@@ -8,11 +8,11 @@
 #include <memory>
 #include <optional>
 
-#include "core/error.h"
 #include "core/system/local_address.h"
 #include "launch/rendezvous/node_link.h"
 #include "launch/report/launch_report.h"
 #include "launch/signal_watch.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

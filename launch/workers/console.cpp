@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
 
-#include "launch/environment/rank_env.h"
+#include "lockstep/rank_env.h"
 
 namespace lockstep {
 namespace {

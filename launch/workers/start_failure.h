@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "core/error.h"
-#include "launch/workers/worker_process.h"
+#include "core/system/child_process.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

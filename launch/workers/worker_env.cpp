@@ -9,7 +9,7 @@
 #include <sstream>
 #include <thread>
 
-#include "launch/environment/rank_env.h"
+#include "lockstep/rank_env.h"
 
 namespace lockstep {
 namespace {

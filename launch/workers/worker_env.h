@@ -1,5 +1,5 @@
 // The environment of a worker: what its launcher has, and torchrun's variables, which
-// launch/environment/rank_env.h reads again.
+// lockstep/rank_env.h reads again.
 #pragma once
 
 #include <filesystem>

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "core/error.h"
+#include "core/system/child_process.h"
 #include "core/system/descriptor_limit.h"
 #include "core/system/durable_file.h"
 #include "launch/protocol/master_socket.h"
@@ -13,12 +13,12 @@
 #include "launch/workers/console.h"
 #include "launch/workers/log_directory.h"
 #include "launch/workers/worker_output.h"
-#include "launch/workers/worker_process.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
 
-using GroupClock = PollSet::Clock;
+using Clock = PollSet::Clock;
 
 constexpr std::chrono::milliseconds kDrainTime{2000};  // for output of dead workers
 // Between the first rank that ends in good order and the others.
@@ -56,7 +56,7 @@ struct WorkerGroup::Worker {
   std::unique_ptr<ProgressPage> progress =
       progress_memory.is_open() ? std::make_unique<ProgressPage>(progress_memory.get())
                                 : std::make_unique<ProgressPage>();
-  std::optional<WorkerProcess> process;
+  std::optional<ChildProcess> process;
   std::optional<ProcessExit> exit;
   int64_t exit_time_us = 0;
 };
@@ -95,7 +95,7 @@ void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
   if (place.listen_fd) inherited.push_back(*place.listen_fd);
   const auto out = worker.out.take_write_end();
   const auto err = worker.err.take_write_end();
-  worker.process.emplace(WorkerCommand{.program = options_.program,
+  worker.process.emplace(ChildCommand{.program = options_.program,
                                        .arguments = options_.arguments,
                                        .environment = worker_environment(options_, place),
                                        .stdout_fd = out.get(),
@@ -135,11 +135,11 @@ void WorkerGroup::take_exits() {
     worker->exit_time_us = unix_time_us();
     const bool is_preempted = preempting_signal(*worker->exit).has_value();
     // The others end at the same step, if they know of it.
-    if (is_preempted && !preempt_deadline_) preempt_deadline_ = GroupClock::now() + kPreemptTime;
+    if (is_preempted && !preempt_deadline_) preempt_deadline_ = Clock::now() + kPreemptTime;
     failed = failed || (!is_preempted && (worker->exit->signal || worker->exit->code != 0));
   }
   if (failed) stop();
-  if (all_ended() && !drain_deadline_) drain_deadline_ = GroupClock::now() + kDrainTime;
+  if (all_ended() && !drain_deadline_) drain_deadline_ = Clock::now() + kDrainTime;
 }
 
 void WorkerGroup::signal(int signal) {
@@ -149,7 +149,7 @@ void WorkerGroup::signal(int signal) {
 void WorkerGroup::stop(std::optional<int> signal) {
   if (stop_time_us_) return;
   stop_time_us_ = unix_time_us();
-  kill_deadline_ = GroupClock::now() + options_.stop_grace;
+  kill_deadline_ = Clock::now() + options_.stop_grace;
   for (auto& worker : workers_) {
     if (signal) worker->progress->tell_launch_signal(*signal);
     worker->process->signal_group(SIGTERM);
@@ -163,11 +163,11 @@ void WorkerGroup::kill() {
     worker->process->signal_group(SIGKILL);
   }
   kill_deadline_.reset();
-  if (!give_up_deadline_) give_up_deadline_ = GroupClock::now() + kUnkillable;
+  if (!give_up_deadline_) give_up_deadline_ = Clock::now() + kUnkillable;
 }
 
 void WorkerGroup::enforce_deadlines() {
-  const auto now = GroupClock::now();
+  const auto now = Clock::now();
   if (all_ended()) {
     preempt_deadline_.reset();
     kill_deadline_.reset();
@@ -191,7 +191,7 @@ void WorkerGroup::give_up() {
     worker->exit_time_us = unix_time_us();
   }
   give_up_deadline_.reset();
-  drain_deadline_ = GroupClock::now() + kDrainTime;
+  drain_deadline_ = Clock::now() + kDrainTime;
 }
 
 bool WorkerGroup::all_ended() const {
@@ -206,7 +206,7 @@ bool WorkerGroup::is_done() const {
     return !worker->out.is_open() && !worker->err.is_open();
   };
   return all_ended() && (std::all_of(workers_.begin(), workers_.end(), is_drained) ||
-                         (drain_deadline_ && GroupClock::now() >= *drain_deadline_));
+                         (drain_deadline_ && Clock::now() >= *drain_deadline_));
 }
 
 WorkerEnd WorkerGroup::describe(const Worker& worker) const {

@@ -3,7 +3,6 @@
 // Thread: one, which must outlive the object.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>

@@ -9,7 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/error.h"
+#include "core/system/whole_io.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -63,13 +64,8 @@ void WorkerOutput::finish() {
 }
 
 void WorkerOutput::write_log(std::string_view bytes) {
-  while (!bytes.empty() && log_error_.empty()) {
-    const auto written = ::write(log_.get(), bytes.data(), bytes.size());
-    if (written >= 0)
-      bytes.remove_prefix(static_cast<size_t>(written));
-    else if (errno != EINTR)
-      log_error_ = fmt::format("{} is incomplete: {}", log_path_.string(), std::strerror(errno));
-  }
+  if (log_error_.empty() && !write_whole(log_.get(), bytes))
+    log_error_ = fmt::format("{} is incomplete: {}", log_path_.string(), std::strerror(errno));
 }
 
 void WorkerOutput::take_line(std::string_view line) {

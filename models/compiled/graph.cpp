@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

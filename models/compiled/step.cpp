@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

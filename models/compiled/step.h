@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/model.h"
 #include "models/compiled/graph.h"
-#include "models/model.h"
 #include "models/package/manifest.h"
 
 namespace lockstep {

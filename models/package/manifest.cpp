@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -11,8 +11,8 @@
 #include <optional>
 #include <sstream>
 
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

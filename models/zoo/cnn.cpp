@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <torch/nn/modules/conv.h>
 
-#include "core/error.h"
+#include "lockstep/error.h"
+#include "lockstep/model.h"
 #include "models/classification.h"
-#include "models/linear.h"
 
 namespace lockstep {
 namespace {

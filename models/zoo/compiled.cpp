@@ -12,8 +12,8 @@
 #include <set>
 #include <type_traits>
 
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 #include "models/classification.h"
 #include "models/compiled/graph.h"
 #include "models/compiled/step.h"

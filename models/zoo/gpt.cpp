@@ -13,7 +13,7 @@
 
 #include <cmath>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "models/classification.h"
 #include "models/language.h"
 

@@ -10,23 +10,24 @@
 #include <optional>
 #include <string>
 
-#include "core/error.h"
+#include "lockstep/config_value.h"
+#include "lockstep/error.h"
+#include "lockstep/model.h"
 #include "models/classification.h"
-#include "models/linear.h"
 #include "models/regression.h"
 
 namespace lockstep {
 namespace {
 
-constexpr const char *kCrossEntropy = "cross_entropy", *kMeanSquaredError = "mse";
-constexpr int64_t kDefaultClasses = 10;
+enum class MlpLoss { CrossEntropy, MeanSquaredError };
+constexpr auto choices(MlpLoss) { return std::array{"cross_entropy", "mse"}; }
 
 struct MlpConfig {
   std::string input = "image";
   std::vector<int64_t> hidden = {256, 128};
   int64_t inputs = 784;
-  int64_t classes = kDefaultClasses;
-  std::string loss = kCrossEntropy;
+  int64_t classes = 10;
+  MlpLoss loss = MlpLoss::CrossEntropy;
   std::optional<int64_t> outputs;
 };
 
@@ -36,12 +37,11 @@ void fields(V& v, MlpConfig& c) {
   v("hidden", c.hidden, "width of each hidden layer; an empty list makes a linear classifier",
     at_least(1));
   v("inputs", c.inputs, "numbers per sample, e.g. 28 * 28 pixels", at_least(1));
-  v("classes", c.classes, "number of classes", at_least(2));
+  v("classes", c.classes, "number of classes", at_least(2), needs("loss: cross_entropy"));
   v("loss", c.loss,
     "cross_entropy: the label is a class; mse: it is a value, or several, and the loss is the mean "
-    "squared error",
-    one_of({kCrossEntropy, kMeanSquaredError}));
-  v("outputs", c.outputs, "values per sample with loss: mse (nothing: 1)", at_least(1));
+    "squared error");
+  v("outputs", c.outputs, "values per sample (nothing: 1)", at_least(1), needs("loss: mse"));
 }
 
 class Mlp final : public Model {
@@ -49,11 +49,9 @@ class Mlp final : public Model {
   using Config = MlpConfig;
 
   explicit Mlp(const Config& config)
-      : input_(config.input), inputs_(config.inputs), is_regression_(config.loss != kCrossEntropy) {
-    if (is_regression_ && config.classes != kDefaultClasses)
-      throw config_error("model.classes has no effect with loss: mse; set model.outputs");
-    if (!is_regression_ && config.outputs)
-      throw config_error("model.outputs has no effect without loss: mse; set model.classes");
+      : input_(config.input),
+        inputs_(config.inputs),
+        is_regression_(config.loss == MlpLoss::MeanSquaredError) {
     auto width = config.inputs;
     for (const auto hidden : config.hidden) {
       layers_->push_back(std::make_shared<Linear>(width, hidden));

@@ -12,22 +12,24 @@
 
 #include <array>
 
-#include "core/error.h"
+#include "lockstep/config_value.h"
+#include "lockstep/error.h"
+#include "lockstep/model.h"
 #include "models/classification.h"
-#include "models/linear.h"
 
 namespace lockstep {
 namespace {
 
-constexpr const char* kImageNetStem = "imagenet";
-constexpr const char* kSmallStem = "small";
 constexpr int64_t kBottleneckExpansion = 4;
+
+enum class ResnetStem { ImageNet, Small };
+constexpr auto choices(ResnetStem) { return std::array{"imagenet", "small"}; }
 
 struct ResnetConfig {
   int64_t depth = 18;
   int64_t classes = 1000;
   int64_t in_channels = 3;
-  std::string stem = kImageNetStem;
+  ResnetStem stem = ResnetStem::ImageNet;
   bool zero_init_residual = false;
 };
 
@@ -38,8 +40,7 @@ void fields(V& v, ResnetConfig& c) {
   v("in_channels", c.in_channels, "channels of the images: 1 for grey, 3 for colour", at_least(1));
   v("stem", c.stem,
     "what images enter by; imagenet: a 7x7 convolution and max pooling, which leave a quarter of "
-    "height and width; small: a 3x3 convolution that leaves all, for images of 64 pixels and less",
-    one_of({kImageNetStem, kSmallStem}));
+    "height and width; small: a 3x3 convolution that leaves all, for images of 64 pixels and less");
   v("zero_init_residual", c.zero_init_residual,
     "begin with every block as the identity: its last norm's weights are 0");
 }
@@ -118,7 +119,7 @@ class Resnet final : public Model {
 
   explicit Resnet(const Config& config) : config_(config) {
     const auto& depth = depth_of(config);
-    const bool is_small = config.stem == kSmallStem;
+    const bool is_small = config.stem == ResnetStem::Small;
     int64_t channels = 64;
     conv1_ = register_module(
         "conv1", convolution(config.in_channels, channels, is_small ? 3 : 7, is_small ? 1 : 2));
@@ -143,7 +144,7 @@ class Resnet final : public Model {
     verify_image(image_BCHW);
     if (is_training()) verify_batch(image_BCHW.size(0), image_BCHW);
     auto x = bn1_->forward(conv1_->forward(image_BCHW)).relu_();
-    if (config_.stem == kImageNetStem) x = at::max_pool2d(x, 3, 2, 1);
+    if (config_.stem == ResnetStem::ImageNet) x = at::max_pool2d(x, 3, 2, 1);
     for (auto& stage : stages_) x = stage->forward(x);
     const auto features = at::adaptive_avg_pool2d(x, {1, 1}).flatten(1);
     return classification_outputs(fc_->forward(features), batch);
@@ -169,7 +170,7 @@ class Resnet final : public Model {
 
   // The last stage sees a 32nd of the image, or an 8th; its norms have no variance of one value.
   void verify_batch(int64_t num_samples, const at::Tensor& image) const {
-    const auto shrinks_by = config_.stem == kSmallStem ? 8 : 32;
+    const auto shrinks_by = config_.stem == ResnetStem::Small ? 8 : 32;
     if (num_samples != 1 || image.size(2) > shrinks_by || image.size(3) > shrinks_by) return;
     throw config_error(
         fmt::format("model resnet cannot train on a batch of one image of {}x{}: its norms need "

@@ -13,9 +13,9 @@
 
 #include <cmath>
 
-#include "core/error.h"
+#include "lockstep/error.h"
+#include "lockstep/model.h"
 #include "models/classification.h"
-#include "models/linear.h"
 
 namespace lockstep {
 namespace {

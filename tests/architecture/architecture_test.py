@@ -18,7 +18,7 @@ def found(paths, checker):
 
 
 def test_there_is_code_to_look_at():
-    for folder in rules.LAYERS:
+    for folder in set(rules.LAYERS) | {"include"}:
         assert any(path.startswith(folder + "/") for path in SOURCES), folder
 
 
@@ -50,6 +50,16 @@ def test_crowded_folders_and_cycles_are_found():
                                           "data/b/b.h:1: data/c.h: a cycle of data/b/ and data/"]
 
 
+def test_the_public_headers_are_those_of_the_table():
+    public = {path: (ROOT / path).read_text() for path in SOURCES if path.startswith("include/")}
+    names = {path.removeprefix("include/").removesuffix(".in") for path in public}
+    assert names == set(rules.OWNER_OF_PUBLIC) and len(names) <= rules.PUBLIC_HEADERS
+    for path, text in public.items():
+        assert re.match(r"(//.*\n)*//.*Example.*:\n//   ", text), f"{path}: no example at its beginning"
+    low, high = rules.PUBLIC_COMMENT
+    assert low <= rules.comment_share(public.values()) <= high, rules.comment_share(public.values())
+
+
 def types_of(text):
     """namespace::name of every class and struct that a header defines at namespace level."""
     namespace = re.search(r"^namespace ([\w:]+) {", text, re.M)
@@ -78,6 +88,21 @@ def test_only_documented_folders():
     assert not unknown, f"folders that no page documents: {unknown}"
 
 
+def folders_in_table(text):
+    """The names in the first column of the table under "## The folders"."""
+    section = text.split("\n## The folders\n", 1)[1].split("\n## ", 1)[0]
+    return {name for row in re.findall(r"^\|(.*?)\|", section, re.M) for name in re.findall(r"`([\w/-]+)`", row)}
+
+
+def test_the_readme_has_a_row_for_every_folder_and_no_other():
+    assert folders_in_table((ROOT / "README.md").read_text()) == rules.FOLDERS
+
+
+def test_a_row_too_many_or_too_few_is_found():
+    table = "\n## The folders\n\n| folder | what |\n|---|---|\n| `core` | of `all` |\n| `tests`, `bench` | both |\n"
+    assert folders_in_table(table + "\n## Docs\n\n| `other` | page |\n") == {"core", "tests", "bench"}
+
+
 def test_exceptions_are_still_needed():
     """An exception whose reason is gone must go too."""
     for path, rule in rules.EXCEPTIONS:
@@ -93,16 +118,19 @@ def test_exceptions_are_still_needed():
 
 BAD = [
     ("core/a.cpp", '#include "launch/launcher.h"\n', "core/ may not include launch/launcher.h"),
-    ("tracking/a.cpp", '#include "data/batch.h"\n', "tracking/ may not include data/batch.h"),
+    ("tracking/a.cpp", '#include "lockstep/batch.h"\n', "tracking/ may not include lockstep/batch.h"),
     ("models/a.cpp", '#include "data/loader/loader.h"\n', "models/ may not include data/loader/loader.h"),
-    ("distributed/a.cpp", '#include "models/model.h"\n', "distributed/ may not include models/model.h"),
+    ("distributed/a.cpp", '#include "lockstep/model.h"\n', "distributed/ may not include lockstep/model.h"),
     ("cli/a.cpp", '#include "trainer/loop/trainer.h"\n', "cli/ may not include trainer/loop/trainer.h"),
     ("trainer/a.cpp", '#include "cli/commands.h"\n', "trainer/ may not include cli/commands.h"),
     ("data/sets/a.cpp", '#include "../batch.h"\n', "includes are written from the root"),
-    ("core/a.cpp", "#include <core/error.h>\n", "is included with quotes"),
-    ("examples/a/a.cpp", '#include "models/model.h"\n', "includes <lockstep/models/model.h>"),
-    ("examples/a/a.cpp", "#include <models/model.h>\n", "includes <lockstep/models/model.h>"),
-    ("trainer/a.cpp", "#include <lockstep/core/error.h>\n", "for users of an installed Lockstep"),
+    ("core/a.cpp", "#include <lockstep/error.h>\n", "is included with quotes"),
+    ("examples/a/a.cpp", "#include <lockstep/models/model.h>\n", "lockstep/models/model.h is private"),
+    ("examples/a/a.cpp", "#include <models/package/package.h>\n", "models/package/package.h is private"),
+    ("trainer/a.cpp", '#include "lockstep/core/error.h"\n', "not in the table of public headers"),
+    ("include/lockstep/a.h", '#pragma once\n#include "core/printable.h"\n', "core/printable.h is private"),
+    ("include/lockstep/sink.h", '#pragma once\n#include "lockstep/batch.h"\n', "torch-free"),
+    ("cli/a.cpp", '#include "lockstep/session.h"\n', "cli/ may not include lockstep/session.h"),
     ("core/a.h", "#pragma once\n#include <torch/version.h>\n", "torch-free"),
     ("cli/a.cpp", "#include <ATen/ATen.h>\n", "torch-free"),
     ("formats/gzip.cpp", "#include <c10/core/Device.h>\n", "torch-free"),
@@ -136,9 +164,9 @@ BAD = [
 ]
 
 GOOD = [
-    ("models/a.cpp", '#include "data/batch.h"\n#include "models/model.h"\n#include <torch/nn/module.h>\n'),
+    ("models/a.cpp", '#include "lockstep/batch.h"\n#include "lockstep/model.h"\n#include <torch/nn/module.h>\n'),
     ("cli/a.cpp", '#include "launch/launcher.h"\n#include "catalog/run_list.h"\n'),
-    ("examples/a/a.cpp", "#include <lockstep/models/model.h>\n"),
+    ("examples/a/a.cpp", "#include <lockstep/model.h>\n"),
     ("distributed/backends/gloo_backend.cpp", "#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>\n"),
     ("data/loader/loader.cpp", "#include <ATen/ATen.h>\n"),
     ("launch/environment/rank_env.cpp", 'auto x = std::getenv("RANK");\n'),

@@ -12,14 +12,30 @@ LAYERS = {
     "launch": {"core"},
     "tracking": {"core"},
     "data": {"core", "formats"},
-    "models": {"core", "formats", "data/batch.h"},
+    "models": {"core", "formats", "lockstep/batch.h"},
     "distributed": {"core"},
     "catalog": {"core", "tracking"},
     "trainer": {"core", "formats", "launch", "tracking", "data", "models", "distributed", "catalog/run_list.h"},
     "dashboard": {"core", "tracking", "catalog"},
     "cli": {"core", "launch", "tracking", "catalog", "dashboard"},
 }
-FOLDERS = set(LAYERS) | {"configs", "tests", "bench", "examples", "docs", "cmake", "python"}
+FOLDERS = set(LAYERS) | {"include", "configs", "tests", "bench", "examples", "docs", "cmake", "python"}
+
+# The public headers, include/lockstep/NAME.h, by the folder that implements them. Files that may include that folder may
+# include them; they include each other, LibTorch and nlohmann_json only.
+PUBLIC = {
+    "core": {"error", "config_node", "config_value", "config_fields", "registry", "part", "version"},
+    "formats": {"image"},
+    "launch": {"rank_env"},
+    "tracking": {"record", "run_info", "sink", "tracker"},
+    "data": {"batch", "dataset", "sample_random", "image_transform"},
+    "models": {"model"},
+    "distributed": {"named_tensors", "world", "data_parallel"},
+    "trainer": {"optimizer", "schedule", "session", "hook"},
+}
+OWNER_OF_PUBLIC = {f"lockstep/{name}.h": folder for folder, names in PUBLIC.items() for name in names}
+PUBLIC_HEADERS = 25
+PUBLIC_COMMENT = (0.30, 0.45)
 
 # Named exceptions: (file, rule) and the reason. Rules: those of OWNED, "file size", "function size".
 EXCEPTIONS = {}
@@ -27,13 +43,14 @@ EXCEPTIONS = {}
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 TORCH_FREE = re.compile(r"^(core|formats|launch|tracking|catalog|dashboard|cli|distributed/shm)/|"
                         r"^(data/(images|transforms|tokenize)|models/package)/")
+PUBLIC_WITH_TORCH = {"batch", "dataset", "model", "named_tensors", "world", "data_parallel", "optimizer", "hook"}
 
 # rule: (pattern on code without comments and strings, files that may, what to say)
 OWNED = {
     "getenv": (r"\b(secure_)?getenv\s*\(", r"^launch/environment/rank_env\.cpp$",
                "the environment is read in launch/environment/rank_env.cpp only"),
     "environ": (r"\b(environ|setenv|unsetenv|putenv)\b",
-                r"^launch/(environment/rank_env|workers/worker_env)\.cpp$|^launch/workers/worker_process\.cpp$|^tracking/agent/agent_process\.cpp$",
+                r"^launch/(environment/rank_env|workers/worker_env)\.cpp$|^tracking/agent/agent_process\.cpp$",
                 "the environment of ranks is made in launch/workers/worker_env.cpp, the agent gets its parent's"),
     "sleep": (r"\b(sleep_for|sleep_until|u?sleep|nanosleep)\s*\(", r"^$",
               "sleeping is no synchronisation: wait for the event, with a timeout"),
@@ -47,6 +64,7 @@ OWNED = {
 
 FILES_PER_FOLDER = 30
 SIZES = {".h": 150, ".cpp": 400}
+PUBLIC_HEADER_LINES = 220  # with their comments and examples
 FUNCTION_LINES = 80
 MAIN_LINES = 60
 
@@ -77,18 +95,19 @@ def includes_of(text):
 
 def check_layers(path, text):
     """Edges between the folders are those of the table."""
-    folder = path.split("/")[0]
+    folder = OWNER_OF_PUBLIC.get(path.removeprefix("include/").removesuffix(".in"), path.split("/")[0])
     for number, bracket, target in includes_of(text):
         if folder == "examples":
-            beside = bracket == '"' and "/" not in target
-            if not beside and target.split("/")[0] in LAYERS:
-                yield f"{path}:{number}: an example includes <lockstep/{target}>, as any user does"
+            if target.split("/")[0] in LAYERS or (target.startswith("lockstep/") and target not in OWNER_OF_PUBLIC):
+                yield f"{path}:{number}: {target} is private: an example includes <lockstep/...> as any user does"
             continue
-        if target.startswith("lockstep/"):
-            yield f"{path}:{number}: <{target}> is for users of an installed Lockstep"
         if target.startswith(".."):
             yield f"{path}:{number}: '{target}': includes are written from the root"
-        other = target.split("/")[0]
+        if target.startswith("lockstep/") and target not in OWNER_OF_PUBLIC:
+            yield f"{path}:{number}: {target} is not in the table of public headers"
+        if path.startswith("include/") and target.split("/")[0] in LAYERS:
+            yield f"{path}:{number}: {target} is private: a public header includes public headers only"
+        other = OWNER_OF_PUBLIC.get(target, target.split("/")[0])
         if folder not in LAYERS or other not in LAYERS or "/" not in target:
             continue
         if other != folder and other not in LAYERS[folder] and target not in LAYERS[folder]:
@@ -100,7 +119,10 @@ def check_layers(path, text):
 def check_torch(path, text):
     """LibTorch is not seen by the torch-free half, c10d by distributed/ alone, gloo by one file."""
     for number, _, target in includes_of(text):
-        if TORCH_FREE.search(path) and TORCH.match(target):
+        sees_torch = TORCH.match(target) or re.sub(r"^lockstep/(.*)\.h$", r"\1", target) in PUBLIC_WITH_TORCH
+        public = re.match(r"include/lockstep/(\w+)\.h", path)
+        torch_free = TORCH_FREE.search(path) or (public and public[1] not in PUBLIC_WITH_TORCH)
+        if torch_free and sees_torch:
             yield f"{path}:{number}: {target}: this file is torch-free"
         if "torch/csrc/distributed" in target and not path.startswith("distributed/"):
             yield f"{path}:{number}: {target}: c10d is included in distributed/ only"
@@ -167,7 +189,7 @@ def is_function(head):
 
 def check_sizes(path, text):
     """Small files, small functions."""
-    limit = SIZES.get("." + path.rsplit(".", 1)[-1])
+    limit = PUBLIC_HEADER_LINES if path.startswith("include/") else SIZES.get("." + path.rsplit(".", 1)[-1])
     lines = text.count("\n")
     if limit and lines > limit and not is_excepted(path, "file size"):
         yield f"{path}:{limit}: {lines} lines, at most {limit}"
@@ -175,6 +197,12 @@ def check_sizes(path, text):
         allowed = MAIN_LINES if re.search(r"\bint main\s*\(", head) else FUNCTION_LINES
         if size > allowed and not is_excepted(path, "function size"):
             yield f"{path}:{line}: a function of {size} lines, at most {allowed}"
+
+
+def comment_share(texts):
+    """Lines of comment per line that is not empty, over all texts."""
+    lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+    return sum(line.startswith("//") for line in lines) / len(lines)
 
 
 def folder_of(path):

@@ -7,7 +7,7 @@
 
 #include "catalog/index/catalog_index.h"
 #include "catalog/run_stamp.h"
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tests/tracking/runs_of_a_lab.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/log/event_log_segment.h"

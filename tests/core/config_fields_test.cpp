@@ -1,19 +1,20 @@
-#include "core/config/config_fields.h"
+#include "lockstep/config_fields.h"
 
 #include <catch2/catch.hpp>
 
-#include "core/config/config_choice.h"
 #include "core/config/config_text.h"
 #include "core/config/period.h"
+#include "lockstep/config_value.h"
 #include "tests/data/error_of.h"
 
 namespace lockstep {
 namespace {
 
 enum class Mode { Fast, Safe };
-constexpr auto choices(Mode) {
-  return choice_names<Mode>({{Mode::Fast, "fast"}, {Mode::Safe, "safe"}});
-}
+constexpr auto choices(Mode) { return std::array{"fast", "safe"}; }
+
+enum class Kind { Red, Green };
+constexpr auto choices(Kind) { return std::array{"red", "green"}; }
 
 struct Inner {
   int64_t depth = 2;
@@ -30,11 +31,12 @@ struct Outer {
   double fraction = 0.5;
   std::optional<double> clip;
   std::vector<int64_t> hidden = {3};
-  std::vector<std::string> kinds;
+  std::vector<Kind> kinds;
   bool shuffle = true;
   std::string path;
   Period every{10, Period::Unit::Steps};
   Inner inner;
+  bool warmup = false;
 };
 template <class V>
 void fields(V& v, Outer& c) {
@@ -42,11 +44,24 @@ void fields(V& v, Outer& c) {
   v("fraction", c.fraction, "a part", at_least(0), below(1));
   v("clip", c.clip, "limit", above(0));
   v("hidden", c.hidden, "widths", at_least(1));
-  v("kinds", c.kinds, "some of", one_of({"red", "green"}));
+  v("kinds", c.kinds, "some of");
   v("shuffle", c.shuffle, "mix");
   v("path", c.path, "where", required());
   v("every", c.every, "how often");
   v("inner", c.inner, "more");
+  v("warmup", c.warmup, "slow begin", needs("clip", "kinds"), needs("inner.mode: safe"));
+}
+
+struct Section {
+  double decay = 0;
+  int64_t every = 1;
+  bool warmup = false;
+};
+template <class V>
+void fields(V& v, Section& c) {
+  v("decay", c.decay, "");
+  v("every", c.every, "", needs("train.decay"));
+  v("warmup", c.warmup, "", needs("data.eval"));
 }
 
 Outer read(const std::string& text) {
@@ -77,7 +92,7 @@ TEST_CASE("config fields: what is given is read, the rest keeps its default") {
 TEST_CASE("config fields: an unknown key is an error with file, line, path and the nearest key") {
   CHECK(error_of_text("lrr: 1\n") ==
         "config: run.yaml:2: lrr: unknown key; did you mean 'lr'? valid: lr, fraction, "
-        "clip, hidden, kinds, shuffle, path, every, inner");
+        "clip, hidden, kinds, shuffle, path, every, inner, warmup");
   CHECK(error_of_text("inner:\n  dept: 1\n") ==
         "config: run.yaml:3: inner.dept: unknown key; did you mean 'depth'? valid: depth, mode");
   CHECK(error_of_text("inner: {zzzzzzzz: 1}\n") ==
@@ -108,6 +123,32 @@ TEST_CASE("config fields: a choice that does not exist names those that do") {
         "config: run.yaml:2: kinds[1]: unknown value 'gren'; did you mean 'green'? valid: red, "
         "green");
   CHECK(error_of_text("kinds: [\"a\\nb\"]\n").find("unknown value 'a\\nb'") != std::string::npos);
+}
+
+TEST_CASE("config fields: a value that needs another setting is an error without it") {
+  const std::string safe = "inner: {mode: safe}\n";
+  CHECK(error_of_text(safe + "warmup: true\n") ==
+        "config: run.yaml:3: warmup: has no effect without clip or kinds");
+  CHECK(error_of_text(safe + "clip: null\nkinds: []\nwarmup: true\n") ==
+        "config: run.yaml:5: warmup: has no effect without clip or kinds");
+  CHECK(error_of_text("kinds: [red]\nwarmup: true\n") ==
+        "config: run.yaml:3: warmup: has no effect without inner.mode: safe");
+  CHECK(error_of_text(safe + "kinds: [red]\nwarmup: true\n") == "no error");
+  CHECK(error_of_text(safe + "warmup: true\nclip: 1\n") == "no error");
+  CHECK(error_of_text("warmup: false\n") == "no error");
+}
+
+TEST_CASE("config fields: a section read alone knows its own settings, not those of others") {
+  const auto error = [](const std::string& text) {
+    return error_of([&] {
+      Section config;
+      read_fields(parse_config(text, "run.yaml"), "train", config);
+    });
+  };
+  CHECK(error("every: 2\n") ==
+        "config: run.yaml:1: train.every: has no effect without train.decay");
+  CHECK(error("every: 2\ndecay: 0.5\n") == "no error");
+  CHECK(error("warmup: true\n") == "no error");
 }
 
 TEST_CASE("config fields: what must be given is asked for") {
@@ -150,6 +191,8 @@ TEST_CASE("config fields: the schema says types, defaults, limits and what is re
   CHECK(properties["clip"]["default"].is_null());
   CHECK(properties["hidden"]["items"]["minimum"] == 1.0);
   CHECK(properties["kinds"]["items"]["enum"] == Json::array({"red", "green"}));
+  CHECK(properties["warmup"]["description"] ==
+        "slow begin; needs clip or kinds; needs inner.mode: safe");
   CHECK(properties["every"]["default"] == "10 steps");
   CHECK(properties["inner"]["properties"]["mode"]["enum"] == Json::array({"fast", "safe"}));
 }

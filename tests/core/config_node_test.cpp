@@ -1,4 +1,4 @@
-#include "core/config/config_node.h"
+#include "lockstep/config_node.h"
 
 #include <catch2/catch.hpp>
 

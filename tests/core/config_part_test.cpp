@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/config/config_text.h"
-#include "core/config/part.h"
+#include "lockstep/part.h"
 #include "tests/data/error_of.h"
 
 namespace lockstep {

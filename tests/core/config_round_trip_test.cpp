@@ -6,8 +6,8 @@
 #include <limits>
 #include <random>
 
-#include "core/config/config_fields.h"
 #include "core/config/config_text.h"
+#include "lockstep/config_fields.h"
 
 namespace lockstep {
 namespace {

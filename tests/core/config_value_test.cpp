@@ -1,4 +1,4 @@
-#include "core/config/config_value.h"
+#include "lockstep/config_value.h"
 
 #include <catch2/catch.hpp>
 

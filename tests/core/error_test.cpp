@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "lockstep/error.h"
 
 #include <catch2/catch.hpp>
 #include <cerrno>

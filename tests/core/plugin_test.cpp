@@ -19,8 +19,8 @@ std::string error_of_loading(const std::string& path) {
 }  // namespace
 
 TEST_CASE("plugin: the stamp names interface, LibTorch and ABI") {
-  CHECK(plugin_stamp("2.11.0") == "interface=3 torch=2.11.0 cxx11_abi=1");
-  CHECK(plugin_stamp("") == "interface=3 torch=none cxx11_abi=1");
+  CHECK(plugin_stamp("2.11.0") == "interface=4 torch=2.11.0 cxx11_abi=1");
+  CHECK(plugin_stamp("") == "interface=4 torch=none cxx11_abi=1");
 }
 
 TEST_CASE("plugin: one with the right stamp is loaded and its initialisers run") {
@@ -36,8 +36,8 @@ TEST_CASE("plugin: one with the right stamp is loaded and its initialisers run")
 TEST_CASE("plugin: one of another build is refused with both stamps, before its code runs") {
   CHECK(error_of([] { load_plugin(OTHER_PLUGIN, ""); }) ==
         std::string("config: plugin " OTHER_PLUGIN
-                    ": built for [interface=3 torch=1.0.0 cxx11_abi=1], this program "
-                    "needs [interface=3 torch=none cxx11_abi=1]; rebuild the plugin"));
+                    ": built for [interface=4 torch=1.0.0 cxx11_abi=1], this program "
+                    "needs [interface=4 torch=none cxx11_abi=1]; rebuild the plugin"));
   CHECK(::dlopen(OTHER_PLUGIN, RTLD_NOW | RTLD_NOLOAD) == nullptr);
 }
 
@@ -53,7 +53,7 @@ TEST_CASE("plugin: a missing file, a directory and a text file are named as such
   CHECK(error_of_loading(path) ==
         "config: plugin " + path + ": cannot read " + path + ": No such file or directory");
   CHECK(error_of_loading(directory.path()).ends_with(": not a file"));
-  write_file_durably(path, "lockstep-plugin-stamp{interface=3 torch=none cxx11_abi=1}");
+  write_file_durably(path, "lockstep-plugin-stamp{interface=4 torch=none cxx11_abi=1}");
   CHECK(error_of_loading(path) == "config: plugin " + path + ": not a shared object");
   write_file_durably(path, "");
   CHECK(error_of_loading(path) == "config: plugin " + path + ": not a shared object");
@@ -85,7 +85,7 @@ TEST_CASE("plugin: a stamp that is no text is shown on one line, an endless one 
   CHECK(error_of_loading(path).find("carries no Lockstep stamp") != std::string::npos);
   write_file_durably(path,
                      "\x7f"
-                     "ELF lockstep-plugin-stamp{interface=3");
+                     "ELF lockstep-plugin-stamp{interface=4");
   CHECK(error_of_loading(path).find("carries no Lockstep stamp") != std::string::npos);
 }
 

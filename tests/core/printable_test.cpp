@@ -17,6 +17,8 @@ TEST_CASE("printable: what would break a line or a terminal is escaped") {
   CHECK(printable("\x1b[31mred") == "\\x1b[31mred");
   CHECK(printable("\x7f") == "\\x7f");
   CHECK(printable("\xff\xfe") == "\\xff\\xfe");
+  CHECK(printable("run\u202egnp.exe") == "run\\u202egnp.exe");  // shown as runexe.png
+  CHECK(printable("\u0085") == "\\u0085");
 }
 
 TEST_CASE("printable: a word of a shell's command line is quoted where it must be") {

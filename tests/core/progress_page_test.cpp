@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 using namespace lockstep;
 using namespace std::chrono_literals;

@@ -16,7 +16,8 @@
 #include <limits>
 #include <memory>
 
-#include "core/error.h"
+#include "lockstep/error.h"
+#include "lockstep/tracker.h"
 #include "tracking/log/event_log_writer.h"
 #include "tracking/runs/run_directory.h"
 #include "tracking/sinks/png.h"

@@ -171,20 +171,48 @@ test("the band of many runs is their median and the middle 80 % of them", () => 
   assert.equal(await tip.locator(".tip-value").nth(1).textContent(), `${last(band.p10)} – ${last(band.p90)}`);
 }));
 
+/** The content of the file that a chart is saved in. */
+async function saved(page, chart, what) {
+  await page.getByRole("button", { name: `More about ${chart}` }).click();
+  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: what }).click()]);
+  return readFileSync(await file.path());
+}
+
 test("a picture of a chart has twice the pixels of the page, and there is one of vectors", () => onPage(`compare?runs=${ids(3)}&m=eval/loss`, async (page) => {
   await page.getByRole("group", { name: /^Chart of eval\/loss\..*lr0\.01-w32-s0/ }).waitFor();
-  const saved = async (what) => {
-    await page.getByRole("button", { name: "More about eval/loss" }).click();
-    const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: what }).click()]);
-    return readFileSync(await file.path());
-  };
-  const svg = (await saved("Save as SVG")).toString();
+  const svg = (await saved(page, "eval/loss", "Save as SVG")).toString();
   const problems = await page.evaluate((text) => new DOMParser().parseFromString(text, "image/svg+xml").querySelectorAll("parsererror").length, svg);
   assert.equal(problems, 0);
   for (const part of ["eval/loss", "lr0.01-w32-s0", "lr0.1-w32-s0", "step"]) assert.ok(svg.includes(`>${part}<`), part);
   const width = Number(/width="(\d+)"/.exec(svg)[1]);
-  const png = await saved("Save as PNG");
+  const png = await saved(page, "eval/loss", "Save as PNG");
   assert.equal(png.readUInt32BE(16), 2 * width);
+}));
+
+test("the axis of a chart has a name: system metrics, which have no steps, are against time", () => onPage("run/sweep-03?axis=step", async (page) => {
+  for (const [chart, name] of [["eval/loss", "step"], ["system/memory_bytes", "time"]]) {
+    await drawn(page, chart).waitFor();
+    const svg = (await saved(page, chart, "Save as SVG")).toString();
+    assert.ok(new RegExp(`text-anchor="middle"[^>]*>${name}`).test(svg), `${chart}: ${svg.match(/>[^<>]+</g).join(" ")}`);
+  }
+}));
+
+test("figures on a telephone are one column, without a hole", () => onPage("run/sweep-03", async (page) => {
+  await page.locator(".figures").waitFor();
+  const frame = await page.locator(".figures").boundingBox();
+  const boxes = await page.locator(".figures li").evaluateAll((all) => all.map((el) => el.getBoundingClientRect()).map(({ x, width }) => [x, width]));
+  assert.ok(boxes.length >= 3, String(boxes.length));
+  for (const [x, width] of boxes) assert.ok(Math.abs(x - frame.x) <= 2 && Math.abs(width - frame.width) <= 2, JSON.stringify([frame, boxes]));
+}, PHONE));
+
+test("the drawings of comparing and of sorting are not alike", () => onPage(`?sel=${ids(2)}&sort=name`, async (page) => {
+  const drawing = (where) => where.locator("svg path").first().getAttribute("d");
+  const compare = await drawing(page.getByRole("link", { name: "Compare", exact: true }).last());
+  const head = page.getByRole("columnheader").filter({ has: page.locator("svg") });
+  const up = await drawing(head);
+  await head.getByRole("button").click();
+  await waitFor(async () => (await drawing(head)) !== up, "the other order");
+  assert.equal(new Set([compare, up, await drawing(head)]).size, 3);
 }));
 
 test("on a telephone the choices for charts are one sheet, and results keep their names in view", () => onPage(`compare?runs=${ids(5)}`, async (page) => {

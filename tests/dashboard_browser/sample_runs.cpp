@@ -18,13 +18,13 @@
 #include <cmath>
 #include <iostream>
 
-#include "core/error.h"
+#include "lockstep/error.h"
+#include "lockstep/tracker.h"
 #include "tracking/log/event_log_writer.h"
 #include "tracking/log/unix_time.h"
 #include "tracking/runs/run_directory.h"
 #include "tracking/runs/run_tags.h"
 #include "tracking/sinks/png.h"
-#include "tracking/tracker.h"
 
 using namespace lockstep;
 
@@ -46,12 +46,11 @@ RunInfo job_of(const std::string& id, const std::string& name, int rank, int wor
 
 Tracker open_rank(const std::filesystem::path& runs, const RunInfo& process, const Json& config) {
   if (process.rank < 1) create_run_directory(runs / process.job_id, process, config);
-  TrackingConfig tracking;
-  if (process.world_size > 1) tracking.ranks = {.kind = RankSelection::Kind::All};
-  tracking.group = process.group;
+  Json tracking = {{"ranks", process.world_size > 1 ? "all" : "main"}};
+  if (process.group) tracking["group"] = *process.group;
   return open_tracker({.run_dir = runs / process.job_id,
                        .process = process,
-                       .config = tracking,
+                       .tracking = tracking.dump(),
                        .run_config = config});
 }
 

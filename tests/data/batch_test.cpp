@@ -1,4 +1,4 @@
-#include "data/batch.h"
+#include "lockstep/batch.h"
 
 #include <ATen/ATen.h>
 

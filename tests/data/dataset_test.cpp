@@ -1,4 +1,4 @@
-#include "data/dataset.h"
+#include "lockstep/dataset.h"
 
 #include <ATen/ATen.h>
 

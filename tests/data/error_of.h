@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -3,8 +3,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/config/part.h"
-#include "data/dataset.h"
+#include "lockstep/dataset.h"
+#include "lockstep/part.h"
 #include "tests/data/error_of.h"
 #include "tests/data/idx_bytes.h"
 #include "tests/temporary_directory.h"

@@ -7,7 +7,7 @@
 #include <semaphore>
 #include <set>
 
-#include "data/random.h"
+#include "lockstep/sample_random.h"
 #include "tests/data/error_of.h"
 
 namespace lockstep {

@@ -6,8 +6,8 @@
 #include <catch2/catch.hpp>
 #include <numeric>
 
-#include "core/config/part.h"
 #include "data/loader/loader.h"
+#include "lockstep/part.h"
 #include "tests/data/error_of.h"
 #include "tests/temporary_directory.h"
 

@@ -1,4 +1,4 @@
-#include "data/random.h"
+#include "lockstep/sample_random.h"
 
 #include <catch2/catch.hpp>
 

@@ -7,8 +7,8 @@
 
 #include "data/block_cache.h"
 #include "data/loader/loader.h"
-#include "data/random.h"
 #include "data/sampling/sampler.h"
+#include "lockstep/sample_random.h"
 
 namespace lockstep {
 namespace {

@@ -76,7 +76,8 @@ TEST_CASE("sampling: what is drawn from shards is read shard by shard") {
   CHECK(options.groups.buffer == 3);
   CHECK(error_of([&] {
           options_of("{sampling: class_balanced, shuffle_buffer: 3, shuffle_lanes: 2}", dataset);
-        }) == "config: data.shuffle_lanes: has no effect without data.sampling: uniform");
+        }) ==
+        "config: run.yaml:1: data.shuffle_lanes: has no effect without data.sampling: uniform");
 }
 
 TEST_CASE("sampling: what the dataset cannot give and what has no effect are errors") {
@@ -92,7 +93,7 @@ TEST_CASE("sampling: what the dataset cannot give and what has no effect are err
         "config: data.bucket_batches: this dataset does not know the length of a sample without "
         "loading it");
   CHECK(error("{class_weights: [1]}") ==
-        "config: data.class_weights: has no effect without data.sampling: weighted");
+        "config: run.yaml:1: data.class_weights: has no effect without data.sampling: weighted");
   CHECK(error("{sampling: weighted, shuffle: false}") ==
         "config: data.sampling: weighted draws samples at random: data.shuffle: false has no "
         "effect with it");

@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 
 #include "distributed/collectives.h"
-#include "distributed/gradients/data_parallel.h"
 #include "distributed/step_vote.h"
+#include "lockstep/data_parallel.h"
 #include "tests/counted_allocations.h"
 #include "tests/distributed/run_ranks.h"
 

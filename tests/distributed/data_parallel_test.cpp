@@ -1,11 +1,11 @@
-#include "distributed/gradients/data_parallel.h"
+#include "lockstep/data_parallel.h"
 
 #include <ATen/ATen.h>
 #include <torch/nn/modules/linear.h>
 
 #include <catch2/catch.hpp>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;
@@ -85,7 +85,7 @@ TEST_CASE(
     "data parallel: gradients averaged in shared memory have the bits of the Reducer over Gloo") {
   for (const BitsCase& with : {BitsCase{2, 4001}, BitsCase{3, 4001}, BitsCase{4, 4001},
                                BitsCase{2, kWideEnough}, BitsCase{3, kWideEnough}}) {
-    const auto gradients = [&](const std::string& backend) {
+    const auto gradients = [&](BackendChoice backend) {
       return run_ranks(
           with.world_size,
           [&](World& world) {
@@ -105,7 +105,7 @@ TEST_CASE(
           },
           backend);
     };
-    const auto shared = gradients("shm"), reduced = gradients("gloo");
+    const auto shared = gradients(BackendChoice::Shm), reduced = gradients(BackendChoice::Gloo);
     for (size_t rank = 0; rank < shared.size(); ++rank)
       for (size_t i = 0; i < shared[rank].size(); ++i)
         CHECK(at::equal(shared[rank][i], reduced[0][i]));
@@ -113,7 +113,7 @@ TEST_CASE(
 }
 
 TEST_CASE("data parallel: gradients in the shared segment add up there, and stay where they are") {
-  const auto gradients = [](const std::string& backend, const DataParallelConfig& config) {
+  const auto gradients = [](BackendChoice backend, const DataParallelConfig& config) {
     return run_ranks(
         2,
         [&](World& world) {
@@ -138,11 +138,11 @@ TEST_CASE("data parallel: gradients in the shared segment add up there, and stay
         },
         backend);
   };
-  const auto expected = gradients("gloo", {.bucket_cap_mb = 0.001});
+  const auto expected = gradients(BackendChoice::Gloo, {.bucket_cap_mb = 0.001});
   for (const auto& config :
        {DataParallelConfig{.bucket_cap_mb = 0.001},
         DataParallelConfig{.bucket_cap_mb = 0.001, .gradient_as_bucket_view = true}}) {
-    const auto found = gradients("shm", config);
+    const auto found = gradients(BackendChoice::Shm, config);
     for (size_t rank = 0; rank < 2; ++rank) {
       CHECK(found[rank].second);
       for (size_t i = 0; i < expected[rank].first.size(); ++i)
@@ -153,19 +153,21 @@ TEST_CASE("data parallel: gradients in the shared segment add up there, and stay
 
 TEST_CASE("data parallel: after a resume gradients have the bits of a run that went on") {
   struct Way {
-    std::string backend;
+    BackendChoice backend;
     DataParallelConfig config;
     int64_t width = 4001;
   };
   const std::vector<Way> ways = {
-      {"shm", {.bucket_cap_mb = 0.001}},
-      {"shm", {.bucket_cap_mb = 0.001}, kWideEnough},
-      {"gloo", {.bucket_cap_mb = 0.001}},
-      {"gloo", {.bucket_cap_mb = 0.001, .static_graph = true}},
-      {"gloo", {.bucket_cap_mb = 0.001, .gradient_compression = "bf16"}},
-      {"shm", {.bucket_cap_mb = 0.001, .gradient_compression = "fp16"}},
-      {"gloo", {.bucket_cap_mb = 0.001, .gradient_as_bucket_view = true}},
-      {"gloo", {.bucket_cap_mb = 0.001, .find_unused_parameters = true}}};
+      {BackendChoice::Shm, {.bucket_cap_mb = 0.001}},
+      {BackendChoice::Shm, {.bucket_cap_mb = 0.001}, kWideEnough},
+      {BackendChoice::Gloo, {.bucket_cap_mb = 0.001}},
+      {BackendChoice::Gloo, {.bucket_cap_mb = 0.001, .static_graph = true}},
+      {BackendChoice::Gloo,
+       {.bucket_cap_mb = 0.001, .gradient_compression = GradientCompression::Bf16}},
+      {BackendChoice::Shm,
+       {.bucket_cap_mb = 0.001, .gradient_compression = GradientCompression::Fp16}},
+      {BackendChoice::Gloo, {.bucket_cap_mb = 0.001, .gradient_as_bucket_view = true}},
+      {BackendChoice::Gloo, {.bucket_cap_mb = 0.001, .find_unused_parameters = true}}};
   for (const auto& way : ways) {
     const auto gradients = [&](int first, const std::vector<std::string>& order) {
       return run_ranks(
@@ -210,7 +212,7 @@ TEST_CASE("data parallel: a static graph averages the first step too") {
         }
         return seen;
       },
-      "gloo");
+      BackendChoice::Gloo);
   Net reference(4);
   fill(reference, 0.5);
   ((reference.loss(samples(0)) + reference.loss(samples(1))) / 2).backward();
@@ -289,7 +291,7 @@ TEST_CASE(
 }
 
 TEST_CASE("data parallel: a model without parameters is refused") {
-  World world({.device = "cpu"});
+  World world({.device = DeviceChoice::Cpu});
   torch::nn::Module empty;
   CHECK_THROWS_WITH(DataParallel(world, empty, {}), "the model has no parameters to train");
 }

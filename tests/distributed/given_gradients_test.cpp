@@ -7,7 +7,7 @@
 #include <functional>
 #include <thread>
 
-#include "distributed/gradients/data_parallel.h"
+#include "lockstep/data_parallel.h"
 #include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;
@@ -87,7 +87,7 @@ TEST_CASE("given gradients: they add up and become the mean over ranks, whoever 
        {GivenCase{1, 4001}, GivenCase{2, 4001}, GivenCase{3, 4001}, GivenCase{3, 200'003}}) {
     const auto world_size = with.world_size;
     std::vector<std::vector<at::Tensor>> all;
-    for (const auto* backend : {"shm", "gloo"})
+    for (const auto backend : {BackendChoice::Shm, BackendChoice::Gloo})
       for (auto& seen : run_ranks(
                world_size,
                [&](World& world) {
@@ -110,7 +110,7 @@ TEST_CASE("given gradients: in two segments they have the bits of one") {
   // From 200,003 on gradients live in the shared segment.
   for (const GivenCase& with :
        {GivenCase{1, 4001}, GivenCase{2, 4001}, GivenCase{3, 4001}, GivenCase{2, 200'003}})
-    for (const auto* backend : {"shm", "gloo"}) {
+    for (const auto backend : {BackendChoice::Shm, BackendChoice::Gloo}) {
       const auto run = [&](bool in_two) {
         return run_ranks(
             with.world_size,
@@ -141,7 +141,7 @@ TEST_CASE("given gradients: those of a segment become the mean while the next on
           train(world, config, {true}, 4001, {.in_two = true, .between = look});
           return seen;
         },
-        shared ? "shm" : "gloo");
+        shared ? BackendChoice::Shm : BackendChoice::Gloo);
     for (const int seen : results) CHECK(seen == 2);
   }
 }
@@ -151,7 +151,7 @@ TEST_CASE("given gradients: options of the Reducer hold for them") {
                              DataParallelConfig{.static_graph = true},
                              DataParallelConfig{.gradient_as_bucket_view = true}}) {
     const auto results = run_ranks(
-        2, [&](World& world) { return train(world, config, {true}); }, "gloo");
+        2, [&](World& world) { return train(world, config, {true}); }, BackendChoice::Gloo);
     const auto mean = (made_by(0, 2)[0] + made_by(1, 2)[0]) / 2;
     for (const auto& seen : results) CHECK(at::allclose(seen[4], mean, 1e-5, 1e-6));
   }

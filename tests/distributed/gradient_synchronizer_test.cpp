@@ -32,8 +32,7 @@ std::string chosen_for(World& world, const DataParallelConfig& config) {
   return dynamic_cast<const ReducerGradients*>(made.get()) ? "reducer" : "another";
 }
 
-std::vector<std::string> chosen_by_two(const std::string& backend,
-                                       const DataParallelConfig& config) {
+std::vector<std::string> chosen_by_two(BackendChoice backend, const DataParallelConfig& config) {
   return run_ranks(
       2, [&](World& world) { return chosen_for(world, config); }, backend);
 }
@@ -42,20 +41,21 @@ std::vector<std::string> chosen_by_two(const std::string& backend,
 
 TEST_CASE("gradient synchronizer: shared memory where ranks have it, else the Reducer") {
   const std::vector<std::string> shared(2, "shared memory"), reducer(2, "reducer");
-  CHECK(chosen_by_two("shm", {}) == shared);
-  CHECK(chosen_by_two("gloo", {}) == reducer);
+  CHECK(chosen_by_two(BackendChoice::Shm, {}) == shared);
+  CHECK(chosen_by_two(BackendChoice::Gloo, {}) == reducer);
 }
 
 TEST_CASE("gradient synchronizer: options of the Reducer take it in shared memory too") {
   const std::vector<std::string> reducer(2, "reducer");
-  CHECK(chosen_by_two("shm", {.find_unused_parameters = true}) == reducer);
-  CHECK(chosen_by_two("shm", {.static_graph = true}) == reducer);
-  CHECK(chosen_by_two("shm", {.gradient_as_bucket_view = true}) == reducer);
-  CHECK(chosen_by_two("shm", {.gradient_compression = kCompressToBf16}) == reducer);
+  CHECK(chosen_by_two(BackendChoice::Shm, {.find_unused_parameters = true}) == reducer);
+  CHECK(chosen_by_two(BackendChoice::Shm, {.static_graph = true}) == reducer);
+  CHECK(chosen_by_two(BackendChoice::Shm, {.gradient_as_bucket_view = true}) == reducer);
+  CHECK(chosen_by_two(BackendChoice::Shm, {.gradient_compression = GradientCompression::Bf16}) ==
+        reducer);
 }
 
 TEST_CASE("gradient synchronizer: of one rank gradients stay as they are") {
-  World world({.device = "cpu"});
+  World world({.device = DeviceChoice::Cpu});
   CHECK(chosen_for(world, {.static_graph = true}) == "local");
   const Weights weights;
   const auto made = make_gradient_synchronizer(world, trainable_parameters(weights), {});

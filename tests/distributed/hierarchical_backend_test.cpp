@@ -123,9 +123,9 @@ TEST_CASE("hierarchical: a world of it trains, votes and ends like any other") {
         auto tensor = at::full({3}, double(world.rank() + 1));
         all_reduce(world, tensor, ReduceOp::Sum, "test");
         broadcast(world, tensor, 2, "test");
-        return world.backend() == "hierarchical" ? tensor.sum().item<double>() : -1;
+        return world.backend() == BackendChoice::Hierarchical ? tensor.sum().item<double>() : -1;
       },
-      "hierarchical");
+      BackendChoice::Hierarchical);
   CHECK(sums == std::vector<double>{18, 18, 18});
 }
 

@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "distributed/gradients/data_parallel.h"
+#include "lockstep/data_parallel.h"
 #include "tests/distributed/delay_backend.h"
 #include "tests/distributed/run_ranks.h"
 

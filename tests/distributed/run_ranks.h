@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "distributed/world.h"
+#include "lockstep/world.h"
 #include "tests/distributed/run_threads.h"
 
 namespace lockstep {
@@ -43,14 +43,14 @@ inline WorldOptions rank_options(int rank, int world_size, const RendezvousDirec
           .world_size = world_size,
           .local_world_size = world_size,
           .rendezvous = FileRendezvous{directory.store()},
-          .device = "cpu",
+          .device = DeviceChoice::Cpu,
           .timeout = timeout};
 }
 
 // One World per rank; returns what `body(world)` returned, by rank, or rethrows the first
 // exception.
 template <class Body>
-auto run_ranks(int world_size, Body&& body, const std::string& backend = "auto") {
+auto run_ranks(int world_size, Body&& body, BackendChoice backend = BackendChoice::Auto) {
   using Result = std::invoke_result_t<Body, World&>;
   const RendezvousDirectory directory;
   std::vector<Result> results(static_cast<size_t>(world_size));

@@ -4,9 +4,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/error.h"
 #include "distributed/backends/process_groups.h"
 #include "distributed/collectives.h"
+#include "lockstep/error.h"
 #include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;
@@ -83,7 +83,7 @@ TEST_CASE("shm backend: every type and operation against a brute force") {
 
 TEST_CASE("shm backend: sums have the bits of Gloo's, for any number of ranks") {
   for (const int world_size : {2, 3, 4, 5}) {
-    const auto sums = [&](const std::string& backend) {
+    const auto sums = [&](BackendChoice backend) {
       return run_ranks(
           world_size,
           [](World& world) {
@@ -98,7 +98,7 @@ TEST_CASE("shm backend: sums have the bits of Gloo's, for any number of ranks") 
           },
           backend);
     };
-    const auto ours = sums("shm"), gloos = sums("gloo");
+    const auto ours = sums(BackendChoice::Shm), gloos = sums(BackendChoice::Gloo);
     for (size_t i = 0; i < ours[0].size(); ++i) {
       CHECK(at::equal(ours[0][i], gloos[0][i]));
       CHECK(at::equal(ours.back()[i], gloos[0][i]));

@@ -5,8 +5,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "core/system/progress_page.h"
 #include "distributed/collectives.h"
-#include "distributed/gradients/data_parallel.h"
+#include "lockstep/data_parallel.h"
 #include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;
@@ -59,7 +60,7 @@ TEST_CASE("step vote: ranks with uneven data end at the same step, and every sam
       if (step < batches_of(rank)) seen.push_back(uneven_batch(rank, step));
     expected -= at::stack(seen).mean(0);
   }
-  for (const auto* backend : {"shm", "gloo"})
+  for (const auto backend : {BackendChoice::Shm, BackendChoice::Gloo})
     for (const auto& [steps, weights] : run_ranks(kUnevenRanks, train_unevenly, backend)) {
       CHECK(steps == batches_of(kUnevenRanks - 1));
       CHECK(at::allclose(weights, expected, 1e-5, 1e-6));

@@ -6,12 +6,12 @@
 
 #include "data/loader/loader.h"
 #include "distributed/counters.h"
-#include "distributed/gradients/data_parallel.h"
 #include "distributed/step_vote.h"
-#include "distributed/world.h"
-#include "models/model.h"
+#include "lockstep/data_parallel.h"
+#include "lockstep/model.h"
+#include "lockstep/optimizer.h"
+#include "lockstep/world.h"
 #include "tracking/artifacts/store.h"
-#include "trainer/state/optimizer.h"
 
 // clang-format off
 namespace lockstep {

@@ -5,7 +5,7 @@
 #include <csignal>
 #include <string>
 
-#include "models/model.h"
+#include "lockstep/model.h"
 
 namespace {
 
@@ -38,6 +38,7 @@ class FaultyModel final : public Model {
     Outputs outputs{.loss = at::cross_entropy_loss(logits, label), .count = logits.size(0)};
     if (fault_ == "no loss") outputs.loss = at::Tensor();
     if (fault_ == "no count") outputs.count = 0;
+    if (fault_ == "a wrong count") outputs.count = 7;
     if (fault_ == "a loss per sample") outputs.loss = at::cross_entropy_loss(logits, label, {}, 0);
     if (fault_ == "a detached loss") outputs.loss = outputs.loss.detach();
     if (fault_ == "an integer loss") outputs.loss = label.sum();

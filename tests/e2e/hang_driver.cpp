@@ -8,12 +8,12 @@
 #include <cstdio>
 #include <string>
 
-#include "core/error.h"
 #include "distributed/collectives.h"
-#include "distributed/world.h"
-#include "launch/environment/rank_env.h"
 #include "launch/hangs/stack_reporter.h"
 #include "launch/report/error_file.h"
+#include "lockstep/error.h"
+#include "lockstep/rank_env.h"
+#include "lockstep/world.h"
 
 using namespace lockstep;
 
@@ -46,8 +46,9 @@ void run(const std::string& mode, const std::string& backend) {
                .rendezvous = TcpRendezvous{.host = ranks.master_addr,
                                            .port = static_cast<uint16_t>(ranks.master_port),
                                            .listen_fd = ranks.listen_fd},
-               .device = "cpu",
-               .backend = backend,
+               .device = DeviceChoice::Cpu,
+               .backend = ConfigValue<BackendChoice>::read(
+                   {.kind = ConfigNode::Kind::Scalar, .scalar = backend}, "backend"),
                .timeout = std::chrono::seconds(8),
                .progress = &page});
   const bool is_odd = ranks.rank == 1;

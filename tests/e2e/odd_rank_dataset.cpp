@@ -8,9 +8,9 @@
 #include <cstdio>
 #include <string>
 
-#include "core/error.h"
-#include "data/dataset.h"
-#include "launch/environment/rank_env.h"
+#include "lockstep/dataset.h"
+#include "lockstep/error.h"
+#include "lockstep/rank_env.h"
 
 namespace {
 

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 import processes
 from processes import BIN, LOCKSTEP, TRAINER
 from refusals import ALONE_AND_LAUNCHED, error_lines, files_below, refuse
-from safetensors_file import last_weights
+from safetensors_file import assert_same_bits, last_weights
 
 OVERRIDES = {
     "misspelled key": (
@@ -74,7 +74,7 @@ OVERRIDES = {
     ),
     "decay of matrices without decay": (
         ["optimizer.weight_decay_on=matrices"],
-        ["optimizer.weight_decay_on has no effect without weight_decay"],
+        ["optimizer.weight_decay_on: has no effect without weight_decay"],
     ),
     "nesterov without momentum": (
         ["optimizer={name: sgd, nesterov: true}"],
@@ -93,6 +93,10 @@ OVERRIDES = {
         ["train.early_stop={patience: 1, metric: f1}"],
         ["train.early_stop.metric: the evaluation has no 'f1'", "valid: accuracy, loss"],
     ),
+    "early stop on a metric by its name in the log": (
+        ["train.early_stop={patience: 1, metric: eval/loss}"],
+        ["train.early_stop.metric: the evaluation has no 'eval/loss'", "valid: accuracy, loss"],
+    ),
     "the best by a metric that the model has not": (
         ["checkpoint.keep_best={count: 1, metric: auc}"],
         ["checkpoint.keep_best.metric: the evaluation has no 'auc'", "valid: accuracy, loss"],
@@ -104,6 +108,10 @@ OVERRIDES = {
     "other inputs than the data": (
         ["model.inputs=7"],
         ["model mlp has inputs: 7, but 'image' is [2, 1, 28, 28], 784 per sample"],
+    ),
+    "another field than those of the data": (
+        ["model.input=pixels"],
+        ["model mlp reads the field 'pixels', but the data have: image, label", "model.input=image"],
     ),
     "NCCL without a GPU": (
         ["distributed.backend=nccl"],
@@ -218,7 +226,7 @@ def build_plugin(directory, source):
 @ALONE_AND_LAUNCHED
 def test_a_plugin_of_another_build(job, ranks):
     """Its code must not run: it would end the process without a word."""
-    stamp = 'const char s[] = "lockstep-plugin-stamp{interface=3 torch=1.0 cxx11_abi=1}";'
+    stamp = 'const char s[] = "lockstep-plugin-stamp{interface=4 torch=1.0 cxx11_abi=1}";'
     trap = "__attribute__((constructor)) static void run(void) { __builtin_trap(); }"
     path = build_plugin(job.directory, f"{stamp}\n{trap}\n")
     refuse(job, [f"plugins=[{path}]"], [str(path), "torch=1.0", "rebuild the plugin"], ranks)
@@ -278,6 +286,7 @@ def test_dry_run(job):
 FAULTS = {
     "no loss": "returned no loss",
     "no count": "returned count 0",
+    "a wrong count": "returned count 7",
     "a loss per sample": "returned a loss of shape [2]; return its mean",
     "a detached loss": "returned a loss that is detached from the parameters",
     "an integer loss": "returned a loss of type Long",
@@ -324,14 +333,52 @@ def test_help_and_schema_have_the_keys_of_a_run_file_s_plugins(job):
     refuse(job, [], ["unknown model 'faulty'", "faulty_model", "(loaded plugins: faulty_model.so)"], None)
 
 
-def use_data_with_nan(job):
-    """Sample 40 of 64 is nan: step 3 of 4, the second half of its batch: rank 0 or 1 of two."""
-    inputs = numpy.random.default_rng(0).normal(size=(64, 3)).astype("float32")
-    inputs[40] = float("nan")
-    numpy.savez(job.directory / "data.npz", image=inputs, label=numpy.arange(64) % 2)
+def use_arrays(job, **arrays):
+    """64 samples of three inputs in an .npz file, and a model that fits."""
+    numpy.savez(job.directory / "data.npz", **arrays)
     job.config["model"] = {"name": "mlp", "inputs": 3, "hidden": [], "classes": 2}
     train = {"name": "npy", "path": str(job.directory / "data.npz")}
     job.config["data"] = {"train": train, "batch_size": 16, "shuffle": False}
+    job.write()
+
+
+INPUTS = numpy.random.default_rng(0).normal(size=(64, 3))
+LABELS = numpy.arange(64) % 2
+
+
+def test_arrays_of_float64_train_as_those_of_float32(job):
+    """numpy's own type: the model takes it."""
+    weights = []
+    for dtype in ("float64", "float32"):
+        use_arrays(job, image=INPUTS.astype(dtype), label=LABELS)
+        weights.append(last_weights(job.train()))
+    assert_same_bits(*weights)
+
+
+@ALONE_AND_LAUNCHED
+def test_arrays_of_uint8_are_refused_with_the_remedy(job, ranks):
+    use_arrays(job, image=(INPUTS * 20 + 128).astype("uint8"), label=LABELS)
+    refuse(job, [], ["'image' is Byte [2, 3]", "fields: {image: {dtype: float32, divide_by: 255}}", "label: {}"], ranks)
+    job.train("data.train.fields={image: {dtype: float32, divide_by: 255}, label: {}}", ranks=ranks)
+
+
+def test_data_without_labels(job):
+    use_arrays(job, image=INPUTS, target=LABELS)
+    refuse(job, [], ["returned no loss (are the targets, such as 'label', in the batch?)", "image Double [2, 3], target Long [2]"], None)
+
+
+def test_a_single_array_is_no_data(job):
+    use_arrays(job, image=INPUTS, label=LABELS)
+    path = job.directory / "x.npy"
+    numpy.save(path, INPUTS)
+    refuse(job, [f"data.train.path={path}"], [f"{path}: it is a single array: set path to its folder", "numpy.savez"], None)
+
+
+def use_data_with_nan(job):
+    """Sample 40 of 64 is nan: step 3 of 4, the second half of its batch: rank 0 or 1 of two."""
+    inputs = INPUTS.astype("float32")
+    inputs[40] = float("nan")
+    use_arrays(job, image=inputs, label=LABELS)
     job.config["checkpoint"] = {"every": "1 step", "keep_last": 99}
     job.write()
 
@@ -349,6 +396,16 @@ def test_a_loss_of_nan_stops_the_run(job, ranks):
     assert "the loss is nan" in json.loads(job.query("show", run["id"], "--json"))["reason"]
     steps = [int(path.name) for path in (job.only_run() / "checkpoints").iterdir() if path.name.isdigit()]
     assert max(steps) == 2, "a checkpoint holds what cannot be used"
+
+
+@pytest.mark.parametrize("agent", ["true", "false"])
+def test_a_learning_rate_that_is_much_too_large_stops_the_run(job, agent):
+    ended = job.run("optimizer.lr=1e30", f"tracking.agent={agent}")
+    assert ended.code == 78
+    (line,) = error_lines(ended, None)
+    assert line.startswith("step 2, rank 0: the loss is nan") and "lower optimizer.lr" in line
+    assert "-nan" not in ended.out + ended.err and "finished" not in ended.out
+    assert [run["state"] for run in job.list()] == ["failed"]
 
 
 @ALONE_AND_LAUNCHED

@@ -55,11 +55,13 @@ def test_disk_that_fills_up_during_training(job, disk, ranks):
     assert [entry["state"] for entry in job.list()] == ["finished"]
 
 
-def test_the_rank_that_the_full_disk_failed_is_named(job, disk):
+@pytest.mark.parametrize("backend, ranks", [("auto", 2), ("gloo", 3)])
+def test_the_rank_that_the_full_disk_failed_is_named(job, disk, backend, ranks):
     """No room even for the file in which a rank says why it failed: the others only lost it."""
     disk.mount("size=12m")
     overrides = [f"run.dir={disk.path}/runs", "checkpoint.every=20 steps", "train.epochs=1000", "checkpoint.async=false"]
-    started = job.start(*overrides, ranks=2, options=["--max-restarts", 5, "--restart-delay", 0])
+    overrides.append(f"distributed.backend={backend}")
+    started = job.start(*overrides, ranks=ranks, options=["--max-restarts", 5, "--restart-delay", 0])
     wait_until(lambda: list(disk.path.glob("runs/*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
 
     def has_ended_on_a_full_disk():
@@ -69,7 +71,7 @@ def test_the_rank_that_the_full_disk_failed_is_named(job, disk):
     wait_until(has_ended_on_a_full_disk, PATIENCE_S, "no restart is left")
     ended = finish(started)
     assert ended.code == 75, ended.err
-    named = re.findall(r"rank (\d) \(of 2\) failed first: .*\n  (.*)", ended.err)
+    named = re.findall(r"rank (\d) \(of \d\) failed first: .*\n  (.*)", ended.err)
     assert [rank for rank, _ in named] == ["0"] * 6, ended.err
     assert all("No space left on device" in said for _, said in named)
 

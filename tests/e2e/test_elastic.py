@@ -11,6 +11,7 @@ from cluster import GONE_S, RUN_S
 from conftest import Job
 from processes import PATIENCE_S, wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
+from test_ending import steps_of
 
 NUM_HOSTS = 3
 STEPS = 2000
@@ -211,6 +212,22 @@ def test_sigterm_to_a_job_of_two_hosts(job, cluster, undisturbed):
     assert_each_step_once(job, run_dir)
 
 
+@pytest.mark.parametrize("where, number", [("rank of alpha", signal.SIGTERM), ("rank of beta", signal.SIGTERM),
+                                           ("launcher of alpha", signal.SIGUSR1), ("launcher of beta", signal.SIGUSR1)])
+def test_a_signal_that_the_ranks_get_ends_the_job_on_every_node(job, cluster, where, number):
+    """No launcher ends as if the run were done: what starts it again would wait for the others."""
+    what, _, name = where.partition(" of ")
+    host = next(host for host in cluster.hosts if host.name == name)
+    cluster.start_all(*LONG, options=["--max-restarts", 5])
+    cluster.wait_for_checkpoint()
+    (cluster.kill_rank if what == "rank" else cluster.kill_launcher)(host, number)
+    ended = [cluster.finish(each, GRACE_S) for each in cluster.hosts]
+    assert [end.code for end in ended] == [128 + number] * 2, ended
+    assert all(f"the ranks ended after {number.name}" in end.err for end in ended), ended
+    assert f"preempted by {number.name} after step {checkpoints(job.only_run())[-1]} of {STEPS}" in ended[0].out
+    assert [entry["state"] for entry in job.list()] == ["preempted"]
+
+
 def test_a_newcomer_is_taken_in_at_the_next_restart(job, cluster):
     alpha, beta = cluster.hosts
     options = ["--max-restarts", 1]
@@ -246,6 +263,26 @@ def test_a_link_that_is_cut_for_a_moment_harms_nothing(cluster, undisturbed):
     ended = [cluster.finish(host) for host in cluster.hosts]
     assert [end.code for end in ended] == [0, 0], ended
     assert_whole(cluster.run_dir(), undisturbed)
+
+
+def test_a_node_that_is_not_heard_is_named_and_none_of_its_ranks(job, cluster):
+    """What its ranks did when it was last heard is no reason to blame one."""
+    alpha, beta = cluster.hosts
+    said = job.directory / "alpha.err"
+    with open(said, "w") as file:
+        cluster.streams = {"stderr": file}
+        # Outside of steps, as in a checkpoint, ranks wait longer before anything is said.
+        endless = [NETWORK, "train.epochs=1000000", "train.eval_every=1000000 epochs", "checkpoint.every=1000000 epochs"]
+        cluster.start_all(*endless, conf="keep_alive_max_attempt=50")
+    wait_until(lambda: any(step > 100 for step, _ in steps_of(job)), PATIENCE_S, "100 steps")
+    cluster.network.cut(beta)
+    try:
+        wait_until(lambda: "the other ranks have waited" in said.read_text(), PATIENCE_S, "a word")
+        text = said.read_text()
+    finally:
+        cluster.network.restore(beta)
+    assert "nothing has been heard from beta for" in text
+    assert "keeps the others waiting" not in text
 
 
 def test_a_node_that_was_cut_off_comes_back(cluster, undisturbed):

@@ -77,7 +77,10 @@ def test_signals_at_once_are_one(job):
 @pytest.mark.parametrize("ranks", [None, 2])
 def test_stopped_on_request(job, ranks):
     started = start_stepping(job, ranks=ranks)
-    run_id = only(job.list())["id"]
+    running = only(job.list())
+    run_id = running["id"]
+    planned = {"steps": 21 * 100_000, "epochs": 100_000}
+    assert (running["state"], running["planned"]) == ("running", planned)
     for pid in [started.pid, *ranks_of(job.directory).values()]:
         os.kill(pid, signal.SIGPIPE)  # as when a connection broke: no reason to die
     asked = processes.run([LOCKSTEP, "runs", "stop", run_id, "--dir", job.runs, "--reason", "enough"],
@@ -90,8 +93,10 @@ def test_stopped_on_request(job, ranks):
     assert run["state"] == "finished"
     run_dir = only(job.runs.iterdir())
     step = checkpoints(run_dir)[-1]
+    assert f"{step} of {planned['steps']}\n" in job.query("show", run_id)
     resume(job, run_dir, *LONG, f"train.max_steps={step + 3}", ranks=ranks)
     assert checkpoints(run_dir)[-1] == step + 3
+    assert only(job.list())["planned"] == {**planned, "steps": step + 3}
     again = processes.run([LOCKSTEP, "runs", "stop", run_id, "--dir", job.runs], job.directory)
     assert again.code == 78
     assert "does not run any more: it is finished" in again.err

@@ -4,22 +4,28 @@ import os
 import pathlib
 import socket
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import processes
+from safetensors_file import checkpoints
 from processes import LOCKSTEP, SOURCE, TRAINER
 
 BUILD = pathlib.Path(os.environ["LOCKSTEP_BIN"]).parent
 
 
-def build_example(name, prefix, directory):
-    """Configures and builds examples/NAME against the installation; returns its build directory."""
+def configure_and_build(source, prefix, directory):
+    """Against the installation; returns the build directory."""
     options = [f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Debug"]
-    subprocess.run(["cmake", "-S", SOURCE / "examples" / name, "-B", directory, *options], check=True, timeout=120)
-    subprocess.run(["cmake", "--build", directory], check=True, timeout=400)
+    subprocess.run(["cmake", "-S", source, "-B", directory, *options], check=True, timeout=120)
+    subprocess.run(["cmake", "--build", directory, "--parallel", "2"], check=True, timeout=400)
     return directory
+
+
+def build_example(name, prefix, directory):
+    return configure_and_build(SOURCE / "examples" / name, prefix, directory)
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +38,55 @@ def prefix(tmp_path_factory):
 @pytest.fixture(scope="module")
 def plugin(prefix, tmp_path_factory):
     return build_example("model_plugin", prefix, tmp_path_factory.mktemp("plugin")) / "softmax_regression.so"
+
+
+def test_only_public_headers_are_installed(prefix):
+    include = prefix / "include"
+    headers = sorted(path.relative_to(include).as_posix() for path in include.rglob("*") if path.is_file())
+    public = {f"lockstep/{path.name.removesuffix('.in')}" for path in (SOURCE / "include" / "lockstep").iterdir()}
+    assert set(headers) == public and len(headers) <= 25
+
+
+def test_private_header_is_refused_with_the_public_ones(prefix, tmp_path):
+    (tmp_path / "CMakeLists.txt").write_text((SOURCE / "examples" / "model_plugin" / "CMakeLists.txt").read_text())
+    (tmp_path / "softmax_regression.cpp").write_text("#include <lockstep/core/printable.h>\n")
+    ended = processes.run(["cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}"], tmp_path)
+    assert ended.code != 0
+    said = " ".join(ended.err.split())
+    assert "softmax_regression.cpp: <lockstep/core/printable.h> is not a public header of Lockstep. Public are:" in said
+    assert "lockstep/model.h" in said and "lockstep/sink.h" in said
+
+
+KINDS = ["dataset", "image_transform", "model", "optimizer", "schedule", "hook"]
+
+
+@pytest.fixture(scope="module")
+def parts(prefix, tmp_path_factory):
+    """A plugin of every kind, made of the examples in the public headers; sinks are one of their own."""
+    directory = tmp_path_factory.mktemp("parts")
+    subprocess.run([sys.executable, SOURCE / "tests/docs/extract_snippets.py", SOURCE, directory], check=True)
+    (directory / "examples.h").write_text((SOURCE / "tests/docs/examples.h").read_text())
+    sources = " ".join(f"{kind}_example.cpp" for kind in KINDS)
+    (directory / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.25)\nproject(parts LANGUAGES CXX)\nfind_package(lockstep REQUIRED)\n"
+        f"lockstep_add_plugin(parts {sources})\nlockstep_add_sink_plugin(last_loss sink_example.cpp)\n")
+    return configure_and_build(directory, prefix, directory / "build")
+
+
+def test_plugins_of_every_kind_train(job, parts):
+    job.config["plugins"] = [str(parts / "parts.so")]
+    job.config["tracking"] = {"plugins": [str(parts / "last_loss.so")], "sinks": ["last_loss"]}
+    job.config["model"] = {"name": "line"}
+    job.config["data"] = {"train": {"name": "counting", "samples": 64}, "batch_size": 8}
+    job.config["optimizer"] = {"name": "sign_descent", "lr": 0.1}
+    job.config["schedule"] = {"name": "halving", "every": 20}
+    job.config["train"] = {"epochs": 10, "log_every": "1 steps", "hooks": ["stop_at_loss"]}
+    job.write()
+    run = job.train(ranks=2)
+    [loss] = run.glob("sinks/last_loss/*/loss")
+    assert 0 < float(loss.read_text()) < 0.2
+    image = processes.run([TRAINER, "--schema", parts / "parts.so"], run)
+    assert '"invert"' in image.out
 
 
 def use_plugin(job, path):
@@ -81,12 +136,29 @@ def test_sink_plugin_is_fed_by_the_agent(job, prefix, tmp_path_factory):
     assert gauges[f"lockstep.{run['id']}.exit"] == "0|g"
 
 
+def test_hook_plugin_ends_the_run(job, prefix, tmp_path_factory):
+    plugin = build_example("hook_plugin", prefix, tmp_path_factory.mktemp("hook_plugin")) / "stop_at.so"
+    job.config["plugins"] = [str(plugin)]
+    job.config["train"] = {"epochs": 4, "eval_every": "5 steps", "hooks": [{"name": "stop_at", "at_least": 0.5}]}
+    job.write()
+    run_dir = job.train(ranks=2)
+    steps = [step for step, accuracy in job.series(run_dir.name, "eval/accuracy")]
+    assert steps[-1] < 4 * 21 and checkpoints(run_dir)[-1] == steps[-1]
+    [run] = job.list()
+    assert run["state"] == "finished" and run["summary"]["stop_at/seconds"] > 0
+    assert run["summary"]["eval/accuracy"] >= 0.5
+    ended = job.run("train.hooks=[{name: stop_at}]")
+    assert ended.code == 78 and "train.hooks[0].at_least" in ended.err
+    ended = job.run("train.hooks=[{name: stop_at, metric: speed, at_least: 1}]")
+    assert ended.code == 78 and "stop_at: the evaluation has no 'speed'" in ended.err
+
+
 def test_plugin_is_in_the_schema(plugin, tmp_path):
     ended = processes.run([TRAINER, "--schema", plugin], tmp_path)
     assert ended.code == 0 and "softmax_regression" in ended.out
 
 
-@pytest.mark.parametrize("old, new", [(b"torch=2.11.0", b"torch=2.10.0"), (b"interface=3", b"interface=9")])
+@pytest.mark.parametrize("old, new", [(b"torch=2.11.0", b"torch=2.10.0"), (b"interface=4", b"interface=9")])
 def test_plugin_of_another_build_is_refused_before_its_code_runs(job, plugin, old, new):
     content = plugin.read_bytes()
     assert content.count(b"{interface=") == 1
@@ -96,7 +168,7 @@ def test_plugin_of_another_build_is_refused_before_its_code_runs(job, plugin, ol
     ended = job.run()
     assert ended.code == 78
     assert f"plugin {other}: built for [" in ended.err and new.decode() in ended.err
-    assert "this program needs [interface=3 torch=2.11.0" in ended.err and "rebuild the plugin" in ended.err
+    assert "this program needs [interface=4 torch=2.11.0" in ended.err and "rebuild the plugin" in ended.err
     assert ended.err.count("\n") == 1
 
 

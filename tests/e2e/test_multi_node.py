@@ -1,5 +1,6 @@
 """Several hosts train as one: network namespaces, a launcher on each."""
 
+import contextlib
 import shutil
 import signal
 import subprocess
@@ -342,21 +343,47 @@ def test_strangers_at_the_port(cluster, kind, count):
         stranger.communicate(timeout=PATIENCE_S)
 
 
-def test_something_else_listens_at_the_endpoint(cluster):
-    beta = cluster.hosts[1]
-    serve = "import socket,sys; s=socket.create_server((sys.argv[1],29499)); print('here',flush=True)\n"
-    serve += "while True: c,_=s.accept(); c.sendall(b'SSH-2.0-OpenSSH\\r\\n'); c.recv(1)"
-    other = cluster.hosts[0].start([sys.executable, "-c", serve, cluster.hosts[0].address], "/")
+OTHER_PORT = 29499
+
+
+@contextlib.contextmanager
+def another_program(host, says):
+    """It listens at OTHER_PORT of `host`, and hangs up where it says nothing."""
+    serve = f"import socket,sys; s=socket.create_server((sys.argv[1],{OTHER_PORT})); print('here',flush=True)\n"
+    serve += "while True: c,_=s.accept(); c.sendall(sys.argv[2].encode()); sys.argv[2] and c.recv(1); c.close()"
+    other = host.start([sys.executable, "-c", serve, host.address, says], "/")
     try:
         assert other.stdout.readline() == "here\n"
-        options = ["--rdzv-endpoint", f"{cluster.hosts[0].address}:29499"]
-        cluster.start(beta, options=options, rest=SAY_WHO)
-        ended = cluster.finish(beta)
+        yield ["--rdzv-endpoint", f"{host.address}:{OTHER_PORT}", "--rdzv-timeout", "1s"]
     finally:
         other.kill()
         other.communicate(timeout=PATIENCE_S)
+
+
+SSH = "SSH-2.0-OpenSSH\r\n"
+
+
+def test_something_else_listens_at_the_endpoint(cluster):
+    alpha, beta = cluster.hosts
+    with another_program(alpha, SSH) as options:
+        cluster.start(beta, options=options, rest=SAY_WHO)
+        ended = cluster.finish(beta)
     assert ended.code == 78
     assert "is not a Lockstep rendezvous" in ended.err
+
+
+@pytest.mark.parametrize("says, told", [
+    (SSH, f"another program uses port {OTHER_PORT} of this host; choose another port, the same on every node"),
+    ("", "within 1 s: the connection was closed; another program on this host may use that port"),
+], ids=["speaks", "hangs up"])
+def test_something_else_listens_where_a_node_is_to_serve(cluster, says, told):
+    alpha = cluster.hosts[0]
+    with another_program(alpha, says) as options:
+        cluster.start(alpha, options=options, rest=SAY_WHO)
+        ended = cluster.finish(alpha)
+    assert ended.code == 75
+    (line,) = ended.err.splitlines()
+    assert f"the rendezvous at {alpha.address}:{OTHER_PORT}" in line and told in line
 
 
 def test_the_secret_is_nowhere(job, cluster):

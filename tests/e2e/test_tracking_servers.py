@@ -92,16 +92,22 @@ def check_wandb(server, runs, group, job_type, artifact):
     assert [made["artifactCollectionName"] for made in server.artifacts] == [artifact]
 
 
+def use_servers(job, mlflow, wandb, experiment, ranks, **tracking):
+    """Returns the environment that a run needs for them."""
+    sinks = [{"name": "mlflow", "tracking_uri": mlflow, "experiment": experiment},
+             {"name": "wandb", "project": "e2e", "upload_every": 1}]
+    job.config["tracking"] = {"ranks": ranks, "sinks": sinks, "finish_timeout": "200 s", "system_every": "1 s",
+                              "checkpoints": "last", **tracking}
+    job.config["train"]["log_every"] = "5 steps"
+    job.write()
+    return with_tools(WANDB_BASE_URL=wandb.url, WANDB_API_KEY=KEY)
+
+
 @pytest.mark.parametrize("policy", ["main", "node", "all", "shared"])
 def test_servers_have_what_the_event_logs_have(job, mlflow, wandb, policy):
     experiment = f"e2e-{policy}"
-    sinks = [{"name": "mlflow", "tracking_uri": mlflow, "experiment": experiment},
-             {"name": "wandb", "project": "e2e", "upload_every": 1}]
-    job.config["tracking"] = {"ranks": "all" if policy == "shared" else policy, "shared": policy == "shared", "sinks": sinks,
-                              "finish_timeout": "200 s", "system_every": "1 s", "checkpoints": "last"}
-    job.config["train"]["log_every"] = "5 steps"
-    job.write()
-    environment = with_tools(WANDB_BASE_URL=wandb.url, WANDB_API_KEY=KEY)
+    is_shared = policy == "shared"
+    environment = use_servers(job, mlflow, wandb, experiment, "all" if is_shared else policy, shared=is_shared)
     run_dir = job.train(ranks=4, env=environment, timeout=300)
     status = json.loads((run_dir / "sinks" / "agent-00000.json").read_text())["sinks"]
     assert [sink["name"] for sink in status if sink["complete"]] == ["mlflow", "wandb"], status
@@ -117,3 +123,27 @@ def test_servers_have_what_the_event_logs_have(job, mlflow, wandb, policy):
         check_wandb(wandb, runs, group, job_type, "e2e-model")
     for path in run_dir.rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), f"the key is in {path}"
+
+
+def test_sync_sends_a_run_to_another_experiment_and_another_project(job, mlflow, wandb):
+    """Each place gets the whole run, once, whatever the run's own sinks of these names have delivered."""
+    environment = use_servers(job, mlflow, wandb, "here", "main")
+    run_dir = job.train(env=environment, timeout=300)
+    runs = expected_runs(job, "main", run_dir)
+    assert wandb.run().bucket["project"] == "e2e"
+
+    def send(*sinks):
+        wandb.runs.clear()
+        wandb.artifacts.clear()
+        for sink in sinks:
+            ended = processes.run([LOCKSTEP, "sync", run_dir, "--sink", sink], job.directory, environment)
+            assert ended.code == 0 and "complete" in ended.out, ended.err
+
+    elsewhere = [f"{{name: mlflow, tracking_uri: '{mlflow}', experiment: there}}", "{name: wandb, project: there}"]
+    send(*elsewhere)
+    check_wandb(wandb, runs, None, None, "e2e-model")
+    assert wandb.run().bucket["project"] == "there"
+    send(*elsewhere)
+    assert not wandb.runs, "it was sent again"
+    for experiment in ("here", "there"):
+        check_mlflow(mlflow, experiment, runs, False, "e2e-model")

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tests/fuzz/seeds.h"
 #include "tracking/artifacts/manifest.h"
 

@@ -3,9 +3,10 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/config/config_fields.h"
 #include "core/config/config_text.h"
 #include "core/config/period.h"
+#include "lockstep/config_fields.h"
+#include "lockstep/config_value.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {
@@ -23,6 +24,9 @@ void fields(V& v, Optimizer& c) {
   v("name", c.name, "");
 }
 
+enum class Mode { Fast, Safe };
+constexpr auto choices(Mode) { return std::array{"fast", "safe"}; }
+
 struct RunFile {
   Optimizer optimizer;
   std::vector<int64_t> hidden;
@@ -30,7 +34,7 @@ struct RunFile {
   Period every;
   Duration timeout{std::chrono::minutes(30)};
   bool shuffle = true;
-  std::string mode = "fast";
+  Mode mode = Mode::Fast;
 };
 template <class V>
 void fields(V& v, RunFile& c) {
@@ -40,7 +44,7 @@ void fields(V& v, RunFile& c) {
   v("every", c.every, "");
   v("timeout", c.timeout, "");
   v("shuffle", c.shuffle, "");
-  v("mode", c.mode, "", one_of({"fast", "safe"}));
+  v("mode", c.mode, "");
 }
 
 Json read(const ConfigNode& root) {

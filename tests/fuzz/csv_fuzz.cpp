@@ -1,8 +1,8 @@
 // Any text is either a table that is consistent in itself or a Config error.
 #include <cstdlib>
 
-#include "core/error.h"
 #include "formats/table/csv_file.h"
+#include "lockstep/error.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

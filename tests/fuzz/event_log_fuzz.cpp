@@ -3,8 +3,8 @@
 #include <cstring>
 #include <string>
 
-#include "core/error.h"
 #include "core/system/crc32c.h"
+#include "lockstep/error.h"
 #include "tests/fuzz/memory_file.h"
 #include "tracking/log/event_frame.h"
 #include "tracking/log/event_log_reader.h"

@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tests/fuzz/seeds.h"
 #include "tests/tracking/sample_log.h"
 #include "tracking/log/event_frame.h"

@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/error.h"
 #include "launch/environment/node_list.h"
 #include "launch/environment/node_order.h"
 #include "launch/ssh/hostfile.h"
+#include "lockstep/error.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

@@ -1,8 +1,8 @@
 // Any bytes are either an IDX array that is consistent in itself or a Config error.
 #include <cstdlib>
 
-#include "core/error.h"
 #include "formats/idx_file.h"
+#include "lockstep/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {

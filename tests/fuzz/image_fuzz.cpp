@@ -2,8 +2,8 @@
 // part of it is asked for.
 #include <cstdlib>
 
-#include "core/error.h"
 #include "formats/images/decode.h"
+#include "lockstep/error.h"
 
 namespace {
 

@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
+#include "lockstep/error.h"
 #include "tests/temporary_directory.h"
 #include "tests/tracking/segmented_log.h"
 #include "tracking/log/event_frame.h"

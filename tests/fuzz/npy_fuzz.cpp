@@ -1,8 +1,8 @@
 // Any bytes are either an array that is consistent in itself or a Config error.
 #include <cstdlib>
 
-#include "core/error.h"
 #include "formats/npy_file.h"
+#include "lockstep/error.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

@@ -3,9 +3,9 @@
 
 #include <cstdlib>
 
-#include "core/error.h"
 #include "formats/npy_file.h"
 #include "formats/zip_file.h"
+#include "lockstep/error.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

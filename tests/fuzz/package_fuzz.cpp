@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "models/package/package.h"
 #include "tests/fuzz/seeds.h"
 

@@ -2,8 +2,8 @@
 #include <cstdlib>
 #include <memory>
 
-#include "core/error.h"
 #include "formats/table/parquet_file.h"
+#include "lockstep/error.h"
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/seeds.h"
 

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "lockstep/run_info.h"
 #include "tests/fuzz/seeds.h"
-#include "tracking/log/run_info.h"
 #include "tracking/runs/end_facts.h"
 
 namespace lockstep {

@@ -2,8 +2,8 @@
 // error.
 #include <cstdlib>
 
-#include "core/error.h"
 #include "formats/safetensors_header.h"
+#include "lockstep/error.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

@@ -2,7 +2,7 @@
 // again, or an Environment error.
 #include <cstdlib>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tests/fuzz/seeds.h"
 #include "trainer/checkpoint/safetensors_index.h"
 

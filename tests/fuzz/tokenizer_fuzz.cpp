@@ -2,8 +2,8 @@
 // error.
 #include <cstdlib>
 
-#include "core/error.h"
 #include "data/tokenize/tokenizer.h"
+#include "lockstep/error.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

@@ -1,8 +1,8 @@
 // Any bytes are either a file of tokens that lie inside it or a Config error.
 #include <cstdlib>
 
-#include "core/error.h"
 #include "formats/tokens/token_shards.h"
+#include "lockstep/error.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
-#include "core/error.h"
 #include "formats/unpack.h"
+#include "lockstep/error.h"
 #include "tests/fuzz/seeds.h"
 
 namespace lockstep {

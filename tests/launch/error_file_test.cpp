@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tests/launch/text_of.h"
 #include "tests/temporary_directory.h"
 

@@ -2,8 +2,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "launch/protocol/status_json.h"
-
 using namespace lockstep;
 using Catch::Matchers::Contains;
 
@@ -147,19 +145,4 @@ TEST_CASE("hang: what ranks of a silent node did is no reason to blame them") {
   views[0].silent_s = 9;
   views[0].progress.idle_s = 10;
   CHECK_FALSE(find_hang(views));
-}
-
-TEST_CASE("hang: a view travels as JSON") {
-  auto view = inside(1, 12, "gradient all_reduce", 3.5);
-  view.bucket = "a, b";
-  view.stacks = "    training thread\n";
-  const auto back = parse_rank_view(to_json(view));
-  REQUIRE(back);
-  CHECK(to_json(*back) == to_json(view));
-  CHECK_FALSE(parse_rank_view({{"rank", 1}}));
-  auto broken = to_json(view);
-  broken["phase"] = 99;
-  CHECK_FALSE(parse_rank_view(broken));
-  broken["phase"] = "x";
-  CHECK_FALSE(parse_rank_view(broken));
 }

@@ -11,9 +11,9 @@
 #include <ctime>
 #include <sstream>
 
-#include "core/error.h"
 #include "launch/protocol/master_socket.h"
 #include "launch/workers/worker_env.h"
+#include "lockstep/error.h"
 #include "tests/launch/shell_launch.h"
 
 namespace lockstep {

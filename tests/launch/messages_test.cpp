@@ -2,6 +2,7 @@
 #include "launch/protocol/messages.h"
 
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 namespace lockstep {
 namespace {
@@ -104,6 +105,26 @@ TEST_CASE("messages: bytes from outside are checked") {
   // Of a newer version, or from the wrong side.
   CHECK_FALSE(decode_node_message(R"({"type": "hello"})"));
   CHECK_FALSE(decode_node_message(R"({"type": "stop"})"));
+}
+
+TEST_CASE("messages: of a rank's status all is told, or nothing") {
+  RankView view{.progress = {.rank = 1, .pid = 77, .step = 3, .total_steps = 9}, .host = "h"};
+  view.progress.phase = Phase::Backward;
+  view.progress.operation = "gradient all_reduce";
+  view.progress.idle_s = 3.5;
+  view.bucket = "a, b";
+  view.stacks = "    training thread\n";
+  const auto content = encode(StatusMessage{.ranks = {view}});
+  const auto ranks_of = [](const std::string& text) {
+    return std::get<StatusMessage>(decode_node_message(text).value()).ranks;
+  };
+  REQUIRE(ranks_of(content).size() == 1);
+  CHECK(encode(StatusMessage{.ranks = ranks_of(content)}) == content);
+  for (const char* phase : {"99", "\"x\""}) {
+    auto broken = nlohmann::json::parse(content);
+    broken["value"][0]["phase"] = nlohmann::json::parse(phase);
+    CHECK(ranks_of(broken.dump()).empty());
+  }
 }
 
 TEST_CASE("messages: a proof of another protocol can be told from garbage") {

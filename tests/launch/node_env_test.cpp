@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tests/launch/environment_guard.h"
 
 namespace lockstep {

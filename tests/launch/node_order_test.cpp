@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -1,9 +1,9 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-#include "core/error.h"
 #include "launch/options/tee_spec.h"
 #include "launch/workers/line_splitter.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,8 +1,8 @@
-#include "launch/environment/rank_env.h"
+#include "lockstep/rank_env.h"
 
 #include <catch2/catch.hpp>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tests/launch/environment_guard.h"
 
 namespace lockstep {

@@ -1,11 +1,11 @@
 // What launchers prove to each other and how they name an endpoint, without a job.
 #include <catch2/catch.hpp>
 
-#include "core/error.h"
 #include "launch/protocol/address.h"
 #include "launch/protocol/authentication.h"
 #include "launch/protocol/frame.h"
 #include "launch/protocol/token.h"
+#include "lockstep/error.h"
 #include "tests/launch/environment_guard.h"
 #include "tests/temporary_directory.h"
 

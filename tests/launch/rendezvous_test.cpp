@@ -4,10 +4,10 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 
-#include "core/error.h"
 #include "launch/protocol/address.h"
 #include "launch/protocol/frame.h"
 #include "launch/rendezvous/meeting.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

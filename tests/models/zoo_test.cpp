@@ -3,8 +3,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/config/part.h"
-#include "models/model.h"
+#include "lockstep/model.h"
+#include "lockstep/part.h"
 #include "tests/data/error_of.h"
 
 namespace lockstep {

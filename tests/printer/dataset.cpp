@@ -8,8 +8,8 @@
 #include <iostream>
 #include <numeric>
 
-#include "core/config/part.h"
-#include "data/dataset.h"
+#include "lockstep/dataset.h"
+#include "lockstep/part.h"
 #include "tests/printer/commands.h"
 
 namespace lockstep::printer {

@@ -11,7 +11,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tests/printer/commands.h"
 
 namespace {

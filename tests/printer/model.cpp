@@ -9,9 +9,9 @@
 #include <iostream>
 #include <numeric>
 
-#include "core/config/part.h"
-#include "data/dataset.h"
-#include "models/model.h"
+#include "lockstep/dataset.h"
+#include "lockstep/model.h"
+#include "lockstep/part.h"
 #include "tests/printer/commands.h"
 
 namespace lockstep::printer {

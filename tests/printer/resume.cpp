@@ -9,10 +9,10 @@
 #include <iostream>
 #include <random>
 
-#include "core/config/config_fields.h"
 #include "data/loader/loader.h"
 #include "data/sampling/sampling.h"
 #include "data/sampling/split.h"
+#include "lockstep/config_fields.h"
 #include "tests/printer/commands.h"
 
 namespace lockstep::printer {

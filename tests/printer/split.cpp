@@ -5,10 +5,10 @@
 
 #include <iostream>
 
-#include "core/config/config_fields.h"
 #include "data/loader/loader.h"
 #include "data/sampling/sampler.h"
 #include "data/sampling/split.h"
+#include "lockstep/config_fields.h"
 #include "tests/printer/commands.h"
 
 namespace lockstep::printer {

@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <optional>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tests/temporary_directory.h"
 
 using namespace lockstep;

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <optional>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tests/temporary_directory.h"
 #include "tests/tracking/sample_log.h"
 #include "tracking/log/event_log_reader.h"

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <iostream>
 
-#include "core/error.h"
 #include "core/system/crc32c.h"
+#include "lockstep/error.h"
 #include "tests/temporary_directory.h"
 #include "tests/tracking/sample_log.h"
 #include "tracking/log/event_log_reader.h"

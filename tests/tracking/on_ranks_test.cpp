@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 
-#include "core/config/config_fields.h"
 #include "core/config/config_text.h"
-#include "core/error.h"
+#include "lockstep/config_fields.h"
+#include "lockstep/error.h"
 #include "tracking/config/tracking_config.h"
 
 using namespace lockstep;

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tests/tracking/runs_of_a_lab.h"
 #include "tracking/runs/run_tags.h"
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "lockstep/tracker.h"
 #include "tests/temporary_directory.h"
 #include "tests/tracking/sample_log.h"
 #include "tracking/runs/end_facts.h"

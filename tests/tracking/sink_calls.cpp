@@ -7,8 +7,8 @@
 #include <map>
 
 #include "core/system/durable_file.h"
+#include "lockstep/sink.h"
 #include "tracking/artifacts/store.h"
-#include "tracking/sinks/sink.h"
 
 using namespace lockstep;
 

@@ -1,4 +1,4 @@
-#include "tracking/tracker.h"
+#include "lockstep/tracker.h"
 
 #include <array>
 #include <catch2/catch.hpp>
@@ -8,8 +8,8 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tests/temporary_directory.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/log/log_tail.h"
@@ -233,9 +233,13 @@ TEST_CASE("tracker: records that were dropped are counted and told at the end") 
 TEST_CASE("tracker: bad input is an error on opening, also on ranks that do not log") {
   const TemporaryDirectory dir;
   auto options = options_for(dir.path(), 1);
-  options.config.ranks = {.kind = RankSelection::Kind::List, .ranks = {5}};
+  options.tracking = "{ranks: [5]}";
   CHECK_THROWS_WITH(open_tracker(options),
                     "tracking.ranks: there is no rank 5: the job has 2 (0 to 1)");
+  options.tracking = "{rank: all}";
+  CHECK_THROWS_WITH(open_tracker(options),
+                    Catch::StartsWith("TrackerOptions::tracking:1: tracking.rank: unknown key; did "
+                                      "you mean 'ranks'?"));
   const auto tracker = open_tracker(options_for(dir.path()));
   CHECK_THROWS_WITH(open_tracker(options_for(dir.path())),
                     Catch::Contains("is being written by another process"));

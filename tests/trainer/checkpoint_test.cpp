@@ -7,10 +7,10 @@
 #include <fstream>
 #include <functional>
 
-#include "core/error.h"
 #include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
 #include "formats/safetensors_header.h"
+#include "lockstep/error.h"
 #include "tests/temporary_directory.h"
 #include "trainer/checkpoint/checkpoint_keeping.h"
 #include "trainer/checkpoint/checkpoint_shares.h"

@@ -6,8 +6,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/config/part.h"
-#include "core/error.h"
+#include "lockstep/error.h"
+#include "lockstep/part.h"
 
 using namespace lockstep;
 

@@ -23,7 +23,7 @@ NamedTensors with_gradient(const at::Tensor& gradient) {
 }  // namespace
 
 TEST_CASE("non-finite: stop names the first value with its step and rank", "[trainer]") {
-  World alone({.device = "cpu"});
+  World alone({.device = DeviceChoice::Cpu});
   NonFiniteWatch watch(NonFinitePolicy::Stop);
   CHECK(watch.look("loss", at::scalar_tensor(1.5), 1));
   CHECK(watch.look("gradient norm", {}, 1));  // not measured

@@ -1,13 +1,13 @@
-#include "trainer/state/optimizer.h"
+#include "lockstep/optimizer.h"
 
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "core/config/part.h"
+#include "lockstep/part.h"
+#include "lockstep/schedule.h"
 #include "trainer/loop/gradients.h"
-#include "trainer/state/schedule.h"
 
 using namespace lockstep;
 
@@ -151,7 +151,7 @@ TEST_CASE("gradients: weights of the batches of a step are their shares of its s
 TEST_CASE("gradients: losses over targets are divided so that each target weighs the same") {
   const auto count = [](int64_t targets) { return at::scalar_tensor(targets, at::kLong); };
   WorldOptions options;
-  options.device = "cpu";
+  options.device = DeviceChoice::Cpu;
   World world(options);
   const auto equal = target_divisors(world, {count(96), count(96), count(96)});
   for (const auto& divisor : equal) CHECK(divisor.item<double>() == 3);

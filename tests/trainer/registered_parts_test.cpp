@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tracking/sinks/sink.h"
+#include "lockstep/sink.h"
 #include "trainer/config/run_config.h"
 
 using namespace lockstep;
@@ -43,6 +43,8 @@ TEST_CASE(
   check_registry(dataset_registry());
   check_registry(optimizer_registry());
   check_registry(schedule_registry());
+  // Of the tests; Lockstep itself brings none.
+  check_registry(hook_registry());
   check_registry(sink_registry());
 }
 

@@ -8,10 +8,10 @@
 #include <future>
 #include <map>
 
-#include "core/config/part.h"
-#include "core/error.h"
 #include "core/system/own_priority.h"
 #include "distributed/collectives.h"
+#include "lockstep/error.h"
+#include "lockstep/part.h"
 #include "tests/distributed/run_ranks.h"
 #include "tests/temporary_directory.h"
 
@@ -51,7 +51,7 @@ struct Training {
 };
 
 struct LoneWorld {
-  World lone_world{{.device = "cpu"}};
+  World lone_world{{.device = DeviceChoice::Cpu}};
 };
 
 // One rank.
@@ -69,7 +69,7 @@ TEST_CASE("saving: what is written is the state of its step, while training goes
   for (const bool in_background : {true, false}) {
     const TemporaryDirectory directory;
     LoneTraining training;
-    Saving saving(
+    CheckpointSaver saving(
         training.world, training.tracker,
         {.checkpoints = directory / "c", .keep = {.last = 2}, .in_background = in_background});
     saving.prepare(training.at_step(0));
@@ -98,11 +98,11 @@ TEST_CASE("saving: what ranks write together is the main rank's state, once none
       Training training(world);
       const auto own = at::full({4}, static_cast<double>(world.rank()));
       training.model->register_buffer("mean", own);
-      Saving saving(world, training.tracker,
-                    {.checkpoints = directory / "c",
-                     .keep = {.last = 2},
-                     .in_background = in_background,
-                     .all_write = true});
+      CheckpointSaver saving(world, training.tracker,
+                             {.checkpoints = directory / "c",
+                              .keep = {.last = 2},
+                              .in_background = in_background,
+                              .all_write = true});
       saving.prepare(training.at_step(0));
       std::vector<std::vector<int64_t>> lists;
       for (int64_t step = 1; step <= 3; ++step) {
@@ -136,7 +136,8 @@ TEST_CASE("saving: a failed write in the background ends the training, once, wit
   const TemporaryDirectory directory;
   std::ofstream(directory / "file") << "no directory";
   LoneTraining training;
-  Saving saving(training.world, training.tracker, {.checkpoints = directory / "file" / "c"});
+  CheckpointSaver saving(training.world, training.tracker,
+                         {.checkpoints = directory / "file" / "c"});
   saving.save(training.at_step(1), std::nullopt, false);
   CHECK_THROWS_WITH(saving.finish(), Catch::Contains("Not a directory"));
   CHECK_NOTHROW(saving.finish());
@@ -148,7 +149,7 @@ TEST_CASE("saving: a checkpoint under way is finished before its memory is gone"
   const TemporaryDirectory directory;
   LoneTraining training;
   {
-    Saving saving(training.world, training.tracker, {.checkpoints = directory / "c"});
+    CheckpointSaver saving(training.world, training.tracker, {.checkpoints = directory / "c"});
     saving.save(training.at_step(7), std::nullopt, false);
   }
   CHECK(list_checkpoints(directory / "c") == std::vector<int64_t>{7});

@@ -1,9 +1,10 @@
-#include "trainer/session.h"
+#include "lockstep/session.h"
 
 #include <catch2/catch.hpp>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
+#include "lockstep/tracker.h"
 #include "tests/temporary_directory.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/runs/end_facts.h"

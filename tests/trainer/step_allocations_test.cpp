@@ -4,14 +4,15 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/config/part.h"
 #include "core/system/durable_file.h"
-#include "models/model.h"
+#include "lockstep/model.h"
+#include "lockstep/optimizer.h"
+#include "lockstep/part.h"
+#include "lockstep/session.h"
+#include "lockstep/tracker.h"
 #include "tests/counted_allocations.h"
 #include "tests/temporary_directory.h"
 #include "tracking/runs/run_directory.h"
-#include "trainer/session.h"
-#include "trainer/state/optimizer.h"
 
 using namespace lockstep;
 

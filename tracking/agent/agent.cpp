@@ -9,9 +9,8 @@
 #include <csignal>
 #include <set>
 
-#include "core/error.h"
 #include "core/fatal_signal.h"
-#include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tracking/agent/agent_status.h"
 #include "tracking/agent/agent_turn.h"
 #include "tracking/agent/log_forwarder.h"
@@ -30,7 +29,7 @@
 namespace lockstep {
 namespace {
 
-using AgentClock = std::chrono::steady_clock;
+using Clock = std::chrono::steady_clock;
 constexpr auto kAgentTick = std::chrono::milliseconds(200);
 constexpr auto kBacklogEvery = std::chrono::seconds(20);
 constexpr int kFirstDeliveryTickMs = 10, kLongestDeliveryTickMs = 200;
@@ -64,32 +63,285 @@ bool is_no_news(const SinkStatus& now, const SinkStatus& before) {
 
 class Agent {
  public:
-  explicit Agent(const AgentOptions& options);
-  AgentReport run();
+  explicit Agent(const AgentOptions& options)
+      : options_(options),
+        starter_lives_(options.starter_fd >= 0),
+        launcher_(options.launcher > 0 ? open_process(options.launcher) : FileDescriptor()),
+        recorder_(options.run_dir, options.node_rank),
+        log_watch_(node_log_path(options.run_dir, options.node_rank)),
+        watch_(options.run_dir, options.node_rank),
+        consoles_(launcher_logs(options), recorder_.console_lines()),
+        sampler_({.disk = options.run_dir, .processes = [this] { return process_ids(); }}),
+        rules_(options.config.alerts),
+        next_sample_(started_),
+        next_heartbeat_(started_ + kHeartbeatEvery) {
+    for (const auto pid : options.pids) processes_.push_back(open_process(pid));
+    const auto alerts = read_alerts_note(options.run_dir, options.node_rank);
+    rules_.restore_causes(alerts.causes, born_ - alerts.time);
+    if (options.forwarding.receives())
+      receiver_ = std::make_unique<LogReceiver>(options.run_dir, options.forwarding);
+    if (options.forwarding.sends())
+      forwarder_ =
+          std::make_unique<LogForwarder>(options.run_dir, options.node_rank, options.forwarding);
+    for (const auto& part : options.config.sinks.parts())
+      if (part.name() != kConsoleSink && !forwarder_)
+        sinks_.push_back(std::make_unique<SinkThread>(part, options.environment));
+  }
+
+  AgentReport run() {
+    std::optional<EndFacts> facts;
+    while (!facts) {
+      tick();
+      if (must_make_way()) return {.complete = false, .handed_over = true, .sinks = statuses()};
+      if (!log_watch_.problem().empty()) return {.complete = false, .sinks = statuses()};
+      if (is_over())
+        facts = wait_for_end();
+      else
+        wait();
+    }
+    record_sample();
+    while (watch_consoles(true)) {
+    }
+    recorder_.close();
+    feed_entries();
+    if (forwarder_) forwarder_->finish();
+    return deliver(*facts);
+  }
 
  private:
-  void tick();
-  void wait();
-  bool all_there() const;
-  void feed_entries();
-  void plan();
-  bool is_over() const;
-  std::vector<int64_t> process_ids() const;
-  void record_sample();
-  void raise(const std::vector<Alert>& alerts);
-  void watch_ranks();
-  bool watch_consoles(bool is_final);
-  bool must_make_way() const;
-  std::optional<EndFacts> wait_for_end();
-  std::optional<int> silent_rank(const EndFacts& facts) const;
-  void tell_silence(EndFacts& facts);
-  AgentReport deliver(const EndFacts& facts);
-  RunEnd end_of(const EntryPlan& plan, const EndFacts& facts) const;
-  std::vector<SinkStatus> statuses() const;
-  void note_status(bool always);
+  void tick() {
+    watch_ranks();
+    watch_consoles(false);
+    const auto now = Clock::now();
+    if (!feeds_ && (all_there() || now - started_ > kLogsAppearWithin)) feed_entries();
+    if (feeds_ && receiver_ && rank_logs(options_.run_dir).size() > num_planned_logs_) plan();
+    if (now >= next_sample_) {
+      record_sample();
+      next_sample_ = now + options_.config.system_every.value;
+    }
+    if (now >= next_heartbeat_) {
+      recorder_.heartbeat();
+      next_heartbeat_ = now + kHeartbeatEvery;
+    }
+    note_status(false);
+  }
+
+  // Until the next tick, or until the starter ends: then at once.
+  void wait() {
+    pollfd starter{.fd = starter_lives_ ? options_.starter_fd : -1, .events = POLLIN};
+    const auto count = ::poll(&starter, 1, static_cast<int>(kAgentTick.count()));
+    if (count > 0) starter_lives_ = false;
+  }
+
+  bool all_there() const {
+    if (static_cast<int>(watch_.logs().size()) < options_.expected_logs) return false;
+    if (!receiver_) return true;
+    const auto& nodes = options_.forwarding.from_nodes;
+    const bool has_node_logs = std::ranges::all_of(nodes, [this](int node) {
+      return std::filesystem::exists(node_log_path(options_.run_dir, node));
+    });
+    if (!has_node_logs) return false;
+    const auto received = logs_of_nodes(options_.run_dir, std::set(nodes.begin(), nodes.end()));
+    return static_cast<int>(received.size()) >= options_.forwarding.num_logs;
+  }
+
+  // Which logs an entry has is decided once, so they should all be there.
+  void feed_entries() {
+    if (feeds_ || watch_.logs().empty()) return;
+    feeds_ = true;
+    plan();
+  }
+
+  // Logs of other nodes may come late: what is known already is not changed.
+  void plan() {
+    num_planned_logs_ = rank_logs(options_.run_dir).size();
+    std::set nodes = {options_.node_rank};
+    nodes.insert(options_.forwarding.from_nodes.begin(), options_.forwarding.from_nodes.end());
+    entries_ = plan_entries(options_.run_dir, options_.config, nodes);
+    for (auto& sink : sinks_)
+      for (const auto& entry : entries_) sink->add(entry);
+  }
+
+  bool is_over() const {
+    if (starter_lives_ || (receiver_ && !receiver_->is_over())) return false;
+    if (watch_.logs().empty())
+      return Clock::now() - started_ > kAgentTick || options_.starter_fd >= 0;
+    return watch_.all_closed();
+  }
+
+  std::vector<int64_t> process_ids() const {
+    return options_.pids.empty() ? watch_.process_ids() : options_.pids;
+  }
+
+  void record_sample() {
+    const auto values = sampler_.sample();
+    recorder_.sample(values);
+    std::vector<Metric> metrics;
+    for (const auto& [name, value] : values) metrics.push_back({name, value});
+    const auto first = watch_.logs().begin();
+    const int rank = first != watch_.logs().end() ? first->second->rank() : 0;
+    raise(rules_.scalars({.time = unix_now(), .values = metrics}, rank));
+  }
+
+  void raise(const std::vector<Alert>& alerts) {
+    for (const auto& alert : alerts) recorder_.alert(alert);
+    has_raised_ |= !alerts.empty();
+  }
+
+  // What the ranks logged since the last look, and who is silent or gone.
+  void watch_ranks() {
+    watch_.poll([this](const LoggedRow& row, const WatchedLog& log) {
+      if (row.time < born_ - kClocksAgreeWithin) return;
+      std::vector<Metric> metrics;
+      for (const auto& [key, value] : row.values) metrics.push_back({log.tail.keys()[key], value});
+      raise(rules_.scalars(
+          {.step = row.step, .time = row.time, .epoch = row.epoch, .values = metrics}, log.rank()));
+    });
+    std::vector<RankState> states;
+    for (const auto& [path, log] : watch_.logs())
+      states.push_back({.rank = log->rank(),
+                        .alive = log->has_writer,
+                        .ended = log->end.has_value(),
+                        .note = sampler_.oom_kills() > 0 ? "the kernel ran out of memory" : ""});
+    raise(rules_.tick(unix_now(), states));
+  }
+
+  // Returns whether there is more to read at once.
+  bool watch_consoles(bool is_final) {
+    if (!options_.config.console || watch_.logs().empty()) return false;
+    const auto& info = watch_.logs().begin()->second->tail.identity();
+    if (!info) return false;
+    return consoles_.poll(info->rank - info->local_rank, unix_now(), is_final,
+                          [this](const ConsoleLine& line) { recorder_.console(line); });
+  }
+
+  // Whoever started this agent is gone, and ranks that were started anew have brought another.
+  bool must_make_way() const {
+    return !starter_lives_ && is_agent_waiting(options_.run_dir, options_.node_rank);
+  }
+
+  // What is told of the end once those who can tell have: the launcher, which knows how each rank
+  // ended, or the ranks themselves. nullopt: ranks were started again meanwhile, and the run goes
+  // on.
+  std::optional<EndFacts> wait_for_end() {
+    watch_ranks();
+    auto facts = read_end_facts(options_.run_dir);
+    if (watch_.all_finished()) return facts;
+    const auto latest =
+        Clock::now() + (forwarder_ ? Clock::duration(0) : kEndIsToldWithin);
+    while (true) {
+      if (must_make_way()) return std::nullopt;
+      const bool is_late = Clock::now() >= latest;
+      // Asked first: what they have told is then there.
+      const bool all_are_gone = !is_alive(launcher_) && std::ranges::none_of(processes_, is_alive);
+      facts = read_end_facts(options_.run_dir);
+      if (std::ranges::count(facts, Witness::Launcher, &EndFact::by) > 0) return facts;
+      if (all_are_gone || is_late) {
+        watch_ranks();
+        if (!watch_.all_closed()) return std::nullopt;
+        tell_silence(facts);
+        const auto* fact = decisive_fact(facts);
+        // Else another node tells more.
+        if (is_late || !fact || !fact->is_consequence) return facts;
+      }
+      ::poll(nullptr, 0, static_cast<int>(kAgentTick.count()));
+    }
+  }
+
+  // The first rank of this node that is gone without a word. One that does not log leaves none when
+  // it succeeds either, so it is missed only where another rank says that it lost a peer.
+  std::optional<int> silent_rank(const EndFacts& facts) const {
+    if (const auto* log = watch_.first_silent()) return log->rank();
+    const auto* fact = decisive_fact(facts);
+    if (!fact || !fact->is_consequence || watch_.logs().empty()) return std::nullopt;
+    std::set<int> told;
+    for (const auto& other : facts)
+      if (other.by == Witness::Trainer) told.insert(other.number);
+    for (const auto& [path, log] : watch_.logs()) told.insert(log->rank());
+    const auto& info = watch_.logs().begin()->second->tail.identity();
+    const int first = info ? info->rank - info->local_rank : 0;
+    for (int rank = first; rank < first + static_cast<int>(processes_.size()); ++rank)
+      if (!told.contains(rank)) return rank;
+    return std::nullopt;
+  }
+
+  void tell_silence(EndFacts& facts) {
+    const auto rank = silent_rank(facts);
+    if (!rank) return;
+    const bool out_of_memory = sampler_.oom_kills() > 0;
+    facts.push_back(
+        {.by = Witness::Agent,
+         .number = options_.node_rank,
+         .end = {.state = RunState::Killed,
+                 .exit_code = static_cast<int>(kind_of_signal(SIGKILL)),
+                 .signal = SIGKILL,
+                 .rank = rank,
+                 .reason = out_of_memory ? "killed by the kernel: out of memory"
+                                         : "the process ended without a word: SIGKILL or a crash"},
+         .time = unix_now()});
+    try {
+      record_end(options_.run_dir, facts.back());
+    } catch (const Error&) {
+      // The disk is full: readers see that the log has no end and no writer.
+    }
+  }
+
+  AgentReport deliver(const EndFacts& facts) {
+    for (auto& sink : sinks_)
+      for (const auto& entry : entries_) sink->set_end(entry.id, end_of(entry, facts));
+    const auto latest = Clock::now() + options_.config.upload_timeout.value;
+    AgentReport report;
+    for (int tick_ms = kFirstDeliveryTickMs;;
+         tick_ms = std::min(tick_ms * 2, kLongestDeliveryTickMs)) {
+      report.sinks = statuses();
+      report.complete = std::ranges::all_of(report.sinks, &SinkStatus::complete);
+      if (must_make_way()) return {.complete = false, .handed_over = true, .sinks = report.sinks};
+      const bool at_rest = std::ranges::all_of(
+          report.sinks, [](const SinkStatus& sink) { return sink.complete || sink.gave_up; });
+      if (at_rest || !log_watch_.problem().empty() || Clock::now() >= latest) break;
+      note_status(false);
+      ::poll(nullptr, 0, tick_ms);
+    }
+    note_status(true);
+    if (!report.complete)
+      for (auto& sink : sinks_) static_cast<void>(sink.release());  // may hang: see the header
+    return report;
+  }
+
+  RunEnd end_of(const EntryPlan& plan, const EndFacts& facts) const {
+    auto log = watch_.logs().find(plan.log);
+    if (log == watch_.logs().end()) log = watch_.logs().begin();  // another node's
+    return resolve(facts, log == watch_.logs().end() ? std::nullopt : log->second->end);
+  }
+
+  std::vector<SinkStatus> statuses() const {
+    std::vector<SinkStatus> statuses;
+    for (const auto& sink : sinks_) statuses.push_back(sink->status());
+    if (forwarder_) statuses.push_back(forwarder_->status());
+    return statuses;
+  }
+
+  // News at once; how far the sinks are behind, more seldom.
+  void note_status(bool always) {
+    const auto now = Clock::now();
+    const auto sinks = statuses();
+    const auto causes = rules_.causes();
+    if (sinks.empty() && causes.empty()) return;
+    if (!always && !has_raised_ && now < next_backlog_ &&
+        std::ranges::equal(sinks, noted_, is_no_news))
+      return;
+    next_backlog_ = now + kBacklogEvery;
+    noted_ = sinks;
+    has_raised_ = false;
+    try {
+      write_agent_status(options_.run_dir, options_.node_rank, sinks, {unix_now(), causes});
+    } catch (const Error&) {
+      // The disk is full. What the sinks lack is seen once they are asked to go on.
+    }
+  }
 
   const AgentOptions options_;
-  const AgentClock::time_point started_ = AgentClock::now();
+  const Clock::time_point started_ = Clock::now();
   bool starter_lives_;
   const FileDescriptor launcher_;          // pidfd; closed where there is none
   std::vector<FileDescriptor> processes_;  // of the node's ranks, in order
@@ -100,7 +352,7 @@ class Agent {
   SystemSampler sampler_;
   AlertRules rules_;
   const double born_ = unix_now();  // rows of before are history, no news
-  AgentClock::time_point next_sample_, next_heartbeat_, next_backlog_;
+  Clock::time_point next_sample_, next_heartbeat_, next_backlog_;
   std::vector<SinkStatus> noted_;
   bool has_raised_ = false;  // since the last note
   bool feeds_ = false;
@@ -110,279 +362,6 @@ class Agent {
   std::unique_ptr<LogReceiver> receiver_;
   std::unique_ptr<LogForwarder> forwarder_;
 };
-
-Agent::Agent(const AgentOptions& options)
-    : options_(options),
-      starter_lives_(options.starter_fd >= 0),
-      launcher_(options.launcher > 0 ? open_process(options.launcher) : FileDescriptor()),
-      recorder_(options.run_dir, options.node_rank),
-      log_watch_(node_log_path(options.run_dir, options.node_rank)),
-      watch_(options.run_dir, options.node_rank),
-      consoles_(launcher_logs(options), recorder_.console_lines()),
-      sampler_({.disk = options.run_dir, .processes = [this] { return process_ids(); }}),
-      rules_(options.config.alerts),
-      next_sample_(started_),
-      next_heartbeat_(started_ + kHeartbeatEvery) {
-  for (const auto pid : options.pids) processes_.push_back(open_process(pid));
-  const auto alerts = read_alerts_note(options.run_dir, options.node_rank);
-  rules_.restore_causes(alerts.causes, born_ - alerts.time);
-  if (options.forwarding.receives())
-    receiver_ = std::make_unique<LogReceiver>(options.run_dir, options.forwarding);
-  if (options.forwarding.sends())
-    forwarder_ =
-        std::make_unique<LogForwarder>(options.run_dir, options.node_rank, options.forwarding);
-  for (const auto& part : options.config.sinks.parts())
-    if (part.name() != kConsoleSink && !forwarder_)
-      sinks_.push_back(std::make_unique<SinkThread>(part, options.environment));
-}
-
-AgentReport Agent::run() {
-  std::optional<EndFacts> facts;
-  while (!facts) {
-    tick();
-    if (must_make_way()) return {.complete = false, .handed_over = true, .sinks = statuses()};
-    if (!log_watch_.problem().empty()) return {.complete = false, .sinks = statuses()};
-    if (is_over())
-      facts = wait_for_end();
-    else
-      wait();
-  }
-  record_sample();
-  while (watch_consoles(true)) {
-  }
-  recorder_.close();
-  feed_entries();
-  if (forwarder_) forwarder_->finish();
-  return deliver(*facts);
-}
-
-std::vector<int64_t> Agent::process_ids() const {
-  return options_.pids.empty() ? watch_.process_ids() : options_.pids;
-}
-
-void Agent::raise(const std::vector<Alert>& alerts) {
-  for (const auto& alert : alerts) recorder_.alert(alert);
-  has_raised_ |= !alerts.empty();
-}
-
-void Agent::record_sample() {
-  const auto values = sampler_.sample();
-  recorder_.sample(values);
-  std::vector<Metric> metrics;
-  for (const auto& [name, value] : values) metrics.push_back({name, value});
-  const auto first = watch_.logs().begin();
-  const int rank = first != watch_.logs().end() ? first->second->rank() : 0;
-  raise(rules_.scalars({.time = unix_now(), .values = metrics}, rank));
-}
-
-// What the ranks logged since the last look, and who is silent or gone.
-void Agent::watch_ranks() {
-  watch_.poll([this](const LoggedRow& row, const WatchedLog& log) {
-    if (row.time < born_ - kClocksAgreeWithin) return;
-    std::vector<Metric> metrics;
-    for (const auto& [key, value] : row.values) metrics.push_back({log.tail.keys()[key], value});
-    raise(rules_.scalars(
-        {.step = row.step, .time = row.time, .epoch = row.epoch, .values = metrics}, log.rank()));
-  });
-  std::vector<RankState> states;
-  for (const auto& [path, log] : watch_.logs())
-    states.push_back({.rank = log->rank(),
-                      .alive = log->has_writer,
-                      .ended = log->end.has_value(),
-                      .note = sampler_.oom_kills() > 0 ? "the kernel ran out of memory" : ""});
-  raise(rules_.tick(unix_now(), states));
-}
-
-// Returns whether there is more to read at once.
-bool Agent::watch_consoles(bool is_final) {
-  if (!options_.config.console || watch_.logs().empty()) return false;
-  const auto& info = watch_.logs().begin()->second->tail.identity();
-  if (!info) return false;
-  return consoles_.poll(info->rank - info->local_rank, unix_now(), is_final,
-                        [this](const ConsoleLine& line) { recorder_.console(line); });
-}
-
-void Agent::tick() {
-  watch_ranks();
-  watch_consoles(false);
-  const auto now = AgentClock::now();
-  if (!feeds_ && (all_there() || now - started_ > kLogsAppearWithin)) feed_entries();
-  if (feeds_ && receiver_ && rank_logs(options_.run_dir).size() > num_planned_logs_) plan();
-  if (now >= next_sample_) {
-    record_sample();
-    next_sample_ = now + options_.config.system_every.value;
-  }
-  if (now >= next_heartbeat_) {
-    recorder_.heartbeat();
-    next_heartbeat_ = now + kHeartbeatEvery;
-  }
-  note_status(false);
-}
-
-// Until the next tick, or until the starter ends: then at once.
-void Agent::wait() {
-  pollfd starter{.fd = starter_lives_ ? options_.starter_fd : -1, .events = POLLIN};
-  const auto count = ::poll(&starter, 1, static_cast<int>(kAgentTick.count()));
-  if (count > 0) starter_lives_ = false;
-}
-
-bool Agent::all_there() const {
-  if (static_cast<int>(watch_.logs().size()) < options_.expected_logs) return false;
-  if (!receiver_) return true;
-  const auto& nodes = options_.forwarding.from_nodes;
-  const bool has_node_logs = std::ranges::all_of(nodes, [this](int node) {
-    return std::filesystem::exists(node_log_path(options_.run_dir, node));
-  });
-  if (!has_node_logs) return false;
-  const auto received = logs_of_nodes(options_.run_dir, std::set(nodes.begin(), nodes.end()));
-  return static_cast<int>(received.size()) >= options_.forwarding.num_logs;
-}
-
-// Which logs an entry has is decided once, so they should all be there.
-void Agent::feed_entries() {
-  if (feeds_ || watch_.logs().empty()) return;
-  feeds_ = true;
-  plan();
-}
-
-// Logs of other nodes may come late: what is known already is not changed.
-void Agent::plan() {
-  num_planned_logs_ = rank_logs(options_.run_dir).size();
-  std::set nodes = {options_.node_rank};
-  nodes.insert(options_.forwarding.from_nodes.begin(), options_.forwarding.from_nodes.end());
-  entries_ = plan_entries(options_.run_dir, options_.config, nodes);
-  for (auto& sink : sinks_)
-    for (const auto& entry : entries_) sink->add(entry);
-}
-
-// Whoever started this agent is gone, and ranks that were started anew have brought another.
-bool Agent::must_make_way() const {
-  return !starter_lives_ && is_agent_waiting(options_.run_dir, options_.node_rank);
-}
-
-bool Agent::is_over() const {
-  if (starter_lives_ || (receiver_ && !receiver_->is_over())) return false;
-  if (watch_.logs().empty())
-    return AgentClock::now() - started_ > kAgentTick || options_.starter_fd >= 0;
-  return watch_.all_closed();
-}
-
-// What is told of the end once those who can tell have: the launcher, which knows how each rank
-// ended, or the ranks themselves. nullopt: ranks were started again meanwhile, and the run goes on.
-std::optional<EndFacts> Agent::wait_for_end() {
-  watch_ranks();
-  auto facts = read_end_facts(options_.run_dir);
-  if (watch_.all_finished()) return facts;
-  const auto latest = AgentClock::now() + (forwarder_ ? AgentClock::duration(0) : kEndIsToldWithin);
-  while (true) {
-    if (must_make_way()) return std::nullopt;
-    const bool is_late = AgentClock::now() >= latest;
-    // Asked first: what they have told is then there.
-    const bool all_are_gone = !is_alive(launcher_) && std::ranges::none_of(processes_, is_alive);
-    facts = read_end_facts(options_.run_dir);
-    if (std::ranges::count(facts, Witness::Launcher, &EndFact::by) > 0) return facts;
-    if (all_are_gone || is_late) {
-      watch_ranks();
-      if (!watch_.all_closed()) return std::nullopt;
-      tell_silence(facts);
-      const auto* fact = decisive_fact(facts);
-      if (is_late || !fact || !fact->is_consequence) return facts;  // else another node tells more
-    }
-    ::poll(nullptr, 0, static_cast<int>(kAgentTick.count()));
-  }
-}
-
-// The first rank of this node that is gone without a word. One that does not log leaves none when
-// it succeeds either, so it is missed only where another rank says that it lost a peer.
-std::optional<int> Agent::silent_rank(const EndFacts& facts) const {
-  if (const auto* log = watch_.first_silent()) return log->rank();
-  const auto* fact = decisive_fact(facts);
-  if (!fact || !fact->is_consequence || watch_.logs().empty()) return std::nullopt;
-  std::set<int> told;
-  for (const auto& other : facts)
-    if (other.by == Witness::Trainer) told.insert(other.number);
-  for (const auto& [path, log] : watch_.logs()) told.insert(log->rank());
-  const auto& info = watch_.logs().begin()->second->tail.identity();
-  const int first = info ? info->rank - info->local_rank : 0;
-  for (int rank = first; rank < first + static_cast<int>(processes_.size()); ++rank)
-    if (!told.contains(rank)) return rank;
-  return std::nullopt;
-}
-
-void Agent::tell_silence(EndFacts& facts) {
-  const auto rank = silent_rank(facts);
-  if (!rank) return;
-  const bool out_of_memory = sampler_.oom_kills() > 0;
-  facts.push_back(
-      {.by = Witness::Agent,
-       .number = options_.node_rank,
-       .end = {.state = RunState::Killed,
-               .exit_code = static_cast<int>(kind_of_signal(SIGKILL)),
-               .signal = SIGKILL,
-               .rank = rank,
-               .reason = out_of_memory ? "killed by the kernel: out of memory"
-                                       : "the process ended without a word: SIGKILL or a crash"},
-       .time = unix_now()});
-  try {
-    record_end(options_.run_dir, facts.back());
-  } catch (const Error&) {
-    // The disk is full: readers see that the log has no end and no writer.
-  }
-}
-
-RunEnd Agent::end_of(const EntryPlan& plan, const EndFacts& facts) const {
-  auto log = watch_.logs().find(plan.log);
-  if (log == watch_.logs().end()) log = watch_.logs().begin();  // another node's
-  return resolve(facts, log == watch_.logs().end() ? std::nullopt : log->second->end);
-}
-
-AgentReport Agent::deliver(const EndFacts& facts) {
-  for (auto& sink : sinks_)
-    for (const auto& entry : entries_) sink->set_end(entry.id, end_of(entry, facts));
-  const auto latest = AgentClock::now() + options_.config.upload_timeout.value;
-  AgentReport report;
-  for (int tick_ms = kFirstDeliveryTickMs;;
-       tick_ms = std::min(tick_ms * 2, kLongestDeliveryTickMs)) {
-    report.sinks = statuses();
-    report.complete = std::ranges::all_of(report.sinks, &SinkStatus::complete);
-    if (must_make_way()) return {.complete = false, .handed_over = true, .sinks = report.sinks};
-    const bool at_rest = std::ranges::all_of(
-        report.sinks, [](const SinkStatus& sink) { return sink.complete || sink.gave_up; });
-    if (at_rest || !log_watch_.problem().empty() || AgentClock::now() >= latest) break;
-    note_status(false);
-    ::poll(nullptr, 0, tick_ms);
-  }
-  note_status(true);
-  if (!report.complete)
-    for (auto& sink : sinks_) static_cast<void>(sink.release());  // may hang: see the header
-  return report;
-}
-
-std::vector<SinkStatus> Agent::statuses() const {
-  std::vector<SinkStatus> statuses;
-  for (const auto& sink : sinks_) statuses.push_back(sink->status());
-  if (forwarder_) statuses.push_back(forwarder_->status());
-  return statuses;
-}
-
-// News at once; how far the sinks are behind, more seldom.
-void Agent::note_status(bool always) {
-  const auto now = AgentClock::now();
-  const auto sinks = statuses();
-  const auto causes = rules_.causes();
-  if (sinks.empty() && causes.empty()) return;
-  if (!always && !has_raised_ && now < next_backlog_ &&
-      std::ranges::equal(sinks, noted_, is_no_news))
-    return;
-  next_backlog_ = now + kBacklogEvery;
-  noted_ = sinks;
-  has_raised_ = false;
-  try {
-    write_agent_status(options_.run_dir, options_.node_rank, sinks, {unix_now(), causes});
-  } catch (const Error&) {
-    // The disk is full. What the sinks lack is seen once they are asked to go on.
-  }
-}
 
 }  // namespace
 

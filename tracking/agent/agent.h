@@ -4,9 +4,7 @@
 // training; started again it goes on where it was.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
-#include <string>
 #include <vector>
 
 #include "tracking/agent/forwarding.h"

@@ -14,8 +14,9 @@
 #include <cstring>
 #include <vector>
 
-#include "core/error.h"
+#include "core/system/child_process.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep {
@@ -67,14 +68,6 @@ class SpawnAttributes {
  private:
   posix_spawnattr_t attributes_{};
 };
-
-// As posix_spawn wants them.
-std::vector<char*> pointers_to(std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (auto& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
 
 std::vector<std::string> inherited_environment() {
   std::vector<std::string> variables;

@@ -7,8 +7,8 @@
 
 #include <cerrno>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/runs/run_directory.h"
 

@@ -1,14 +1,13 @@
 #include "tracking/agent/console_watch.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 
-#include "core/error.h"
+#include "lockstep/error.h"
+#include "tracking/runs/run_directory.h"
 
 namespace lockstep {
 namespace {
@@ -17,24 +16,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t kLongestConsoleLine = 8u << 10;
 constexpr size_t kConsolePiece = 1u << 20;
-
-std::optional<int> number_behind(const std::string& name, const std::string& prefix) {
-  int value = 0;
-  const auto* begin = name.data() + std::min(prefix.size(), name.size());
-  const auto [end, error] = std::from_chars(begin, name.data() + name.size(), value);
-  const bool good = name.starts_with(prefix) && error == std::errc() &&
-                    end == name.data() + name.size() && value >= 0;
-  return good ? std::optional(value) : std::nullopt;
-}
-
-// Calls `visit(path, n)` for what is called PREFIXn in `dir`.
-template <class Visit>
-void each_numbered(const fs::path& dir, const std::string& prefix, const Visit& visit) {
-  std::error_code error;
-  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error))
-    if (const auto number = number_behind(it->path().filename().string(), prefix))
-      visit(it->path(), *number);
-}
 
 // Most looks find nothing new, and there are many.
 std::string next_piece(int file, uint64_t taken) {
@@ -55,18 +36,15 @@ ConsoleWatch::ConsoleWatch(fs::path logs, Counts already_taken)
     : logs_(std::move(logs)), already_taken_(std::move(already_taken)) {}
 
 void ConsoleWatch::find_files() {
-  each_numbered(logs_, "attempt_", [&](const fs::path& attempt, int) {
-    each_numbered(attempt, "", [&](const fs::path& rank_dir, int local_rank) {
-      for (const bool is_error : {false, true}) {
-        const auto path = rank_dir / (is_error ? "stderr.log" : "stdout.log");
-        if (files_.contains(path)) continue;
-        FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-        if (file.is_open())
-          files_[path] = {
-              .file = std::move(file), .local_rank = local_rank, .is_error = is_error, .rest = {}};
-      }
-    });
-  });
+  for (const auto& output : rank_outputs(logs_)) {
+    if (files_.contains(output.path)) continue;
+    FileDescriptor file(::open(output.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (file.is_open())
+      files_[output.path] = {.file = std::move(file),
+                             .local_rank = output.local_rank,
+                             .is_error = output.is_error,
+                             .rest = {}};
+  }
 }
 
 // One file after the other, so that the lines that were taken before are those of the files before.

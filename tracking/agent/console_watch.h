@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/system/file_descriptor.h"
-#include "tracking/log/record.h"
+#include "lockstep/record.h"
 
 namespace lockstep {
 

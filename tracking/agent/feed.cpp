@@ -7,15 +7,15 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tracking/artifacts/sha256.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep {
 namespace {
 
-using FeedClock = std::chrono::steady_clock;
+using Clock = std::chrono::steady_clock;
 constexpr auto kFlushEvery = std::chrono::seconds(1);
 // Sinks may keep in memory what is not flushed, and there may be many entries.
 constexpr size_t kMostPendingValues = 8'000;
@@ -191,7 +191,7 @@ void Feed::start_sink() {
   sink_->run_started(info_of_entry(), sources_.front()->tail.config());
   pending_ = true;
   run_is_over_ = false;
-  flushed_at_ = FeedClock::now();
+  flushed_at_ = Clock::now();
 }
 
 // Metrics of several ranks, or system metrics of several nodes, in one entry.
@@ -279,7 +279,7 @@ void Feed::flush(const std::optional<RunEnd>& finished) {
   for (const auto& source : sources_) source->tail.keep();
   pending_ = false;
   pending_values_ = 0;
-  flushed_at_ = FeedClock::now();
+  flushed_at_ = Clock::now();
 }
 
 // The next sink object gets everything since the last flush, and nothing is read for it that comes
@@ -321,7 +321,7 @@ FeedState Feed::pump(const std::optional<RunEnd>& end) {
       run_is_over_ = true;
       pending_ = true;
     }
-    if (pending_ && (ends || more || FeedClock::now() - flushed_at_ >= kFlushEvery))
+    if (pending_ && (ends || more || Clock::now() - flushed_at_ >= kFlushEvery))
       flush(ends ? end : std::nullopt);
     return ends ? FeedState::Done : more ? FeedState::More : FeedState::Waiting;
   } catch (...) {

@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/system/crc32c.h"
+#include "lockstep/error.h"
 #include "tracking/agent/run_entries.h"
 #include "tracking/http/http_client.h"
 #include "tracking/log/event_frame.h"
@@ -92,7 +92,7 @@ LogForwarder::LogForwarder(std::filesystem::path run_dir, int node_rank,
 
 LogForwarder::~LogForwarder() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
@@ -100,19 +100,19 @@ LogForwarder::~LogForwarder() {
 }
 
 void LogForwarder::finish() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   finishing_ = true;
   changed_.notify_all();
 }
 
 SinkStatus LogForwarder::status() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return status_;
 }
 
 void LogForwarder::note(const std::string& problem, bool is_complete) {
   const auto left = backlog();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   status_.problem = problem;
   status_.complete = is_complete;
   status_.backlog = left;
@@ -120,7 +120,7 @@ void LogForwarder::note(const std::string& problem, bool is_complete) {
 
 void LogForwarder::run() {
   std::chrono::milliseconds pause = kForwardEvery;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stop_ && !status_.complete && !status_.gave_up) {
     const bool is_last = finishing_;
     lock.unlock();
@@ -137,7 +137,8 @@ void LogForwarder::run() {
     }
     lock.lock();
     status_.gave_up = is_refused;
-    changed_.wait_for(lock, pause, [&] { return stop_ || (finishing_ && !is_last); });
+    changed_.wait_for(lock.native(), pause,
+                      [&]() REQUIRES(mutex_) { return stop_ || (finishing_ && !is_last); });
   }
 }
 

@@ -2,17 +2,16 @@
 // (tracking/agent/forwarding.h), while they are written: whole records only.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/system/mutex.h"
 #include "tracking/agent/forwarding.h"
 #include "tracking/agent/sink_thread.h"
 
@@ -57,10 +56,10 @@ class LogForwarder {
   std::unique_ptr<HttpClient> client_;   // used by the thread only
   std::map<std::filesystem::path, Sent> sent_;
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable changed_;
-  SinkStatus status_;
-  bool finishing_ = false, stop_ = false;
+  SinkStatus status_ GUARDED_BY(mutex_);
+  bool finishing_ GUARDED_BY(mutex_) = false, stop_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

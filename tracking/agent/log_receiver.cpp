@@ -12,12 +12,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
-#include "core/error.h"
+#include "core/number_text.h"
 #include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
+#include "core/system/whole_io.h"
+#include "lockstep/error.h"
 #include "tracking/http/http_serving.h"
 #include "tracking/log/event_log_segment.h"
 
@@ -33,15 +34,6 @@ bool all_digits(std::string_view text) {
          text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-template <class Number>
-std::optional<Number> whole_number(const std::string& text) {
-  Number value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || problem != std::errc() || end != text.data() + text.size())
-    return std::nullopt;
-  return value;
-}
-
 bool has_forwarding_token(const httplib::Request& request, const std::string& token) {
   return brings_token(request.get_header_value("Authorization"), token);
 }
@@ -52,7 +44,7 @@ bool is_acceptable(const httplib::Request& request, const std::string& token) {
   if (request.has_header("Transfer-Encoding") || request.has_header("Content-Encoding"))
     return false;
   if (request.method != "POST") return true;
-  const auto length = whole_number<uint64_t>(request.get_header_value("Content-Length"));
+  const auto length = number_in<uint64_t>(request.get_header_value("Content-Length"));
   return length && *length <= kForwardedPiece;
 }
 
@@ -61,16 +53,6 @@ std::string bytes_at_begin(int fd, uint64_t size) {
   if (bytes.size() < std::min(size, kComparedBytes))
     throw environment_error("a received log became shorter");
   return bytes;
-}
-
-void write_at(int fd, std::string_view bytes, uint64_t offset) {
-  while (!bytes.empty()) {
-    const auto count = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw errno_error("cannot write a received log");
-    bytes.remove_prefix(static_cast<size_t>(count));
-    offset += static_cast<uint64_t>(count);
-  }
 }
 
 }  // namespace
@@ -120,7 +102,7 @@ LogReceiver::LogReceiver(std::filesystem::path run_dir, const Forwarding& forwar
       });
   const auto answered = [](const auto& act) {
     return [act](const httplib::Request& request, httplib::Response& response) {
-      const auto node = whole_number<int>(request.get_header_value("Lockstep-Node"));
+      const auto node = number_in<int>(request.get_header_value("Lockstep-Node"));
       const auto answer = node ? act(request, *node) : Answer{.status = 400, .body = "{}"};
       response.status = answer.status;
       response.set_content(answer.body, "application/json");
@@ -130,7 +112,7 @@ LogReceiver::LogReceiver(std::filesystem::path run_dir, const Forwarding& forwar
                  return take(request.matches[1], node, nullptr, 0);
                }));
   server_->Post(R"(/logs/([^/]+))", answered([this](const httplib::Request& request, int node) {
-                  const auto offset = whole_number<uint64_t>(request.get_param_value("offset"));
+                  const auto offset = number_in<uint64_t>(request.get_param_value("offset"));
                   return offset ? take(request.matches[1], node, &request.body, *offset)
                                 : Answer{.status = 400, .body = "{}"};
                 }));
@@ -168,14 +150,15 @@ LogReceiver::Copy& LogReceiver::copy_of(const std::string& name, int node) {
 
 LogReceiver::Answer LogReceiver::take(const std::string& name, int node, const std::string* bytes,
                                       uint64_t offset) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!is_event_log_name(name) || !hear(node)) return {.status = 404, .body = "{}"};
   try {
     auto& copy = copy_of(name, node);
     auto& [size, begin_crc] = copy.content;
     if (bytes && offset != size) return {.status = 409, .body = to_json(copy.content).dump()};
     if (bytes) {
-      write_at(copy.file.get(), *bytes, offset);
+      if (!write_whole_at(copy.file.get(), *bytes, offset))
+        throw errno_error("cannot write a received log");
       size += bytes->size();
       if (offset < kComparedBytes) {
         const auto begin = bytes_at_begin(copy.file.get(), size);
@@ -192,13 +175,13 @@ LogReceiver::Answer LogReceiver::take(const std::string& name, int node, const s
 LogReceiver::Answer LogReceiver::end(int node) {
   std::vector<FileDescriptor> files;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!hear(node)) return {.status = 404, .body = "{}"};
     files = let_go(node);
   }
   for (const auto& file : files) ::fdatasync(file.get());
   files.clear();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   nodes_[node].ended = true;
   return {.body = "{}"};
 }
@@ -215,7 +198,7 @@ std::vector<FileDescriptor> LogReceiver::let_go(int node) {
 }
 
 bool LogReceiver::is_over() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   bool all = true;
   for (auto& [number, node] : nodes_) {
     if (node.ended) continue;

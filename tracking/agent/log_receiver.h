@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/system/file_descriptor.h"
+#include "core/system/mutex.h"
 #include "tracking/agent/forwarding.h"
 
 namespace lockstep {
@@ -48,15 +48,15 @@ class LogReceiver {
   };
   Answer take(const std::string& name, int node, const std::string* bytes, uint64_t offset);
   Answer end(int node);
-  bool hear(int node);
-  Copy& copy_of(const std::string& name, int node);
-  std::vector<FileDescriptor> let_go(int node);
+  bool hear(int node) REQUIRES(mutex_);
+  Copy& copy_of(const std::string& name, int node) REQUIRES(mutex_);
+  std::vector<FileDescriptor> let_go(int node) REQUIRES(mutex_);
 
   const std::filesystem::path run_dir_;
   const std::chrono::milliseconds silence_;
-  std::mutex mutex_;
-  std::map<int, Node> nodes_;           // guarded by mutex_
-  std::map<std::string, Copy> copies_;  // by file name; guarded by mutex_
+  Mutex mutex_;
+  std::map<int, Node> nodes_ GUARDED_BY(mutex_);
+  std::map<std::string, Copy> copies_ GUARDED_BY(mutex_);  // by file name
   std::unique_ptr<Server> server_;
 };
 

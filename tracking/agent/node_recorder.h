@@ -1,7 +1,6 @@
 // The event log of a node's agent: system metrics, heartbeats, alerts, console lines of its ranks.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <string>
 #include <utility>

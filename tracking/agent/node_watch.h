@@ -1,13 +1,11 @@
 // Watches the event logs of one node's ranks: what they say, who still writes, and how they ended.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "tracking/log/log_tail.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -20,7 +20,7 @@ SinkThread::SinkThread(const Feed::SinkPart& part, Environment environment)
 
 SinkThread::~SinkThread() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
@@ -28,14 +28,14 @@ SinkThread::~SinkThread() {
 }
 
 void SinkThread::add(const EntryPlan& plan) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (works_.contains(plan.id)) return;
   works_[plan.id] = std::make_shared<Work>(std::make_unique<Feed>(part_, plan, environment_));
   changed_.notify_all();
 }
 
 void SinkThread::set_end(const std::string& entry, const std::optional<RunEnd>& end) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = works_.find(entry);
   if (it == works_.end()) return;
   it->second->end = end;
@@ -45,7 +45,7 @@ void SinkThread::set_end(const std::string& entry, const std::optional<RunEnd>& 
 }
 
 SinkStatus SinkThread::status() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   SinkStatus status{.name = part_.name(), .complete = true};
   for (const auto& [id, work] : works_) {
     status.complete &= work->done;
@@ -59,8 +59,8 @@ SinkStatus SinkThread::status() const {
 void SinkThread::run() {
   while (true) {
     const bool more = turn();
-    std::unique_lock lock(mutex_);
-    if (!more) changed_.wait_for(lock, kPollLogsEvery);
+    MutexLock lock(mutex_);
+    if (!more) changed_.wait_for(lock.native(), kPollLogsEvery);
     if (stop_) return;
   }
 }
@@ -69,14 +69,14 @@ void SinkThread::run() {
 bool SinkThread::turn() {
   std::vector<std::shared_ptr<Work>> due;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [id, work] : works_)
       if (!work->done && !work->gave_up && Clock::now() >= work->next_try) due.push_back(work);
   }
   bool more = false;
   for (const auto& work : due) {
     more |= pump(*work) == FeedState::More;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stop_) return false;
   }
   return more;
@@ -85,12 +85,12 @@ bool SinkThread::turn() {
 FeedState SinkThread::pump(Work& work) {
   std::optional<RunEnd> end;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     end = work.end;
   }
   try {
     const auto state = work.feed->pump(end);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     work.done = state == FeedState::Done;
     work.problem.clear();
     work.pause = {};
@@ -106,7 +106,7 @@ FeedState SinkThread::pump(Work& work) {
 
 void SinkThread::failed(Work& work, const std::string& problem, bool is_final) {
   const auto backlog = work.feed->backlog();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   work.problem = first_line(problem);
   work.gave_up = is_final;
   work.backlog = backlog;

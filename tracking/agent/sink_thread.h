@@ -6,12 +6,11 @@
 #include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
+#include "core/system/mutex.h"
 #include "tracking/agent/feed.h"
 
 namespace lockstep {
@@ -62,10 +61,10 @@ class SinkThread {
 
   const Feed::SinkPart part_;
   const Environment environment_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::string, std::shared_ptr<Work>> works_;
-  bool stop_ = false;
+  std::map<std::string, std::shared_ptr<Work>> works_ GUARDED_BY(mutex_);
+  bool stop_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

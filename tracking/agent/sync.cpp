@@ -1,12 +1,11 @@
 #include "tracking/agent/sync.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 
 #include <algorithm>
 
 #include "core/config/plugin.h"
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tracking/agent/run_entries.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/runs/run_directory.h"

@@ -21,7 +21,7 @@ struct SyncOptions {
   std::filesystem::path run_dir;
   TrackingConfig config;  // with the sinks to feed; the console is passed over
   Environment environment;
-  std::map<std::string, RunEnd> ends;  // of its entries, by id (catalog/run_use.h)
+  std::map<std::string, RunEnd> ends;  // of its entries, by id (catalog/run_list.h)
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   // Called about five times a second, from the calling thread.
   std::function<void(const std::vector<SinkStatus>&)> on_progress;

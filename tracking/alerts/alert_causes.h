@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "core/config/config_value.h"
+#include "lockstep/config_value.h"
 
 namespace lockstep {
 

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <cmath>
-#include <optional>
 
 #include "core/config/nearest_name.h"
+#include "core/number_text.h"
 #include "core/printable.h"
 
 namespace lockstep {
@@ -71,12 +70,10 @@ class ConditionParser {
   }
 
   bool read_limit() {
-    const auto word = read_word();
-    const auto* end = word.data() + word.size();
-    const auto result = std::from_chars(word.data(), end, condition_.limit);
-    if (result.ec == std::errc{} && result.ptr == end && std::isfinite(condition_.limit))
-      return true;
-    return fail(begin_, "a number");
+    const auto limit = number_in<double>(read_word());
+    if (!limit || !std::isfinite(*limit)) return fail(begin_, "a number");
+    condition_.limit = *limit;
+    return true;
   }
 
   bool read_additions() {
@@ -104,10 +101,8 @@ class ConditionParser {
 
   // "1000 steps"
   bool read_count(int64_t& count, int64_t most, std::string_view unit) {
-    const auto word = read_word();
-    const auto* end = word.data() + word.size();
-    const auto result = std::from_chars(word.data(), end, count);
-    if (result.ec != std::errc{} || result.ptr != end || count < 1 || count > most)
+    count = number_in<int64_t>(read_word()).value_or(0);
+    if (count < 1 || count > most)
       return fail(begin_, fmt::format("a whole number of {}s, 1 to {}", unit, most));
     const auto given = read_word();
     if (given == unit || given == fmt::format("{}s", unit)) return true;

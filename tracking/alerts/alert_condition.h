@@ -16,7 +16,7 @@
 #include <string_view>
 #include <variant>
 
-#include "core/config/config_value.h"
+#include "lockstep/config_value.h"
 
 namespace lockstep {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/config/config_fields.h"
 #include "core/config/period.h"
+#include "lockstep/config_fields.h"
 #include "tracking/alerts/alert_condition.h"
 
 namespace lockstep {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -34,11 +34,13 @@ bool is_per_rank(std::string_view name) {
 
 }  // namespace
 
-AlertRules::AlertRules(const AlertConfig& config)
-    : config_(config), causes_(seconds_of(config.repeat_after)) {
-  verify_factor("loss_spike", config_.loss_spike);
-  verify_factor("slow_rank", config_.slow_rank);
+void verify_alerts(const AlertConfig& config) {
+  verify_factor("loss_spike", config.loss_spike);
+  verify_factor("slow_rank", config.slow_rank);
 }
+
+AlertRules::AlertRules(const AlertConfig& config)
+    : config_(config), causes_(seconds_of(config.repeat_after)) {}
 
 AlertRules::History* AlertRules::history(int rank) {
   const auto known = histories_.find(rank);

@@ -10,10 +10,10 @@
 #include <tuple>
 #include <vector>
 
+#include "lockstep/record.h"
 #include "tracking/alerts/alert_causes.h"
 #include "tracking/alerts/alert_config.h"
 #include "tracking/alerts/recent_values.h"
-#include "tracking/log/record.h"
 
 namespace lockstep {
 
@@ -25,13 +25,15 @@ struct RankState {
   std::string note;    // what is known of its end, such as "killed by signal 9"; may be empty
 };
 
+// Throws Config for a factor that cannot be meant (0 < factor <= 1).
+void verify_alerts(const AlertConfig& config);
+
 // Thread: one at a time.
 // Memory: bounded, and small per rank.
 // Clocks: time is what passes between calls of tick(), at most 30 s each and never backwards, so
 // that a clock that is set, or a machine that slept, raises no alarm.
 class AlertRules {
  public:
-  // Throws Config for a factor that cannot be meant (0 < factor <= 1).
   explicit AlertRules(const AlertConfig& config);
 
   // What was told already, for an agent that takes the place of this one; see AlertCauses.

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/config/config_value.h"
+#include "lockstep/config_value.h"
 
 namespace lockstep {
 

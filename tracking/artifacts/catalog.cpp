@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 
 #include "core/config/nearest_name.h"
-#include "core/error.h"
+#include "core/number_text.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -25,11 +25,8 @@ constexpr std::array<const char*, 4> kReservedNames = {"blobs", "lock", "events"
 
 // The number in "v3", or 0.
 int version_of(std::string_view text) {
-  int version = 0;
   if (!text.starts_with('v')) return 0;
-  const auto* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data() + 1, end, version);
-  return result.ec == std::errc{} && result.ptr == end ? std::max(version, 0) : 0;
+  return std::max(number_in<int>(text.substr(1)).value_or(0), 0);
 }
 
 Error no_such_name(const std::string& name, const std::vector<std::string>& names,

@@ -9,10 +9,10 @@
 #include <cerrno>
 #include <random>
 
-#include "core/error.h"
 #include "core/printable.h"
-#include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
+#include "core/system/whole_io.h"
+#include "lockstep/error.h"
 #include "tracking/artifacts/sha256.h"
 
 namespace lockstep {
@@ -62,14 +62,9 @@ bool copy_in_kernel(int from, int to, const fs::path& destination) {
 void copy_by_hand(int from, int to, const fs::path& source, const fs::path& destination) {
   std::string buffer;
   for (auto piece = read_piece(from, buffer, source); !piece.empty();
-       piece = read_piece(from, buffer, source)) {
-    while (!piece.empty()) {
-      const auto written = ::write(to, piece.data(), piece.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) throw errno_error(fmt::format("cannot write {}", shown(destination)));
-      piece.remove_prefix(static_cast<size_t>(written));
-    }
-  }
+       piece = read_piece(from, buffer, source))
+    if (!write_whole(to, piece))
+      throw errno_error(fmt::format("cannot write {}", shown(destination)));
 }
 
 void add_directory(const fs::path& directory, std::vector<ArtifactSource>& sources) {

@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

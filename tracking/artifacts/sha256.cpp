@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 #include <openssl/evp.h>
 
-#include <algorithm>
 #include <array>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -8,10 +8,10 @@
 #include <cerrno>
 #include <set>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/run_id.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tracking/artifacts/blobs.h"
 #include "tracking/artifacts/catalog.h"
 #include "tracking/artifacts/content.h"

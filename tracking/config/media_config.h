@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/config/config_fields.h"
+#include "lockstep/config_fields.h"
 
 namespace lockstep {
 

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "core/config/config_choice.h"
-#include "core/config/config_fields.h"
-#include "core/config/part_list.h"
 #include "core/config/period.h"
+#include "lockstep/config_fields.h"
+#include "lockstep/config_value.h"
+#include "lockstep/part.h"
+#include "lockstep/sink.h"
 #include "tracking/alerts/alert_config.h"
 #include "tracking/config/media_config.h"
 #include "tracking/runs/on_ranks.h"
-#include "tracking/sinks/sink.h"
 
 namespace lockstep {
 
@@ -23,17 +23,11 @@ using SinkList = PartList<Sink, const SinkContext&>;
 
 // Whose system metrics a run shows.
 enum class SystemNodes { Main, All };
-constexpr auto choices(SystemNodes) {
-  return choice_names<SystemNodes>({{SystemNodes::Main, "main"}, {SystemNodes::All, "all"}});
-}
+constexpr auto choices(SystemNodes) { return std::array{"main", "all"}; }
 
 // Which checkpoints become artifacts.
 enum class PublishedCheckpoints { None, Last, All };
-constexpr auto choices(PublishedCheckpoints) {
-  return choice_names<PublishedCheckpoints>({{PublishedCheckpoints::None, "none"},
-                                             {PublishedCheckpoints::Last, "last"},
-                                             {PublishedCheckpoints::All, "all"}});
-}
+constexpr auto choices(PublishedCheckpoints) { return std::array{"none", "last", "all"}; }
 
 struct TrackingConfig {
   RankSelection ranks;
@@ -75,7 +69,8 @@ void fields(V& v, TrackingConfig& c) {
   v("system_nodes", c.system_nodes,
     "with `ranks: main`, whose system metrics the run shows: of the main rank's node, or of all");
   v("alerts", c.alerts, "what the user wants to be told about");
-  v("media", c.media, "what evaluations show besides numbers; the main rank records it");
+  v("media", c.media, "what evaluations show besides numbers; the main rank records it",
+    needs("data.eval", "data.split.eval"));
   v("checkpoints", c.checkpoints,
     "which checkpoints become versions of the artifact '<run name>-model', which sinks upload: "
     "none, the last one of the run, or all");

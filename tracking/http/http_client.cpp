@@ -17,13 +17,14 @@
 #include <optional>
 #include <vector>
 
-#include "core/error.h"
+#include "core/number_text.h"
 #include "core/system/file_descriptor.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
 
-using HttpClock = std::chrono::steady_clock;
+using Clock = std::chrono::steady_clock;
 constexpr auto kHttpLongestConnect = std::chrono::milliseconds(10'000);
 
 // Writing to a connection that the other side closed raises SIGPIPE, which would end the process:
@@ -118,10 +119,8 @@ HttpAddress parse_http_address(const std::string& url, const std::string& what) 
   address.port = address.tls ? 443 : 80;
   const auto colon = host.rfind(':');
   if (colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos) {
-    const auto port = host.substr(colon + 1);
-    const auto read = std::from_chars(port.data(), port.data() + port.size(), address.port);
-    if (read.ec != std::errc() || read.ptr != port.data() + port.size() || address.port < 1 ||
-        address.port > 65535)
+    address.port = number_in<int>(host.substr(colon + 1)).value_or(0);
+    if (address.port < 1 || address.port > 65535)
       throw bad("its port is no number from 1 to 65535");
     host = host.substr(0, colon);
   }
@@ -175,15 +174,15 @@ struct HttpClient::Connection {
   HttpAnswer send(httplib::Request& request) {
     HttpAnswer answer;
     bool too_large = false, too_slow = false;
-    std::optional<HttpClock::time_point> answered;
+    std::optional<Clock::time_point> answered;
     request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
-      if (!answered) answered = HttpClock::now();
-      too_slow = HttpClock::now() - *answered > options.timeout;
+      if (!answered) answered = Clock::now();
+      too_slow = Clock::now() - *answered > options.timeout;
       too_large = answer.body.size() + size > options.max_answer_bytes;
       if (!too_large) answer.body.append(data, size);
       return !too_large && !too_slow;
     };
-    const auto began = HttpClock::now();
+    const auto began = Clock::now();
     httplib::Response response;
     auto error = httplib::Error::Success;
     {
@@ -198,7 +197,7 @@ struct HttpClient::Connection {
     if (error != httplib::Error::Success)
       throw environment_error(
           fmt::format("{} does not answer: {}", options.name,
-                      reason_of(error, too_slow || HttpClock::now() - began >= options.timeout)));
+                      reason_of(error, too_slow || Clock::now() - began >= options.timeout)));
     answer.status = response.status;
     return answer;
   }

@@ -11,7 +11,7 @@
 #include <chrono>
 #include <future>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cctype>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tracking/http/http_client.h"
 
 namespace lockstep {

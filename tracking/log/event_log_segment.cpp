@@ -8,7 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "core/error.h"
+#include "core/system/whole_io.h"
+#include "lockstep/error.h"
 #include "tracking/log/message_pack.h"
 #include "tracking/log/record_codec.h"
 
@@ -65,18 +66,9 @@ std::string read_log_piece(int file, uint64_t offset, size_t size) {
   struct stat info {};
   if (::fstat(file, &info) != 0) throw errno_error("cannot read an event log");
   const auto end = static_cast<uint64_t>(info.st_size);
-  std::string bytes(std::min<uint64_t>(size, end - std::min(offset, end)), '\0');
-  size_t have = 0;
-  while (have < bytes.size()) {
-    const auto got =
-        ::pread(file, bytes.data() + have, bytes.size() - have, static_cast<off_t>(offset + have));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw errno_error("cannot read an event log");
-    if (got == 0) break;  // it became shorter meanwhile
-    have += static_cast<size_t>(got);
-  }
-  bytes.resize(have);
-  return bytes;
+  auto bytes = read_text_at(file, std::min<uint64_t>(size, end - std::min(offset, end)), offset);
+  if (!bytes) throw errno_error("cannot read an event log");
+  return std::move(*bytes);
 }
 
 std::filesystem::path segment_path(const std::filesystem::path& log, uint32_t number) {

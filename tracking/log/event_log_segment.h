@@ -15,9 +15,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/config/config_value.h"
 #include "core/system/file_descriptor.h"
-#include "tracking/log/run_info.h"
+#include "lockstep/config_value.h"
+#include "lockstep/run_info.h"
 
 namespace lockstep {
 

@@ -10,7 +10,7 @@
 #include <atomic>
 #include <cerrno>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/log/message_pack.h"
 #include "tracking/log/unix_time.h"

@@ -21,8 +21,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/config/config_value.h"
 #include "core/system/file_descriptor.h"
+#include "lockstep/config_value.h"
 #include "tracking/log/event_frame.h"
 #include "tracking/log/event_log_segment.h"
 #include "tracking/log/mapped_append.h"

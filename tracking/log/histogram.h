@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "tracking/log/record.h"
+#include "lockstep/record.h"
 
 namespace lockstep {
 

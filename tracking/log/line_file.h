@@ -13,14 +13,13 @@
 // A note whose count is not that of the state is of the past.
 #pragma once
 
-#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "core/config/config_value.h"
 #include "core/system/committed_file.h"
+#include "lockstep/config_value.h"
 
 namespace lockstep {
 

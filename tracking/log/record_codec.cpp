@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/field_reader.h"
+#include "core/field_writer.h"
 #include "tracking/log/message_pack.h"
 
 namespace lockstep {
@@ -12,88 +14,63 @@ void put_value(std::string& payload, const T& value) {
   payload.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// Members of a record's map, each checked. After the first that is missing or of another type all
-// is void.
-class MapReader {
- public:
-  explicit MapReader(const std::optional<Json>& json)
-      : json_(json && json->is_object() ? &*json : nullptr) {}
+}  // namespace
 
-  MapReader& text(const char* key, std::string& value) {
-    const auto* member = find(key, [](const Json& json) { return json.is_string(); });
-    if (member) value = member->get<std::string>();
-    return *this;
-  }
-  template <class T>
-  MapReader& number(const char* key, T& value) {
-    const Json* member = find(key, [](const Json& json) {
-      return std::is_floating_point_v<T> ? json.is_number() : json.is_number_integer();
-    });
-    if (member) value = member->template get<T>();
-    return *this;
-  }
-  MapReader& flag(const char* key, bool& value) {
-    const auto* member = find(key, [](const Json& json) { return json.is_boolean(); });
-    if (member) value = member->get<bool>();
-    return *this;
-  }
-  MapReader& numbers(const char* key, std::vector<double>& values) {
-    const auto* member = list(key, [](const Json& item) { return item.is_number(); });
-    if (member) values = member->get<std::vector<double>>();
-    return *this;
-  }
-  MapReader& texts(const char* key, std::vector<std::string>& values) {
-    const auto* member = list(key, [](const Json& item) { return item.is_string(); });
-    if (member) values = member->get<std::vector<std::string>>();
-    return *this;
-  }
-  MapReader& rows(const char* key, Json& value, size_t columns) {
-    const auto* member =
-        list(key, [&](const Json& item) { return item.is_array() && item.size() == columns; });
-    if (member) value = *member;
-    return *this;
-  }
-  MapReader& object(const char* key, Json& value) {
-    const auto* member = find(key, [](const Json& json) { return json.is_object(); });
-    if (member) value = *member;
-    return *this;
-  }
-  MapReader& bytes(const char* key, std::string& value) {
-    const auto* member = find(key, [](const Json& json) { return json.is_binary(); });
-    if (member) value.assign(member->get_binary().begin(), member->get_binary().end());
-    return *this;
-  }
-  MapReader& moment(Moment& at) {
-    return text("name", at.name)
-        .number("step", at.step)
-        .number("time", at.time)
-        .number("epoch", at.epoch);
-  }
-  bool has(const char* key) const { return json_ && json_->contains(key); }
-  bool good() const { return json_ != nullptr; }
-
- private:
-  template <class IsValid>
-  const Json* find(const char* key, const IsValid& is_valid) {
-    if (!json_) return nullptr;
-    const auto it = json_->find(key);
-    if (it != json_->end() && is_valid(*it)) return &*it;
-    json_ = nullptr;
-    return nullptr;
-  }
-  template <class IsValid>
-  const Json* list(const char* key, const IsValid& is_valid) {
-    return find(key, [&](const Json& json) {
-      return json.is_array() && std::ranges::all_of(json, is_valid);
-    });
-  }
-
-  const Json* json_;
-};
-
-Json moment_map(const Moment& at) {
-  return {{"name", at.name}, {"step", at.step}, {"time", at.time}, {"epoch", at.epoch}};
+template <class V>
+void fields(V& v, Moment& at) {
+  v("name", at.name);
+  v("step", at.step);
+  v("time", at.time);
+  v("epoch", at.epoch);
 }
+
+template <class V>
+void fields(V& v, Histogram& histogram) {
+  fields(v, histogram.at);
+  v("edges", histogram.edges);
+  v("counts", histogram.counts);
+}
+
+template <class V>
+void fields(V& v, Image& image) {
+  fields(v, image.at);
+  v("width", image.width);
+  v("height", image.height);
+  v("caption", image.caption);
+  v.binary("png", image.png);
+}
+
+template <class V>
+void fields(V& v, Table& table) {
+  fields(v, table.at);
+  v("columns", table.columns);
+  v("rows", table.rows);
+}
+
+template <class V>
+void fields(V& v, Alert& alert) {
+  auto level = static_cast<int>(alert.level);
+  v("time", alert.time);
+  v("level", level, 0, static_cast<int>(TextLevel::Error));
+  v("title", alert.title);
+  v("text", alert.text);
+  v.given("step", alert.step);
+  alert.level = static_cast<TextLevel>(level);
+}
+
+template <class V>
+void fields(V& v, ArtifactUse& artifact) {
+  v("time", artifact.time);
+  v("name", artifact.name);
+  v("type", artifact.type);
+  v("version", artifact.version);
+  v("digest", artifact.digest);
+  v("aliases", artifact.aliases);
+  v("metadata", artifact.metadata);
+  v("made", artifact.made);
+}
+
+namespace {
 
 std::optional<TextLevel> level_from(uint8_t level) {
   if (level > static_cast<uint8_t>(TextLevel::Error)) return std::nullopt;
@@ -161,72 +138,53 @@ std::optional<Record> decode_heartbeat(std::string_view payload) {
   return heartbeat;
 }
 
-std::optional<Record> decode_histogram(std::string_view payload) {
+// As the list of its members says; nullopt where one is missing or of another type.
+template <class T>
+std::optional<T> decode_members(std::string_view payload) {
   const auto json = from_message_pack(payload);
-  Histogram histogram;
-  const bool good = MapReader(json)
-                        .moment(histogram.at)
-                        .numbers("edges", histogram.edges)
-                        .numbers("counts", histogram.counts)
-                        .good();
-  if (!good || histogram.edges.size() != histogram.counts.size() + 1) return std::nullopt;
-  return histogram;
+  if (!json) return std::nullopt;
+  try {
+    T value;
+    FieldReader<Json> reader(*json);
+    fields(reader, value);
+    return value;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+template <class T>
+std::string encode_members(const T& value) {
+  // A writer changes nothing.
+  return to_message_pack(FieldWriter<Json>::written(const_cast<T&>(value)));
+}
+
+std::optional<Record> decode_histogram(std::string_view payload) {
+  auto histogram = decode_members<Histogram>(payload);
+  if (!histogram || histogram->edges.size() != histogram->counts.size() + 1) return std::nullopt;
+  return std::move(*histogram);
 }
 
 std::optional<Record> decode_image(std::string_view payload) {
-  const auto json = from_message_pack(payload);
-  Image image;
-  const bool good = MapReader(json)
-                        .moment(image.at)
-                        .number("width", image.width)
-                        .number("height", image.height)
-                        .text("caption", image.caption)
-                        .bytes("png", image.png)
-                        .good();
-  if (!good || image.width < 1 || image.height < 1) return std::nullopt;
-  return image;
+  auto image = decode_members<Image>(payload);
+  if (!image || image->width < 1 || image->height < 1) return std::nullopt;
+  return std::move(*image);
 }
 
 std::optional<Record> decode_table(std::string_view payload) {
-  const auto json = from_message_pack(payload);
-  Table table;
-  MapReader reader(json);
-  reader.moment(table.at).texts("columns", table.columns);
-  if (!reader.rows("rows", table.rows, table.columns.size()).good()) return std::nullopt;
-  return table;
-}
-
-std::optional<Record> decode_alert(std::string_view payload) {
-  const auto json = from_message_pack(payload);
-  Alert alert;
-  MapReader reader(json);
-  int level = 0;
-  reader.number("time", alert.time)
-      .number("level", level)
-      .text("title", alert.title)
-      .text("text", alert.text);
-  if (reader.has("step")) reader.number("step", alert.step.emplace());
-  if (!reader.good() || level < 0 || level > static_cast<int>(TextLevel::Error))
+  auto table = decode_members<Table>(payload);
+  const auto is_row = [&](const Json& row) {
+    return row.is_array() && row.size() == table->columns.size();
+  };
+  if (!table || !table->rows.is_array() || !std::ranges::all_of(table->rows, is_row))
     return std::nullopt;
-  alert.level = static_cast<TextLevel>(level);
-  return alert;
+  return std::move(*table);
 }
 
 std::optional<Record> decode_artifact(std::string_view payload) {
-  const auto json = from_message_pack(payload);
-  ArtifactUse artifact;
-  const bool good = MapReader(json)
-                        .number("time", artifact.time)
-                        .text("name", artifact.name)
-                        .text("type", artifact.type)
-                        .number("version", artifact.version)
-                        .text("digest", artifact.digest)
-                        .texts("aliases", artifact.aliases)
-                        .object("metadata", artifact.metadata)
-                        .flag("made", artifact.made)
-                        .good();
-  if (!good) return std::nullopt;
-  return artifact;
+  auto artifact = decode_members<ArtifactUse>(payload);
+  if (!artifact || !artifact->metadata.is_object()) return std::nullopt;
+  return std::move(*artifact);
 }
 
 // What a MessagePack payload holds, as `make` takes it.
@@ -262,7 +220,7 @@ std::optional<Record> decode_record(const Frame& frame, size_t num_keys) {
     case FrameType::Histogram: return decode_histogram(payload);
     case FrameType::Image: return decode_image(payload);
     case FrameType::Table: return decode_table(payload);
-    case FrameType::Alert: return decode_alert(payload);
+    case FrameType::Alert: return wrap(decode_members<Alert>(payload));
     case FrameType::Artifact: return decode_artifact(payload);
     case FrameType::Console: return decode_console(payload);
     case FrameType::Heartbeat: return decode_heartbeat(payload);
@@ -278,48 +236,11 @@ std::string encode(const TextLine& text) {
   return payload + text.line;
 }
 
-std::string encode(const Histogram& histogram) {
-  auto map = moment_map(histogram.at);
-  map["edges"] = histogram.edges;
-  map["counts"] = histogram.counts;
-  return to_message_pack(map);
-}
-
-std::string encode(const Image& image) {
-  auto map = moment_map(image.at);
-  map["width"] = image.width;
-  map["height"] = image.height;
-  map["caption"] = image.caption;
-  map["png"] = Json::binary({image.png.begin(), image.png.end()});
-  return to_message_pack(map);
-}
-
-std::string encode(const Table& table) {
-  auto map = moment_map(table.at);
-  map["columns"] = table.columns;
-  map["rows"] = table.rows;
-  return to_message_pack(map);
-}
-
-std::string encode(const Alert& alert) {
-  Json map = {{"time", alert.time},
-              {"level", static_cast<int>(alert.level)},
-              {"title", alert.title},
-              {"text", alert.text}};
-  if (alert.step) map["step"] = *alert.step;
-  return to_message_pack(map);
-}
-
-std::string encode(const ArtifactUse& artifact) {
-  return to_message_pack({{"time", artifact.time},
-                          {"name", artifact.name},
-                          {"type", artifact.type},
-                          {"version", artifact.version},
-                          {"digest", artifact.digest},
-                          {"aliases", artifact.aliases},
-                          {"metadata", artifact.metadata},
-                          {"made", artifact.made}});
-}
+std::string encode(const Histogram& histogram) { return encode_members(histogram); }
+std::string encode(const Image& image) { return encode_members(image); }
+std::string encode(const Table& table) { return encode_members(table); }
+std::string encode(const Alert& alert) { return encode_members(alert); }
+std::string encode(const ArtifactUse& artifact) { return encode_members(artifact); }
 
 std::string encode(const ConsoleLine& line) {
   std::string payload;

@@ -7,10 +7,9 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/record.h"
+#include "lockstep/run_info.h"
 #include "tracking/log/event_frame.h"
-#include "tracking/log/record.h"
-#include "tracking/log/run_end.h"
-#include "tracking/log/run_info.h"
 
 namespace lockstep {
 

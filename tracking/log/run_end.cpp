@@ -1,4 +1,4 @@
-#include "tracking/log/run_end.h"
+#include "lockstep/run_info.h"
 
 #include <array>
 

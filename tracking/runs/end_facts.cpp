@@ -9,8 +9,8 @@
 #include <tuple>
 #include <utility>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 
 namespace lockstep {

@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "tracking/log/run_end.h"
+#include "lockstep/run_info.h"
 
 namespace lockstep {
 

@@ -4,8 +4,8 @@
 #include <sstream>
 #include <string_view>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -32,16 +32,6 @@ RankSelection read_list(const ConfigNode& node, const std::string& path) {
   return selection;
 }
 
-bool logs(const RankSelection& selection, const RunInfo& process) {
-  switch (selection.kind) {
-    case Kind::Main: return is_main(process.rank);
-    case Kind::Node: return process.local_rank == 0;
-    case Kind::All: return true;
-    case Kind::List: return std::ranges::count(selection.ranks, process.rank) > 0;
-  }
-  return false;
-}
-
 std::string fill_in(const std::string& key, const RunInfo& process) {
   if (key == "name") return process.name;
   if (key == "id") return process.job_id;
@@ -90,14 +80,27 @@ Json ConfigValue<RankSelection>::schema() {
   return {{"anyOf", Json::array({words, list})}};
 }
 
-std::optional<RunInfo> decide(const RankSelection& selection, const RunInfo& process,
-                              const EntryNaming& naming) {
+bool is_logging(const RankSelection& selection, const RunInfo& process) {
   if (selection.kind == Kind::List && selection.ranks.back() >= process.world_size)
     throw config_error(fmt::format("tracking.ranks: there is no rank {}: the job has {} (0 to {})",
                                    selection.ranks.back(), process.world_size,
                                    process.world_size - 1));
+  switch (selection.kind) {
+    case Kind::Main: return is_main(process.rank);
+    case Kind::Node: return process.local_rank == 0;
+    case Kind::All: return true;
+    case Kind::List: return std::ranges::count(selection.ranks, process.rank) > 0;
+  }
+  return false;
+}
+
+void verify_run_name(const std::string& run_name) { expand(run_name, {}); }
+
+std::optional<RunInfo> decide(const RankSelection& selection, const RunInfo& process,
+                              const EntryNaming& naming) {
+  const bool logs = is_logging(selection, process);
   const auto name = expand(naming.run_name, process);
-  if (!logs(selection, process)) return std::nullopt;
+  if (!logs) return std::nullopt;
   auto entry = process;
   entry.group = naming.group;
   if (selection.kind == Kind::Main) return entry;

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/config/config_value.h"
-#include "tracking/log/run_info.h"
+#include "lockstep/config_value.h"
+#include "lockstep/run_info.h"
 
 namespace lockstep {
 
@@ -38,9 +38,15 @@ struct EntryNaming {
       group;  // default: the job's id, so that the entries of a job stay together
 };
 
+// Whether the process of these rank numbers logs. Throws Config when the selection names a rank
+// that the job does not have.
+bool is_logging(const RankSelection& selection, const RunInfo& process);
+
+// Throws Config when `run_name` has an unknown placeholder.
+void verify_run_name(const std::string& run_name);
+
 // The entry under which `process` logs, or nullopt when it does not. `process` has the job's id as
-// `id` and `job_id`, the job's name, and the rank numbers of the process. Throws Config: the
-// selection names a rank that the job does not have, or run_name an unknown placeholder.
+// `id` and `job_id`, the job's name, and the rank numbers of the process. Throws as the two above.
 std::optional<RunInfo> decide(const RankSelection& selection, const RunInfo& process,
                               const EntryNaming& naming);
 

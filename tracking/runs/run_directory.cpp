@@ -1,3 +1,4 @@
+#include "lockstep/tracker.h"
 #include "tracking/runs/run_directory.h"
 
 #include <fmt/format.h>
@@ -6,9 +7,10 @@
 #include <ctime>
 #include <vector>
 
-#include "core/config/config_fields.h"
 #include "core/config/config_text.h"
+#include "core/number_text.h"
 #include "core/system/durable_file.h"
+#include "lockstep/config_fields.h"
 #include "tracking/runs/end_facts.h"
 #include "tracking/runs/git_state.h"
 
@@ -89,6 +91,34 @@ fs::path sinks_path(const fs::path& run_dir) { return run_dir / "sinks"; }
 fs::path logs_path(const fs::path& run_dir) { return run_dir / "logs"; }
 
 fs::path checkpoints_path(const fs::path& run_dir) { return run_dir / "checkpoints"; }
+
+std::map<int, fs::path> numbered_directories(const fs::path& directory, std::string_view prefix) {
+  std::map<int, fs::path> found;
+  std::error_code error, ignored;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const auto name = it->path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    const auto number = number_in<int>(std::string_view(name).substr(prefix.size()));
+    if (number && *number >= 0 && it->symlink_status(ignored).type() == fs::file_type::directory)
+      found.emplace(*number, it->path());
+  }
+  return found;
+}
+
+std::vector<RankOutput> rank_outputs(const fs::path& logs) {
+  std::vector<RankOutput> outputs;
+  for (const auto& [attempt, attempt_dir] : numbered_directories(logs, "attempt_")) {
+    const auto ranks = numbered_directories(attempt_dir, "");
+    for (const auto& [local_rank, rank_dir] : ranks)
+      for (const bool is_error : {false, true})
+        outputs.push_back({.path = rank_dir / (is_error ? "stderr.log" : "stdout.log"),
+                           .attempt = attempt,
+                           .local_rank = local_rank,
+                           .num_ranks = static_cast<int>(ranks.size()),
+                           .is_error = is_error});
+  }
+  return outputs;
+}
 
 void create_run_directory(const fs::path& run_dir, const RunInfo& job, const Json& config) {
   std::error_code ignored;

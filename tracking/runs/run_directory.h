@@ -11,9 +11,12 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <optional>
+#include <string_view>
 #include <vector>
 
-#include "tracking/log/run_info.h"
+#include "lockstep/run_info.h"
 
 namespace lockstep {
 
@@ -26,12 +29,19 @@ std::filesystem::path sinks_path(const std::filesystem::path& run_dir);
 std::filesystem::path logs_path(const std::filesystem::path& run_dir);
 std::filesystem::path checkpoints_path(const std::filesystem::path& run_dir);
 
-// Makes the directory and writes run.json and config.yaml durably. On one that exists the run goes
-// on: `created` stays and what was told of its end is removed. Called by the main rank, before the
-// other ranks open their logs. Throws Environment, with one line, when it cannot be written
-// (read-only, full disk, ...); then nothing of a new run is left.
-void create_run_directory(const std::filesystem::path& run_dir, const RunInfo& job,
-                          const Json& config);
+// Directories within `directory` whose name is `prefix` and a number, by that number; no links.
+std::map<int, std::filesystem::path> numbered_directories(const std::filesystem::path& directory,
+                                                          std::string_view prefix);
+
+// A file in which the launcher keeps what a rank prints: attempt_<n>/<local rank>/stdout.log.
+struct RankOutput {
+  std::filesystem::path path;  // may not be there
+  int attempt = 0, local_rank = 0;
+  int num_ranks = 0;  // of the node, in this attempt
+  bool is_error = false;
+};
+// Of all attempts, `logs` being the directory of one node.
+std::vector<RankOutput> rank_outputs(const std::filesystem::path& logs);
 
 // What run.json says, or nullopt when there is none or it is not readable as one.
 std::optional<RunInfo> read_job(const std::filesystem::path& run_dir);

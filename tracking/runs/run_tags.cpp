@@ -7,10 +7,10 @@
 #include <cctype>
 #include <set>
 
-#include "core/config/config_value.h"
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
+#include "lockstep/config_value.h"
+#include "lockstep/error.h"
 #include "tracking/artifacts/file_lock.h"
 
 namespace lockstep {

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "core/config/config_value.h"
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
+#include "lockstep/config_value.h"
+#include "lockstep/error.h"
 #include "tracking/log/unix_time.h"
 
 namespace lockstep {

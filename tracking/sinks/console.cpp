@@ -7,12 +7,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ostream>
 #include <string>
 #include <vector>
 
 #include "core/config/period.h"
-#include "tracking/sinks/sink.h"
+#include "lockstep/sink.h"
 
 namespace lockstep {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <charconv>
 
+#include "lockstep/sink.h"
 #include "tracking/log/csv_field.h"
 #include "tracking/log/line_file.h"
 #include "tracking/sinks/file_path.h"
-#include "tracking/sinks/sink.h"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "core/config/config_value.h"
-#include "tracking/log/run_info.h"
+#include "lockstep/config_value.h"
+#include "lockstep/run_info.h"
 
 namespace lockstep {
 

@@ -1,11 +1,10 @@
 // The jsonl sink: every record as one JSON object on a line of its own, with a `type`.
-#include <fmt/format.h>
 
 #include <cmath>
 
+#include "lockstep/sink.h"
 #include "tracking/log/line_file.h"
 #include "tracking/sinks/file_path.h"
-#include "tracking/sinks/sink.h"
 
 namespace lockstep {
 namespace {

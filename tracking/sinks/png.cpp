@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <png.h>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "tracking/sinks/sink.h"
+#include "lockstep/sink.h"
 
 namespace lockstep {
 

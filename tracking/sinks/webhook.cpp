@@ -7,19 +7,23 @@
 #include <deque>
 
 #include "core/config/period.h"
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/config_value.h"
+#include "lockstep/error.h"
+#include "lockstep/sink.h"
 #include "tracking/http/http_client.h"
 #include "tracking/http/public_url.h"
 #include "tracking/runs/run_directory.h"
-#include "tracking/sinks/sink.h"
 
 namespace lockstep {
 namespace {
 
+enum class WebhookEvent { Alerts, End };
+constexpr auto choices(WebhookEvent) { return std::array{"alerts", "end"}; }
+
 struct WebhookConfig {
   std::optional<PublicUrl> url;
-  std::vector<std::string> events = {"alerts"};
+  std::vector<WebhookEvent> events = {WebhookEvent::Alerts};
   std::optional<PublicUrl> dashboard;
   Duration timeout{std::chrono::seconds(10)};
 };
@@ -28,7 +32,7 @@ void fields(V& v, WebhookConfig& c) {
   v("url", c.url,
     "address to send to; one that is secret belongs in the environment variable "
     "LOCKSTEP_WEBHOOK_URL, which is the default");
-  v("events", c.events, "what is sent: alerts, end", one_of({"alerts", "end"}));
+  v("events", c.events, "what is sent: alerts, end");
   v("dashboard", c.dashboard,
     "address of the dashboard (`lockstep ui`), such as http://node1:8391, to which messages link");
   v("timeout", c.timeout, "how long to wait for the receiver");
@@ -42,7 +46,7 @@ HttpAddress webhook_address(const WebhookConfig& config, const Environment& envi
   return parse_http_address(url, config.url ? "webhook: url" : "LOCKSTEP_WEBHOOK_URL");
 }
 
-bool webhook_sends(const WebhookConfig& config, const char* event) {
+bool webhook_sends(const WebhookConfig& config, WebhookEvent event) {
   return std::ranges::find(config.events, event) != config.events.end();
 }
 
@@ -53,8 +57,8 @@ class WebhookSink final : public Sink {
  public:
   using Config = WebhookConfig;
   WebhookSink(const Config& config, const SinkContext& context)
-      : sends_alerts_(webhook_sends(config, "alerts")),
-        sends_end_(webhook_sends(config, "end") && context.speaks_for_job),
+      : sends_alerts_(webhook_sends(config, WebhookEvent::Alerts)),
+        sends_end_(webhook_sends(config, WebhookEvent::End) && context.speaks_for_job),
         dashboard_(config.dashboard ? config.dashboard->text : ""),
         run_dir_(context.run_dir),
         address_(webhook_address(config, context.environment)),

@@ -1,5 +1,6 @@
 #include "tracking/system/cgroup_memory.h"
 
+#include "core/number_text.h"
 #include "tracking/system/cgroup_levels.h"
 
 namespace lockstep {
@@ -26,7 +27,7 @@ CgroupMemory::CgroupMemory(const std::filesystem::path& root_of_proc,
 
 std::optional<uint64_t> CgroupMemory::read_count(const std::string& path) {
   const auto text = reader_.read(path);
-  return text ? proc::to_count(proc::nth_word(*text, 0)) : std::nullopt;
+  return text ? number_in<uint64_t>(proc::nth_word(*text, 0)) : std::nullopt;
 }
 
 std::optional<CgroupMemory::Use> CgroupMemory::tightest(uint64_t total) {

@@ -1,6 +1,6 @@
 #include "tracking/system/cpu_usage.h"
 
-#include <charconv>
+#include "core/number_text.h"
 
 namespace lockstep {
 namespace {
@@ -36,7 +36,7 @@ void CpuUsage::sample_core(std::string_view line, SystemValues& values) {
   const auto name = proc::next_word(line);
   Ticks now{};
   for (auto& ticks : now) {
-    const auto count = proc::to_count(proc::next_word(line));
+    const auto count = number_in<uint64_t>(proc::next_word(line));
     if (!count) return;
     ticks = *count;
   }
@@ -59,10 +59,9 @@ void CpuUsage::sample_load(SystemValues& values) {
   if (!text) return;
   for (const auto* name :
        {"system/load_average_1m", "system/load_average_5m", "system/load_average_15m"}) {
-    const auto word = proc::next_word(*text);
-    double load = 0;
-    if (std::from_chars(word.data(), word.data() + word.size(), load).ec != std::errc{}) return;
-    values.emplace_back(name, load);
+    const auto load = number_in<double>(proc::next_word(*text));
+    if (!load) return;
+    values.emplace_back(name, *load);
   }
 }
 

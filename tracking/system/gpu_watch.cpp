@@ -17,11 +17,12 @@ GpuWatch::GpuWatch(const std::filesystem::path& library, std::chrono::millisecon
 
 GpuWatch::~GpuWatch() {
   if (!thread_.joinable()) return;
-  std::unique_lock lock(shared_->mutex);
+  MutexLock lock(shared_->mutex);
   shared_->stop = true;
   shared_->changed.notify_all();
-  const bool ended =
-      shared_->changed.wait_for(lock, timeout_, [this] { return shared_->phase == Phase::Ended; });
+  const bool ended = shared_->changed.wait_for(
+      lock.native(), timeout_,
+      [this]() REQUIRES(shared_->mutex) { return shared_->phase == Phase::Ended; });
   lock.unlock();
   if (ended)
     thread_.join();
@@ -32,7 +33,7 @@ GpuWatch::~GpuWatch() {
 void GpuWatch::begin_reading(const std::vector<int64_t>& pids) {
   begun_ = false;
   if (!thread_.joinable()) return;
-  const std::lock_guard lock(shared_->mutex);
+  const MutexLock lock(shared_->mutex);
   if (shared_->phase != Phase::Idle && shared_->phase != Phase::Done) return;
   shared_->pids = pids;
   shared_->phase = Phase::Asked;
@@ -43,20 +44,22 @@ void GpuWatch::begin_reading(const std::vector<int64_t>& pids) {
 std::vector<GpuReading> GpuWatch::end_reading() {
   if (!begun_) return {};
   begun_ = false;
-  std::unique_lock lock(shared_->mutex);
-  const auto over = [this] {
+  MutexLock lock(shared_->mutex);
+  const auto over = [this]() REQUIRES(shared_->mutex) {
     return shared_->phase == Phase::Done || shared_->phase == Phase::Ended;
   };
-  if (!shared_->changed.wait_for(lock, timeout_, over)) return {};
+  if (!shared_->changed.wait_for(lock.native(), timeout_, over)) return {};
   return std::move(shared_->readings);
 }
 
 // Ends when asked to, or when there is no driver.
 void GpuWatch::work(const std::shared_ptr<Shared>& shared) {
   bool started = shared->library->start();
-  std::unique_lock lock(shared->mutex);
+  MutexLock lock(shared->mutex);
   while (started && !shared->stop) {
-    shared->changed.wait(lock, [&] { return shared->stop || shared->phase == Phase::Asked; });
+    shared->changed.wait(lock.native(), [&]() REQUIRES(shared->mutex) {
+      return shared->stop || shared->phase == Phase::Asked;
+    });
     if (shared->stop) break;
     shared->phase = Phase::Reading;
     const auto pids = shared->pids;

@@ -5,10 +5,10 @@
 #include <condition_variable>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "core/system/mutex.h"
 #include "tracking/system/nvml_library.h"
 
 namespace lockstep {
@@ -34,12 +34,12 @@ class GpuWatch {
   // Shared with the thread, which may outlive this object.
   struct Shared {
     std::unique_ptr<NvmlLibrary> library;  // the thread's
-    std::mutex mutex;                      // guards what follows
+    Mutex mutex;
     std::condition_variable changed;
-    Phase phase = Phase::Idle;
-    bool stop = false;
-    std::vector<int64_t> pids;
-    std::vector<GpuReading> readings;
+    Phase phase GUARDED_BY(mutex) = Phase::Idle;
+    bool stop GUARDED_BY(mutex) = false;
+    std::vector<int64_t> pids GUARDED_BY(mutex);
+    std::vector<GpuReading> readings GUARDED_BY(mutex);
   };
 
   static void work(const std::shared_ptr<Shared>& shared);

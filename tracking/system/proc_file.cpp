@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 
+#include "core/number_text.h"
 #include "core/system/file_descriptor.h"
 
 namespace lockstep::proc {
@@ -64,18 +64,10 @@ std::string_view nth_word(std::string_view line, int n) {
   return word;
 }
 
-std::optional<uint64_t> to_count(std::string_view word) {
-  uint64_t value = 0;
-  const auto* end = word.data() + word.size();
-  const auto result = std::from_chars(word.data(), end, value);
-  if (word.empty() || result.ec != std::errc{} || result.ptr != end) return std::nullopt;
-  return value;
-}
-
 std::optional<uint64_t> count_of(std::string_view text, std::string_view key) {
   std::string_view line;
   while (next_line(text, line))
-    if (next_word(line) == key) return to_count(next_word(line));
+    if (next_word(line) == key) return number_in<uint64_t>(next_word(line));
   return std::nullopt;
 }
 

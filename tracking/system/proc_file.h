@@ -34,9 +34,6 @@ std::string_view next_word(std::string_view& line);
 // The n-th word, counted from 0; empty when there are fewer.
 std::string_view nth_word(std::string_view line, int n);
 
-// A whole number of decimal digits and nothing else.
-std::optional<uint64_t> to_count(std::string_view word);
-
 // The number behind `key` in lines such as "oom_kill 3" and "MemTotal:   128 kB" (the unit is not
 // looked at).
 std::optional<uint64_t> count_of(std::string_view text, std::string_view key);

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -10,9 +10,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
 #include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/safetensors_index.h"
 

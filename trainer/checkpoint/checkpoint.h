@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/optimizer.h"
 #include "trainer/checkpoint/checkpoint_head.h"
-#include "trainer/state/optimizer.h"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "trainer/checkpoint/checkpoint.h"
 
 namespace lockstep {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "core/config/config_fields.h"
 #include "core/config/period.h"
+#include "lockstep/config_fields.h"
 #include "trainer/state/metric_mode.h"
 
 namespace lockstep {

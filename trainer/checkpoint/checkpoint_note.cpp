@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "core/system/local_address.h"
 #include "distributed/objects.h"
+#include "lockstep/error.h"
 #include "trainer/checkpoint/checkpoint.h"
 
 namespace lockstep {

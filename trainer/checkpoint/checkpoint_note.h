@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "distributed/world.h"
+#include "lockstep/world.h"
 
 namespace lockstep {
 

@@ -5,22 +5,18 @@
 #include <optional>
 #include <string>
 
-#include "core/config/config_choice.h"
 #include "core/config/period.h"
+#include "lockstep/config_value.h"
 #include "trainer/checkpoint/checkpoint_keeping.h"
 
 namespace lockstep {
 
 // Which ranks write a checkpoint.
 enum class WritingRanks { Main, All };
-constexpr auto choices(WritingRanks) {
-  return choice_names<WritingRanks>({{WritingRanks::Main, "main"}, {WritingRanks::All, "all"}});
-}
+constexpr auto choices(WritingRanks) { return std::array{"main", "all"}; }
 
 enum class ResumePolicy { Auto, Never };
-constexpr auto choices(ResumePolicy) {
-  return choice_names<ResumePolicy>({{ResumePolicy::Auto, "auto"}, {ResumePolicy::Never, "never"}});
-}
+constexpr auto choices(ResumePolicy) { return std::array{"auto", "never"}; }
 
 struct CheckpointSection {
   Period every{1, Period::Unit::Epochs};
@@ -36,7 +32,8 @@ template <class V>
 void fields(V& v, CheckpointSection& c) {
   v("every", c.every, "how often to save; always also at the end");
   v("keep_last", c.keep_last, "how many of the latest checkpoints to keep", at_least(1));
-  v("keep_best", c.keep_best, "checkpoints that stay for their evaluation");
+  v("keep_best", c.keep_best, "checkpoints that stay for their evaluation",
+    needs("data.eval", "data.split.eval"));
   v("keep_every", c.keep_every,
     "checkpoints that stay as milestones, e.g. '10 epochs' (nothing: none)");
   v("async", c.async,

@@ -6,9 +6,9 @@
 #include <numeric>
 #include <random>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
 #include "distributed/objects.h"
+#include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "distributed/world.h"
+#include "lockstep/world.h"
 #include "trainer/checkpoint/checkpoint.h"
 
 namespace lockstep {

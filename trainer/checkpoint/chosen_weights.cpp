@@ -6,8 +6,8 @@
 #include <set>
 
 #include "core/config/nearest_name.h"
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -4,29 +4,22 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "core/config/nearest_name.h"
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "distributed/collectives.h"
-#include "distributed/named_tensors.h"
 #include "distributed/objects.h"
+#include "lockstep/error.h"
+#include "lockstep/named_tensors.h"
 #include "trainer/checkpoint/chosen_weights.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/safetensors_index.h"
 
 namespace lockstep {
 namespace {
-
-const at::Tensor* find_tensor(const NamedTensors& tensors, const std::string& name) {
-  const auto found = std::find_if(tensors.begin(), tensors.end(),
-                                  [&](const auto& item) { return item.first == name; });
-  return found == tensors.end() ? nullptr : &found->second;
-}
 
 std::vector<std::string> names_of_tensors(const NamedTensors& tensors) {
   std::vector<std::string> names;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "distributed/world.h"
-#include "models/model.h"
+#include "lockstep/model.h"
+#include "lockstep/world.h"
 
 namespace lockstep {
 

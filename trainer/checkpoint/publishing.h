@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "tracking/tracker.h"
+#include "lockstep/tracker.h"
 #include "trainer/state/position.h"
 
 namespace lockstep {

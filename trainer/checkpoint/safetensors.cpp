@@ -10,10 +10,11 @@
 #include <array>
 #include <cstring>
 
-#include "core/error.h"
 #include "core/system/crc32c.h"
+#include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
 #include "formats/safetensors_header.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -33,17 +34,6 @@ at::ScalarType scalar_type(const std::string& dtype) {
   for (const auto& [name, value] : kTypes)
     if (dtype == name) return value;
   return at::ScalarType::Undefined;
-}
-
-void write_all(int fd, const void* data, size_t size, const std::filesystem::path& path) {
-  const auto* bytes = static_cast<const char*>(data);
-  while (size > 0) {
-    const auto written = ::write(fd, bytes, size);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw errno_error(fmt::format("cannot write {}", path.string()));
-    bytes += written;
-    size -= static_cast<size_t>(written);
-  }
 }
 
 std::vector<TensorEntry> lay_out(const NamedTensors& tensors) {
@@ -108,12 +98,13 @@ std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& p
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!file.is_open()) throw errno_error(fmt::format("cannot create {}", path.string()));
   const auto header = make_safetensors_header(lay_out(tensors));
-  write_all(file.get(), header.data(), header.size(), path);
+  write_all(file.get(), header, path);
   std::map<std::string, uint32_t> checksums;
   for (const auto& [name, tensor] : tensors) {
-    const auto bytes = tensor.detach().cpu().contiguous();
-    checksums[name] = crc32c(bytes.const_data_ptr(), bytes.nbytes());
-    write_all(file.get(), bytes.const_data_ptr(), bytes.nbytes(), path);
+    const auto plain = tensor.detach().cpu().contiguous();
+    const std::string_view bytes(static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
+    checksums[name] = crc32c(bytes.data(), bytes.size());
+    write_all(file.get(), bytes, path);
     // The disk begins with it while the next ones are prepared. Where it cannot, fsync() does all.
     ::sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
   }

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "trainer/state/optimizer.h"
+#include "lockstep/optimizer.h"
 
 namespace lockstep {
 

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

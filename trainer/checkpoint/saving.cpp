@@ -5,10 +5,10 @@
 
 #include <utility>
 
-#include "core/error.h"
 #include "core/system/own_priority.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
+#include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 #include "trainer/checkpoint/safetensors.h"
 
@@ -25,10 +25,10 @@ std::string names_of_ranks(const std::vector<int>& ranks) {
 
 }  // namespace
 
-Saving::Saving(World& world, Tracker& tracker, SavingOptions options)
+CheckpointSaver::CheckpointSaver(World& world, Tracker& tracker, SavingOptions options)
     : world_(world), tracker_(tracker), options_(std::move(options)) {}
 
-void Saving::agree_on_writers() {
+void CheckpointSaver::agree_on_writers() {
   if (writers_) return;
   writers_ = find_writers(world_, options_.checkpoints, options_.all_write);
   place_ = locate_checkpoints(world_, options_.checkpoints);
@@ -40,13 +40,12 @@ void Saving::agree_on_writers() {
                               names_of_ranks(writers_->without_it), options_.checkpoints.string()));
 }
 
-void Saving::prepare(const TrainingState& state) {
+void CheckpointSaver::prepare(const TrainingState& state) {
   if (!options_.in_background) return;
   agree_on_writers();
   if (!background_) return;
   const auto& [index, count, attempt] = writers_->share;
-  is_under_way_ = true;
-  background_->start([this, share = take_share(live_state(state), index, count)] {
+  work(State::Reserving, true, [this, share = take_share(live_state(state), index, count)] {
     const auto bytes = bytes_of(share.model) + bytes_of(share.optimizer) + bytes_of(share.ema);
     if (bytes >= kLarge) lower_own_priority();
     model_.reserve(share.model);
@@ -55,67 +54,72 @@ void Saving::prepare(const TrainingState& state) {
   });
 }
 
-void Saving::save(const TrainingState& state, std::optional<CheckpointToPublish> to_publish,
-                  bool is_last) {
-  end_the_one_before();
+void CheckpointSaver::save(const TrainingState& state,
+                           std::optional<CheckpointToPublish> to_publish, bool is_last) {
+  complete(options_.in_background);
   agree_on_writers();
   const auto checkpoint = capture_state(world_, state);
-  const auto& [index, count, attempt] = writers_->share;
-  ending_ = {checkpoint.head, std::move(to_publish)};
+  under_way_ = {.head = checkpoint.head, .to_publish = std::move(to_publish)};
   if (first_step_ < 0) first_step_ = checkpoint.head.position.step;
-  is_apart_ = count > 1;
   const bool in_background = options_.in_background && !is_last;
-  if (writers_->is_one) {
-    auto share = take_share(checkpoint, index, count);
-    if (!in_background) {
-      write_own(share);
-    } else {
-      share.model = model_.copy(share.model);
-      share.optimizer = optimizer_.copy(share.optimizer);
-      share.ema = ema_.copy(share.ema);
-      is_under_way_ = true;
-      background_->start([this, share = std::move(share)] { write_own(share); });
-    }
-  }
+  const auto& [index, count, attempt] = writers_->share;
+  if (writers_->is_one)
+    write(take_share(checkpoint, index, count), in_background);
+  else if (count > 1)
+    state_ = State::AwaitingShares;
   if (in_background) return;
-  bring_together(/*in_background=*/false);
-  wait();
+  complete(/*in_background=*/false);
   barrier(world_, "checkpoint");
   note_checkpoint();
 }
 
-void Saving::write_own(const Checkpoint& share) {
-  written_ = write_share(options_.checkpoints, share, writers_->share);
-  if (writers_->share.count == 1) commit({written_});
+void CheckpointSaver::work(State state, bool in_background, std::function<void()> act) {
+  state_ = state;
+  if (in_background)
+    background_->start(std::move(act));
+  else
+    act();
 }
 
-void Saving::commit(const std::vector<nlohmann::ordered_json>& written) {
-  commit_checkpoint(options_.checkpoints, ending_.head, written, writers_->share);
-  prune_checkpoints(options_.checkpoints, ending_.head.position.step, options_.keep);
-  if (ending_.to_publish) published_ = publish_checkpoint(*ending_.to_publish);
+void CheckpointSaver::write(Checkpoint share, bool in_background) {
+  if (in_background) {
+    share.model = model_.copy(share.model);
+    share.optimizer = optimizer_.copy(share.optimizer);
+    share.ema = ema_.copy(share.ema);
+  }
+  work(State::Writing, in_background, [this, share = std::move(share)] {
+    under_way_.written = write_share(options_.checkpoints, share, writers_->share);
+    if (writers_->share.count == 1) commit({under_way_.written});
+  });
+}
+
+void CheckpointSaver::commit(const std::vector<nlohmann::ordered_json>& written) {
+  const auto& head = under_way_.head;
+  commit_checkpoint(options_.checkpoints, head, written, writers_->share);
+  prune_checkpoints(options_.checkpoints, head.position.step, options_.keep);
+  if (under_way_.to_publish) under_way_.published = publish_checkpoint(*under_way_.to_publish);
 }
 
 // Collective, when every rank has written its share.
-void Saving::bring_together(bool in_background) {
-  if (!std::exchange(is_apart_, false)) return;
+void CheckpointSaver::bring_together(bool in_background) {
+  if (state_ != State::AwaitingShares) return;
+  state_ = State::Idle;
   std::vector<nlohmann::ordered_json> written;
-  for (auto& share : gather_object(world_, written_, 0, "checkpoint"))
+  for (auto& share : gather_object(world_, under_way_.written, 0, "checkpoint"))
     if (!share.is_null()) written.push_back(std::move(share));
-  if (!is_main(world_.rank())) return;
-  if (!in_background) return commit(written);
-  is_under_way_ = true;
-  background_->start([this, written = std::move(written)] { commit(written); });
+  if (is_main(world_.rank()))
+    work(State::Committing, in_background, [this, all = std::move(written)] { commit(all); });
 }
 
-void Saving::look(bool none_is_busy, bool is_saved) {
-  if (is_under_way_ && !is_busy()) wait();
+void CheckpointSaver::look(bool none_is_busy, bool is_saved) {
+  if (state_ != State::Idle && !is_busy()) wait();
   if (none_is_busy) bring_together(/*in_background=*/true);
-  has_checkpoint_ |= first_step_ >= 0 && !is_under_way_ && !is_apart_;
+  has_checkpoint_ |= first_step_ >= 0 && state_ == State::Idle;
   if (is_saved) note_checkpoint();
 }
 
 // Once, by one rank of each node. Without it training goes on all the same.
-void Saving::note_checkpoint() {
+void CheckpointSaver::note_checkpoint() {
   if (std::exchange(is_noted_, true) || is_main(world_.rank()) || world_.local_rank() != 0) return;
   try {
     keep_checkpoint_note(options_.checkpoints, place_, first_step_);
@@ -124,22 +128,26 @@ void Saving::note_checkpoint() {
   }
 }
 
-void Saving::end_the_one_before() {
+// Collective.
+void CheckpointSaver::complete(bool in_background) {
   wait();
-  bring_together(options_.in_background);
+  bring_together(in_background);
   wait();
 }
 
-void Saving::wait() {
-  is_under_way_ = false;
+void CheckpointSaver::wait() {
+  const bool is_one_of_several = state_ == State::Writing && writers_->share.count > 1;
+  if (state_ != State::AwaitingShares)
+    state_ = is_one_of_several ? State::AwaitingShares : State::Idle;
   // A little less than the others wait for this rank, so that the reason is told first.
   if (background_) background_->wait(world_.timeout() * 9 / 10, "writing a checkpoint");
-  if (const auto published = std::exchange(published_, std::nullopt)) record(*published, tracker_);
+  if (const auto published = std::exchange(under_way_.published, std::nullopt))
+    record(*published, tracker_);
 }
 
-void Saving::finish() {
+void CheckpointSaver::finish() {
   if (!options_.in_background) return;
-  end_the_one_before();
+  complete(/*in_background=*/true);
   barrier(world_, "checkpoint");
 }
 

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 
-#include "distributed/world.h"
-#include "tracking/tracker.h"
+#include "lockstep/tracker.h"
+#include "lockstep/world.h"
 #include "trainer/checkpoint/background_work.h"
 #include "trainer/checkpoint/checkpoint_keeping.h"
 #include "trainer/checkpoint/checkpoint_note.h"
@@ -26,10 +27,10 @@ struct SavingOptions {
 };
 
 // Thread: the training thread.
-class Saving {
+class CheckpointSaver {
  public:
   // `world` and `tracker` outlive this.
-  Saving(World& world, Tracker& tracker, SavingOptions options);
+  CheckpointSaver(World& world, Tracker& tracker, SavingOptions options);
 
   // Collective. In the background: makes room for the copies. When the optimizer has all of its
   // state.
@@ -59,17 +60,30 @@ class Saving {
   void finish();
 
  private:
-  // What makes a checkpoint of the shares, when they are written. Known to the main rank.
-  struct Ending {
+  // What this rank does about the checkpoint under way:
+  //
+  //   Idle -> Reserving -> Idle                                prepare()
+  //   Idle -> Writing -> Idle                                  one rank writes all of it
+  //   Idle -> Writing -> AwaitingShares -> Committing -> Idle  several do
+  //
+  // Reserving, Writing and Committing may be at work in the background. A rank that writes nothing
+  // is not in Writing, and only the main rank is in Committing.
+  enum class State { Idle, Reserving, Writing, AwaitingShares, Committing };
+
+  // The checkpoint under way: of the background's work while that is busy.
+  struct UnderWay {
     CheckpointHead head;
     std::optional<CheckpointToPublish> to_publish;
+    nlohmann::ordered_json written;  // by this rank, of its share
+    std::optional<Published> published;
   };
 
   void agree_on_writers();
-  void write_own(const Checkpoint& share);
+  void work(State state, bool in_background, std::function<void()> act);
+  void write(Checkpoint share, bool in_background);
   void commit(const std::vector<nlohmann::ordered_json>& written);
   void bring_together(bool in_background);
-  void end_the_one_before();
+  void complete(bool in_background);
   void wait();
   void note_checkpoint();
 
@@ -78,14 +92,11 @@ class Saving {
   SavingOptions options_;
   std::optional<CheckpointWriters> writers_;
   Snapshot model_, optimizer_, ema_;
-  Ending ending_;
-  nlohmann::ordered_json written_;      // by this rank, of its share
-  std::optional<Published> published_;  // of the work that ended
-  CheckpointNote place_;                // of the main rank's checkpoints
-  int64_t first_step_ = -1;             // that save() was called at; -1: not yet
+  State state_ = State::Idle;
+  UnderWay under_way_;
+  CheckpointNote place_;     // of the main rank's checkpoints
+  int64_t first_step_ = -1;  // that save() was called at; -1: not yet
   bool has_checkpoint_ = false, is_noted_ = false;
-  bool is_apart_ = false;      // on all ranks: shares are written or will be, but not yet together
-  bool is_under_way_ = false;  // since look() or wait() last saw it ended
   std::unique_ptr<BackgroundWork> background_;  // on a rank that writes; last: joined first
 };
 

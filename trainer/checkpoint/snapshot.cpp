@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

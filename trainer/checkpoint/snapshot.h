@@ -4,7 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainer/state/optimizer.h"
+#include "lockstep/optimizer.h"
 
 namespace lockstep {
 

@@ -6,11 +6,9 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "core/error.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
+#include "lockstep/error.h"
 #include "trainer/checkpoint/checkpoint_note.h"
 
 namespace lockstep {
@@ -32,16 +30,15 @@ std::string rng_name(int rank, const std::string& ending) {
 
 void load_tensors(const NamedTensors& tensors, const NamedTensors& loaded) {
   for (const auto& [name, tensor] : tensors) {
-    const auto same_name = [&](const auto& item) { return item.first == name; };
-    const auto found = std::find_if(loaded.begin(), loaded.end(), same_name);
-    if (found == loaded.end())
+    const auto* found = find_tensor(loaded, name);
+    if (!found)
       throw config_error(
           fmt::format("the checkpoint has no '{}': was it made with another model?", name));
-    if (found->second.sizes() != tensor.sizes())
+    if (found->sizes() != tensor.sizes())
       throw config_error(fmt::format("'{}' is {} in the checkpoint and {} in the model", name,
-                                     nlohmann::json(found->second.sizes().vec()).dump(),
+                                     nlohmann::json(found->sizes().vec()).dump(),
                                      nlohmann::json(tensor.sizes().vec()).dump()));
-    at::Tensor(tensor).copy_(found->second);
+    at::Tensor(tensor).copy_(*found);
   }
   if (loaded.size() != tensors.size())
     throw config_error(

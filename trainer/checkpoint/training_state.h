@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "distributed/gradients/data_parallel.h"
-#include "distributed/world.h"
-#include "models/model.h"
+#include "lockstep/data_parallel.h"
+#include "lockstep/model.h"
+#include "lockstep/optimizer.h"
+#include "lockstep/world.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/state/optimizer.h"
 #include "trainer/state/weight_average.h"
 
 namespace lockstep {

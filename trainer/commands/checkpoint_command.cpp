@@ -11,10 +11,11 @@
 #include <optional>
 
 #include "catalog/run_list.h"
+#include "core/config/launch_sections.h"
 #include "core/config/nearest_name.h"
 #include "core/config/size_text.h"
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
 #include "trainer/checkpoint/checkpoint.h"
 
@@ -39,7 +40,7 @@ last one (verify: all). --dir: where the runs are kept; default: runs
 struct CheckpointWords {
   std::string command;
   std::vector<std::string> runs;
-  std::string dir = "runs";
+  std::string dir = kRunsDir;
   bool as_json = false;
 };
 

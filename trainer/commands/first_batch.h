@@ -3,15 +3,12 @@
 
 #include <filesystem>
 
-#include "data/sampling/batch_plan.h"
-#include "trainer/config/run_config.h"
+#include "trainer/prepared/prepared_run.h"
 
 namespace lockstep {
 
-// Writes the fields of rank 0's first batch, as the data section of `config` makes it for `ranks`,
-// as safetensors, in the order of the dataset. `path` must not exist. Throws Config as a training
-// would, Environment when the file cannot be written.
-void write_first_batch(const RunConfig& config, RankCounts ranks,
-                       const std::filesystem::path& path);
+// Writes the fields of rank 0's first batch, as safetensors, in the order of the dataset. `path`
+// must not exist. Throws Config as a training would, Environment when the file cannot be written.
+void write_first_batch(const PreparedRun& run, const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <chrono>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
 #include "data/contact_sheet.h"
 #include "data/loader/loader.h"
 #include "data/sampling/sampling.h"
-#include "formats/images/decode.h"
+#include "lockstep/error.h"
+#include "tracking/sinks/png.h"
 
 namespace lockstep {
 namespace {
@@ -90,47 +90,46 @@ std::string measure_loading(Loader& loader, int64_t workers) {
 }
 
 void write_sheet(const Dataset& dataset, const IndexSequence& indices,
-                 const InspectOptions& options) {
+                 const std::filesystem::path& path) {
   const auto count = std::min(indices.size(), int64_t{kImagesShown});
   Loader loader(dataset, indices.slice(0, count), {.batch_size = count, .name = "data.train"});
   const auto sheet = contact_sheet(loader.next()->at("image"), kImagesPerRow);
-  write_file_durably(options.sheet, encode_png(sheet));
+  write_file_durably(path, encode_png(sheet.size.width, sheet.size.height, 3, sheet.rgb));
 }
 
-std::string inspect_training(const RunConfig& config, const Dataset& dataset,
-                             const InspectOptions& options) {
-  const auto plan = plan_batches(config.data.loader, dataset.size(), options.ranks);
-  const auto seed = static_cast<uint64_t>(config.run.seed);
-  DistributedSampler sampler(dataset.size(), {0, options.ranks.world},
-                             sampler_options(config.data.loader, dataset, seed, plan.rule));
+std::string inspect_training(const PreparedRun& run, const std::filesystem::path& sheet) {
+  const auto& [config, plan] = std::tie(run.config, run.plan);
+  const auto& dataset = *run.data.train;
+  const auto world = run.ranks.world_size;
+  DistributedSampler sampler(dataset.size(), {0, world}, run.order);
   sampler.set_epoch(0, config.data.loader.shuffle_lanes);
   const auto indices = sampler.sequence();
   LoaderOptions loading = {
-      .batch_size = plan.per_rank_batch_size, .seed = seed, .name = "data.train"};
+      .batch_size = plan.per_rank_batch_size, .seed = run.order.seed, .name = "data.train"};
   auto text = fmt::format("data.train: {}\n", config.data.train.name());
   text += line("samples", std::to_string(dataset.size()));
   for (const auto& remark : dataset.remarks()) text += line("remark", remark);
   text += describe_fields(Loader(dataset, indices, loading).next().value());
   text += describe_classes(dataset);
-  text += line("batches",
-               fmt::format("{} per epoch, of {} samples: {} on each of {} rank{}",
-                           plan.batches_per_epoch, plan.global_batch_size, plan.per_rank_batch_size,
-                           options.ranks.world, options.ranks.world == 1 ? "" : "s"));
+  text += line("batches", fmt::format("{} per epoch, of {} samples: {} on each of {} rank{}",
+                                      plan.batches_per_epoch, plan.global_batch_size,
+                                      plan.per_rank_batch_size, world, world == 1 ? "" : "s"));
   text += line("per rank", fmt::format("{} samples per epoch", sampler.num_samples()));
   loading.workers = plan.workers_per_rank;
   loading.prefetch = config.data.loader.prefetch;
   Loader loader(dataset, indices, loading);
   text += measure_loading(loader, plan.workers_per_rank);
-  if (options.sheet.empty()) return text;
-  write_sheet(dataset, indices, options);
-  return text + line("sheet", options.sheet.string());
+  if (sheet.empty()) return text;
+  write_sheet(dataset, indices, sheet);
+  return text + line("sheet", sheet.string());
 }
 
-std::string inspect_evaluation(const RunConfig& config, const Dataset& dataset,
-                               const InspectOptions& options) {
-  const auto mine = exact_split(dataset.size(), {0, options.ranks.world});
-  Loader loader(dataset, mine, {.batch_size = config.data.eval_batch_size, .name = "data.eval"});
-  const auto& part = config.data.eval.is_set() ? config.data.eval : config.data.train;
+std::string inspect_evaluation(const PreparedRun& run) {
+  const auto& data = run.config.data;
+  const auto& dataset = *run.data.eval;
+  const auto mine = exact_split(dataset.size(), {0, run.ranks.world_size});
+  Loader loader(dataset, mine, {.batch_size = data.eval_batch_size, .name = "data.eval"});
+  const auto& part = data.eval.is_set() ? data.eval : data.train;
   auto text = fmt::format("data.eval: {}\n", part.name());
   text += line("samples", std::to_string(dataset.size()));
   if (const auto batch = loader.next()) text += describe_fields(*batch);
@@ -139,11 +138,9 @@ std::string inspect_evaluation(const RunConfig& config, const Dataset& dataset,
 
 }  // namespace
 
-std::string inspect_data(const RunConfig& config, const InspectOptions& options) {
-  const auto [train_set, eval_set] =
-      build_datasets(config.data.train, config.data.eval, config.data.split);
-  auto text = inspect_training(config, *train_set, options);
-  if (eval_set) text += inspect_evaluation(config, *eval_set, options);
+std::string inspect_data(const PreparedRun& run, const std::filesystem::path& sheet) {
+  auto text = inspect_training(run, sheet);
+  if (run.data.eval) text += inspect_evaluation(run);
   return text;
 }
 

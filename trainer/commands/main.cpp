@@ -1,3 +1,3 @@
-#include "trainer/commands/trainer_main.h"
+#include "lockstep/session.h"
 
 int main(int argc, char** argv) { return lockstep::trainer_main(argc, argv); }

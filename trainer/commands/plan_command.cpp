@@ -5,8 +5,8 @@
 #include <charconv>
 
 #include "core/config/nearest_name.h"
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 #include "trainer/commands/run_plan.h"
 
 namespace lockstep {
@@ -84,13 +84,16 @@ PlanWords parse_plan(const std::vector<std::string>& words) {
   }
   if (parsed.positional.empty())
     throw config_error("lockstep plan: no run file given; see lockstep plan --help");
+  if (const auto ranks = parsed.per_node * parsed.nodes; ranks > kMostRanks)
+    throw config_error(
+        fmt::format("lockstep plan: {} ranks are too many: at most {}", ranks, kMostRanks));
   return parsed;
 }
 
 // With every number of nodes that is allowed.
 void verify_batch(const LoaderConfig& config, const PlanWords& parsed) {
   if (parsed.least_nodes == parsed.nodes || config.per_rank_batch_size ||
-      config.batch_remainder != kRefuseRemainder)
+      config.batch_remainder != BatchRemainder::Refuse)
     return;
   std::vector<int64_t> ranks;
   for (auto nodes = parsed.least_nodes; nodes <= parsed.nodes; ++nodes)
@@ -110,7 +113,10 @@ CommandAnswer plan_command(const std::vector<std::string>& words) {
   const auto config = load_run_config(parsed.positional.front(),
                                       {parsed.positional.begin() + 1, parsed.positional.end()});
   verify_batch(config.data.loader, parsed);
-  const auto plan = plan_run(config, {parsed.per_node * parsed.nodes, parsed.per_node});
+  const auto run =
+      prepare_training(config, {.world_size = static_cast<int>(parsed.per_node * parsed.nodes),
+                                .local_world_size = static_cast<int>(parsed.per_node)});
+  const auto plan = plan_run(run);
   return {parsed.as_json ? plan.dump(2) + "\n" : render_plan(plan)};
 }
 

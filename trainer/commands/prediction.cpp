@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/error.h"
 #include "core/run_id.h"
 #include "data/loader/loader.h"
 #include "data/sampling/sampling.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
+#include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 #include "tracking/runs/run_directory.h"
 #include "trainer/checkpoint/checkpoint.h"
@@ -20,7 +20,6 @@
 #include "trainer/config/precision.h"
 #include "trainer/loop/dealt_batches.h"
 #include "trainer/meeting.h"
-#include "trainer/model_building.h"
 
 namespace lockstep {
 namespace {
@@ -84,33 +83,25 @@ std::vector<int64_t> with_rows(int64_t rows, const RowLayout& row) {
   return shape;
 }
 
-struct Prediction {
-  World& world;
-  Model& model;
-  const Dataset& dataset;
-  const RunConfig& config;
-  int64_t workers;  // loader threads of this rank
-};
-
 // A round takes a batch of each rank; rank 0 writes them in their order.
-RowLayout predict_all(const Prediction& job, RowsFile* file) {
+RowLayout predict_all(World& world, const PreparedRun& run, RowsFile* file) {
   const at::InferenceMode inference;
-  auto& world = job.world;
-  const auto num_samples = job.dataset.size();
-  const auto batch_size = std::min(job.config.data.eval_batch_size, num_samples);
+  const auto num_samples = run.data.eval->size();
+  const auto batch_size = std::min(run.config.data.eval_batch_size, num_samples);
   const auto batches = deal_batches(num_samples, batch_size, {world.rank(), world.world_size()});
-  Loader loader(job.dataset, batches.indices,
+  const auto local = world.local_world_size();
+  Loader loader(*run.data.eval, batches.indices,
                 {.batch_size = batch_size,
-                 .workers = job.workers,
+                 .workers = (run.config.data.loader.workers + local - 1) / local,
                  .device = world.device(),
                  .name = "data.eval"});
-  job.model.eval();
+  run.model->eval();
   RowLayout row;
   for (int64_t round = 0; round < batches.most_batches; ++round) {
     at::Tensor predictions;
     if (const auto batch = loader.next())
       predictions =
-          predictions_of(job.config.train.precision, job.model, batch->to(world.device()));
+          predictions_of(run.config.train.precision, *run.model, batch->to(world.device()));
     if (round == 0) {
       row = agree_on_layout(world, predictions);
       act_on_main(world, "predictions file", [&] {
@@ -138,10 +129,11 @@ void verify_run(const fs::path& run_dir, const std::string& id) {
 }
 
 // Returns where they come from.
-std::string load_weights(World& world, Model& model, const RunConfig& config,
+std::string load_weights(World& world, const PreparedRun& run,
                          const std::optional<std::string>& run_id) {
+  const auto& config = run.config;
   if (!run_id) {
-    load_initial_weights(world, model, *config.train.init_from);
+    load_initial_weights(world, *run.model, *config.train.init_from);
     return *config.train.init_from;
   }
   const auto run_dir = fs::path(config.run.dir) / *run_id;
@@ -149,8 +141,8 @@ std::string load_weights(World& world, Model& model, const RunConfig& config,
     verify_run(run_dir, *run_id);
     return true;
   });
-  const auto restored =
-      restore_weights(world, model, checkpoints_path(run_dir), config.train.ema.decay.has_value());
+  const auto restored = restore_weights(world, *run.model, checkpoints_path(run_dir),
+                                        config.train.ema.decay.has_value());
   auto text = fmt::format("{}{} after step {}", restored.averaged ? "averaged, " : "",
                           run_dir.string(), restored.step);
   for (const auto& line : restored.rejected) text += "\n         " + line;
@@ -173,12 +165,9 @@ void verify_options(const PredictionOptions& options, const RunConfig& config) {
 std::string write_predictions(const PredictionOptions& options) {
   const auto config = load_run_config(options.config_path, options.overrides);
   verify_options(options, config);
-  const auto data = build_datasets(config.data.train, config.data.eval, config.data.split);
-  if (data.eval->size() == 0) throw config_error("data.eval: there is no sample to predict for");
-  const auto model = build_model_to_predict(config, *data.eval);
-
+  const auto run = prepare_prediction(config, options.ranks);
   World world(world_options(options.ranks, config.distributed, options.progress));
-  compare_notes(world, options.ranks, ConfigDumper::dump(config), data);
+  compare_notes(world, run);
   world.progress().enter(Phase::Evaluating);
   world.progress().set_limits(config.distributed.hang_warning.value, world.timeout());
   std::optional<RowsFile> file;
@@ -186,19 +175,16 @@ std::string write_predictions(const PredictionOptions& options) {
     file.emplace(options.out);
     return true;
   });
-  model->to(world.device());
-  const auto weights = load_weights(world, *model, config, options.run_id);
-  const auto local = world.local_world_size();
-  const auto workers = (config.data.loader.workers + local - 1) / local;
-  const auto row =
-      predict_all({world, *model, *data.eval, config, workers}, file ? &*file : nullptr);
+  run.model->to(world.device());
+  const auto weights = load_weights(world, run, options.run_id);
+  const auto row = predict_all(world, run, file ? &*file : nullptr);
   act_on_main(world, "predictions file", [&] {
     file->finish();
     return true;
   });
   world.finish();
-  return fmt::format("predictions: {} x {} in {}\nweights: {}\n", data.eval->size(), text_of(row),
-                     options.out.string(), weights);
+  return fmt::format("predictions: {} x {} in {}\nweights: {}\n", run.data.eval->size(),
+                     text_of(row), options.out.string(), weights);
 }
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/system/progress_page.h"
-#include "launch/environment/rank_env.h"
+#include "lockstep/rank_env.h"
 
 namespace lockstep {
 

@@ -7,9 +7,9 @@
 
 #include <cstdio>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
 #include "formats/safetensors_header.h"
+#include "lockstep/error.h"
 #include "trainer/checkpoint/safetensors.h"
 
 namespace lockstep {
@@ -51,23 +51,12 @@ void RowsFile::begin(const std::string& name, at::ScalarType type,
   if (error != 0)
     throw environment_error(fmt::format("cannot reserve {} bytes for {}: {}", header.size() + bytes,
                                         path_.string(), std::generic_category().message(error)));
-  write_bytes(header.data(), header.size());
+  write_all(file_.get(), header, path_);
 }
 
 void RowsFile::write(const at::Tensor& rows) {
   const auto plain = rows.contiguous();
-  write_bytes(plain.const_data_ptr(), plain.nbytes());
-}
-
-void RowsFile::write_bytes(const void* data, size_t size) {
-  const auto* bytes = static_cast<const char*>(data);
-  while (size > 0) {
-    const auto written = ::write(file_.get(), bytes, size);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw errno_error(fmt::format("cannot write {}", path_.string()));
-    bytes += written;
-    size -= static_cast<size_t>(written);
-  }
+  write_all(file_.get(), {static_cast<const char*>(plain.const_data_ptr()), plain.nbytes()}, path_);
 }
 
 void RowsFile::finish() {

@@ -33,8 +33,6 @@ class RowsFile {
   void finish();
 
  private:
-  void write_bytes(const void* data, size_t size);
-
   std::filesystem::path path_, temporary_;  // the second: empty while the file has no name
   FileDescriptor file_;
 };

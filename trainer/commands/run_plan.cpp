@@ -8,33 +8,34 @@
 #include <algorithm>
 
 #include "core/config/size_text.h"
-#include "distributed/gradients/data_parallel.h"
-#include "distributed/named_tensors.h"
-#include "trainer/checkpoint/initial_weights.h"
+#include "distributed/gradients/gradient_buckets.h"
+#include "lockstep/named_tensors.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/config/run_length.h"
 #include "trainer/loop/trial.h"
-#include "trainer/model_building.h"
 
 namespace lockstep {
 namespace {
 
-Json plan_data(const RunConfig& config, const BatchPlan& plan, const Dataset& train_set,
-               const Dataset* eval_set, RankCounts ranks) {
-  const BatchShares shares(train_set.size(), {.rank = 0, .world = ranks.world}, plan.rule);
+Json plan_data(const PreparedRun& run) {
+  const auto& plan = run.plan;
+  const auto& [train_set, eval_set] = run.data;
+  const int64_t world = run.ranks.world_size;
+  const auto accumulate = run.config.train.accumulate;
+  const BatchShares shares(train_set->size(), {.rank = 0, .world = world}, plan.rule);
   const auto last = plan.batches_per_epoch - 1;
   const auto trained = last * shares.counted_by_all(0) + shares.counted_by_all(last);
-  const auto used = std::min(train_set.size(), plan.batches_per_epoch * plan.global_batch_size);
-  return {{"samples", train_set.size()},
+  const auto used = std::min(train_set->size(), plan.batches_per_epoch * plan.global_batch_size);
+  return {{"samples", train_set->size()},
           {"samples_per_rank", shares.num_samples()},
           {"repeated", trained - used},
-          {"left_out", train_set.size() - used},
+          {"left_out", train_set->size() - used},
           {"evaluation_samples", eval_set ? Json(eval_set->size()) : Json(nullptr)},
           {"batch_size", plan.global_batch_size},
           {"batch_size_per_rank", plan.per_rank_batch_size},
-          {"uneven", plan.rule.uneven && plan.global_batch_size % ranks.world != 0},
-          {"accumulate", config.train.accumulate},
-          {"samples_per_step", plan.global_batch_size * config.train.accumulate},
+          {"uneven", plan.rule.uneven && plan.global_batch_size % world != 0},
+          {"accumulate", accumulate},
+          {"samples_per_step", plan.global_batch_size * accumulate},
           {"workers_per_rank", plan.workers_per_rank}};
 }
 
@@ -88,14 +89,15 @@ Json plan_memory(const RunConfig& config, const Model& model, const NamedTensors
           {"checkpoint", checkpoint}};
 }
 
-Json plan_gradients(const RunConfig& config, const NamedTensors& trained, RankCounts ranks) {
+Json plan_gradients(const RunConfig& config, const NamedTensors& trained, int64_t world) {
   const auto buckets = expected_bucket_bytes(trained, config.distributed.data_parallel);
   size_t bytes = 0;
   for (const auto bucket : buckets) bytes += bucket;
-  if (config.distributed.data_parallel.gradient_compression != kNoCompression) bytes /= 2;
-  const auto others = static_cast<double>(ranks.world - 1);
+  if (config.distributed.data_parallel.gradient_compression != GradientCompression::None)
+    bytes /= 2;
+  const auto others = static_cast<double>(world - 1);
   return {{"buckets", buckets},
-          {"sent_per_rank", static_cast<int64_t>(2 * others / static_cast<double>(ranks.world) *
+          {"sent_per_rank", static_cast<int64_t>(2 * others / static_cast<double>(world) *
                                                  static_cast<double>(bytes))}};
 }
 
@@ -164,43 +166,36 @@ std::string render_memory(const Json& memory) {
          plan_line("checkpoint", size_of(memory["checkpoint"]));
 }
 
-Json plan_parts(const RunConfig& config, const RunParts& parts, RankCounts ranks) {
-  const auto& [data, plan, model] = parts;
-  const auto& [train_set, eval_set] = data;
-  const auto length = length_of_run(config.train, plan);
-  const auto trained = trainable_parameters(*model);
+}  // namespace
+
+Json plan_run(const PreparedRun& run) {
+  const auto& config = run.config;
+  const int64_t world = run.ranks.world_size;
+  const auto length = length_of_run(config.train, run.plan);
+  const auto trained = trainable_parameters(*run.model);
   const auto optimizer = config.optimizer.build(trained);
-  Json result = {{"ranks", {{"world", ranks.world}, {"per_node", ranks.local}}}};
-  result["data"] = plan_data(config, plan, *train_set, eval_set.get(), ranks);
+  Json result = {{"ranks", {{"world", world}, {"per_node", run.ranks.local_world_size}}}};
+  result["data"] = plan_data(run);
   result["steps"] = {{"per_epoch", length.steps_per_epoch}, {"total", length.total_steps}};
   result["learning_rate"] = plan_learning_rate(config, *optimizer, length);
   result["model"] = {{"name", config.model.name()},
-                     {"parameters", num_parameters(*model)},
+                     {"parameters", num_parameters(*run.model)},
                      {"trained", count_numbers(trained)}};
-  result["memory"] = plan_memory(config, *model, trained, *optimizer);
-  if (ranks.world > 1) result["gradients"] = plan_gradients(config, trained, ranks);
+  result["memory"] = plan_memory(config, *run.model, trained, *optimizer);
+  if (world > 1) result["gradients"] = plan_gradients(config, trained, world);
   return result;
 }
 
-}  // namespace
-
-Json plan_run(const RunConfig& config, RankCounts ranks) {
-  return plan_parts(config, build_parts(config, ranks), ranks);
-}
-
-std::string dry_run(const RunConfig& config, RankCounts ranks) {
-  const auto parts = build_parts(config, ranks);
+std::string dry_run(const PreparedRun& run) {
+  const auto& config = run.config;
   World alone({.device = config.distributed.device, .backend = config.distributed.backend});
-  if (const auto& path = config.train.init_from)
-    load_initial_weights(alone, *parts.model, *path, config.train.init_except);
-  parts.model->to(alone.device());
-  parts.model->train();
-  const TrialParts tried{config, *parts.model, *parts.data.train, parts.data.eval.get(),
-                         alone.device()};
-  try_model(tried);
-  try_step(tried, parts.plan);
-  parts.model->to(at::kCPU);
-  return render_plan(plan_parts(config, parts, ranks)) +
+  load_initial_weights(alone, run);
+  run.model->to(alone.device());
+  run.model->train();
+  try_model(run, alone.device());
+  try_step(run, alone.device());
+  run.model->to(at::kCPU);
+  return render_plan(plan_run(run)) +
          "nothing was started: run file, data and model are valid, and one batch passed\n";
 }
 

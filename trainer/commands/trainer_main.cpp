@@ -1,4 +1,4 @@
-#include "trainer/commands/trainer_main.h"
+#include "lockstep/session.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -12,16 +12,17 @@
 #include <string>
 
 #include "core/config/config_text.h"
+#include "core/config/nearest_name.h"
 #include "core/config/plugin.h"
 #include "core/config/run_file.h"
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/system/kept_memory.h"
-#include "core/version.h"
 #include "launch/hangs/stack_reporter.h"
 #include "launch/report/crash_report.h"
 #include "launch/report/error_file.h"
-#include "tracking/log/metric.h"
+#include "lockstep/error.h"
+#include "lockstep/record.h"
+#include "lockstep/version.h"
 #include "tracking/runs/on_ranks.h"
 #include "trainer/commands/checkpoint_command.h"
 #include "trainer/commands/first_batch.h"
@@ -29,7 +30,6 @@
 #include "trainer/commands/plan_command.h"
 #include "trainer/commands/prediction.h"
 #include "trainer/commands/run_plan.h"
-#include "trainer/session.h"
 
 namespace lockstep {
 namespace {
@@ -77,14 +77,28 @@ struct Arguments {
   // train | predict | inspect-data | dry-run | first-batch | checkpoints | plan | help | schema |
   // version
   std::string action = "train";
-  // help | schema | version
-  std::string sheet, first_batch, predictions;
+  std::string sheet, file;  // file: of predict and first-batch
+
+  std::string run_file() const;
+  std::vector<std::string> overrides() const { return {positional.begin() + 1, positional.end()}; }
 };
+
+std::string Arguments::run_file() const {
+  if (!positional.empty()) return positional.front();
+  if (action == "train") throw config_error("no run file given; see lockstep-trainer --help");
+  const bool has_file = action == "predict" || action == "first-batch";
+  throw config_error(fmt::format("no run file given: lockstep-trainer --{}{} CONFIG", action,
+                                 has_file ? " FILE" : ""));
+}
 
 Arguments parse_arguments(int argc, char** argv) {
   Arguments arguments;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
+    const auto value = [&](const char* what) -> std::string {
+      if (i + 1 == argc) throw config_error(fmt::format("{} needs {}", argument, what));
+      return argv[++i];
+    };
     if (argument == "--help" || argument == "-h") {
       arguments.action = "help";
     } else if (argument == "--schema" || argument == "--version" || argument == "--inspect-data" ||
@@ -96,21 +110,14 @@ Arguments parse_arguments(int argc, char** argv) {
       arguments.positional.assign(argv + i + 1, argv + argc);
       return arguments;
     } else if (argument == "--resume") {
-      if (i + 1 == argc) throw config_error("--resume needs a run id");
-      arguments.resume_id = argv[++i];
+      arguments.resume_id = value("a run id");
     } else if (argument.starts_with("--resume=")) {
       arguments.resume_id = argument.substr(argument.find('=') + 1);
     } else if (argument == "--sheet") {
-      if (i + 1 == argc) throw config_error("--sheet needs a file");
-      arguments.sheet = argv[++i];
-    } else if (argument == "--predict") {
-      if (i + 1 == argc) throw config_error("--predict needs a file");
-      arguments.action = "predict";
-      arguments.predictions = argv[++i];
-    } else if (argument == "--first-batch") {
-      if (i + 1 == argc) throw config_error("--first-batch needs a file");
-      arguments.action = "first-batch";
-      arguments.first_batch = argv[++i];
+      arguments.sheet = value("a file");
+    } else if (argument == "--predict" || argument == "--first-batch") {
+      arguments.action = argument.substr(2);
+      arguments.file = value("a file");
     } else if (argument.starts_with("-")) {
       throw config_error(fmt::format(
           "unknown option '{}'{}", argument,
@@ -196,95 +203,68 @@ std::unique_ptr<ProgressPage> open_progress_page() {
 
 int train(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
           ProgressPage& progress) {
-  if (arguments.positional.empty())
-    throw config_error("no run file given; see lockstep-trainer --help");
   progress.begin(ranks.rank);
   const StackReporter stack_reporter(progress);
-  const auto result =
-      run_session({.config_path = arguments.positional.front(),
-                   .overrides = {arguments.positional.begin() + 1, arguments.positional.end()},
-                   .resume_id = arguments.resume_id,
-                   .ranks = ranks,
-                   .command = {argv, argv + argc},
-                   .console = console_options(),
-                   .agent_program = program_beside("lockstep"),
-                   .handle_signals = true,
-                   .progress = &progress});
+  const auto result = run_session({.config_path = arguments.run_file(),
+                                   .overrides = arguments.overrides(),
+                                   .resume_id = arguments.resume_id,
+                                   .ranks = ranks,
+                                   .command = {argv, argv + argc},
+                                   .console = console_options(),
+                                   .agent_program = program_beside("lockstep"),
+                                   .handle_signals = true,
+                                   .progress = &progress});
   print_result(result, ranks);
   return result.signal ? 128 + result.signal : 0;
 }
 
-int predict(const Arguments& arguments, const RankEnv& ranks, ProgressPage& progress) {
-  if (arguments.positional.empty())
-    throw config_error("no run file given: lockstep-trainer --predict FILE CONFIG");
+std::string predict(const Arguments& arguments, const RankEnv& ranks, ProgressPage& progress) {
   progress.begin(ranks.rank);
   const StackReporter stack_reporter(progress);
-  const auto report = write_predictions(
-      {.config_path = arguments.positional.front(),
-       .overrides = {arguments.positional.begin() + 1, arguments.positional.end()},
-       .run_id = arguments.resume_id,
-       .out = arguments.predictions,
-       .ranks = ranks,
-       .progress = &progress});
-  if (is_main(ranks.rank)) std::cout << report << std::flush;
-  return 0;
-}
-
-int inspect(const Arguments& arguments, const RankEnv& ranks) {
-  if (arguments.positional.empty())
-    throw config_error("no run file given: lockstep-trainer --inspect-data CONFIG");
-  const auto config = load_run_config(
-      arguments.positional.front(), {arguments.positional.begin() + 1, arguments.positional.end()});
-  std::cout << inspect_data(config, {.ranks = {ranks.world_size, ranks.local_world_size},
-                                     .sheet = arguments.sheet})
-            << std::flush;
-  return 0;
-}
-
-int write_batch(const Arguments& arguments, const RankEnv& ranks) {
-  if (arguments.positional.empty())
-    throw config_error("no run file given: lockstep-trainer --first-batch FILE CONFIG");
-  const auto config = load_run_config(
-      arguments.positional.front(), {arguments.positional.begin() + 1, arguments.positional.end()});
-  write_first_batch(config, {ranks.world_size, ranks.local_world_size}, arguments.first_batch);
-  return 0;
-}
-
-int try_out(const Arguments& arguments, const RankEnv& ranks) {
-  if (arguments.positional.empty())
-    throw config_error("no run file given: lockstep-trainer --dry-run CONFIG");
-  const auto config = load_run_config(
-      arguments.positional.front(), {arguments.positional.begin() + 1, arguments.positional.end()});
-  std::cout << dry_run(config, {ranks.world_size, ranks.local_world_size}) << std::flush;
-  return 0;
+  const auto report = write_predictions({.config_path = arguments.run_file(),
+                                         .overrides = arguments.overrides(),
+                                         .run_id = arguments.resume_id,
+                                         .out = arguments.file,
+                                         .ranks = ranks,
+                                         .progress = &progress});
+  return is_main(ranks.rank) ? report : "";
 }
 
 int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
         ProgressPage& progress) {
-  if (arguments.action == "train") return train(arguments, argc, argv, ranks, progress);
-  if (arguments.action == "predict") return predict(arguments, ranks, progress);
-  if (arguments.action == "inspect-data") return inspect(arguments, ranks);
-  if (arguments.action == "dry-run") return try_out(arguments, ranks);
-  if (arguments.action == "first-batch") return write_batch(arguments, ranks);
-  if (arguments.action == "checkpoints" || arguments.action == "plan") {
-    const auto command = arguments.action == "plan" ? plan_command : checkpoint_command;
-    const auto answer = command(arguments.positional);
-    std::cout << answer.text << std::flush;
-    return answer.exit_code;
-  }
-  if (arguments.action == "version") {
-    std::cout << fmt::format("lockstep-trainer {} (LibTorch {})\n", kVersion, TORCH_VERSION);
+  const auto& action = arguments.action;
+  const auto config = [&] {
+    const auto file = arguments.run_file();
+    return load_run_config(file, arguments.overrides());
+  };
+  const auto print = [](const std::string& text) {
+    std::cout << text << std::flush;
+    return 0;
+  };
+  if (action == "train") return train(arguments, argc, argv, ranks, progress);
+  if (action == "predict") return print(predict(arguments, ranks, progress));
+  if (action == "inspect-data")
+    return print(inspect_data(prepare_data(config(), ranks), arguments.sheet));
+  if (action == "dry-run") return print(dry_run(prepare_training(config(), ranks)));
+  if (action == "first-batch") {
+    write_first_batch(prepare_data(config(), ranks), arguments.file);
     return 0;
   }
+  if (action == "checkpoints" || action == "plan") {
+    const auto command = action == "plan" ? plan_command : checkpoint_command;
+    const auto answer = command(arguments.positional);
+    print(answer.text);
+    return answer.exit_code;
+  }
+  if (action == "version")
+    return print(fmt::format("lockstep-trainer {} (LibTorch {})\n", kVersion, TORCH_VERSION));
   for (const auto& path : arguments.positional)
     if (is_run_file(path))
       load_plugins_of(path);
-    else if (arguments.action == "schema")
+    else if (action == "schema")
       load_plugin(path, TORCH_VERSION);
   const auto schema = run_config_schema();
-  std::cout << (arguments.action == "schema" ? schema.dump(2) + "\n"
-                                             : kUsage + render_help(schema));
-  return 0;
+  return print(action == "schema" ? schema.dump(2) + "\n" : kUsage + render_help(schema));
 }
 
 // Static destructors and LibTorch's threads may wait for peers that are gone: nothing of that runs

@@ -8,8 +8,8 @@
 #include <limits>
 #include <utility>
 
-#include "core/error.h"
 #include "distributed/objects.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

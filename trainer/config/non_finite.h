@@ -7,18 +7,14 @@
 #include <optional>
 #include <string>
 
-#include "core/config/config_choice.h"
-#include "distributed/world.h"
-#include "trainer/state/optimizer.h"
+#include "lockstep/config_value.h"
+#include "lockstep/optimizer.h"
+#include "lockstep/world.h"
 
 namespace lockstep {
 
 enum class NonFinitePolicy { Stop, Skip, Ignore };
-constexpr auto choices(NonFinitePolicy) {
-  return choice_names<NonFinitePolicy>({{NonFinitePolicy::Stop, "stop"},
-                                        {NonFinitePolicy::Skip, "skip"},
-                                        {NonFinitePolicy::Ignore, "ignore"}});
-}
+constexpr auto choices(NonFinitePolicy) { return std::array{"stop", "skip", "ignore"}; }
 
 // Notes what this rank has seen. The ranks agree on it in the vote of a step (kNonFinite):
 //

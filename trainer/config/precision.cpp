@@ -2,7 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -3,16 +3,13 @@
 
 #include <string>
 
-#include "core/config/config_choice.h"
-#include "models/model.h"
+#include "lockstep/config_value.h"
+#include "lockstep/model.h"
 
 namespace lockstep {
 
 enum class Precision { Float32, BFloat16, Float16 };
-constexpr auto choices(Precision) {
-  return choice_names<Precision>(
-      {{Precision::Float32, "fp32"}, {Precision::BFloat16, "bf16"}, {Precision::Float16, "fp16"}});
-}
+constexpr auto choices(Precision) { return std::array{"fp32", "bf16", "fp16"}; }
 
 // model.forward(batch) with "fp32"; with "bf16" and "fp16" under autocast, as Python's `with
 // torch.autocast(device, torch.bfloat16)` around model and loss: matrix products and convolutions

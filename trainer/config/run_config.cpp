@@ -5,7 +5,7 @@
 
 #include "core/config/plugin.h"
 #include "core/config/run_file.h"
-#include "launch/environment/rank_env.h"
+#include "lockstep/rank_env.h"
 #include "tracking/alerts/alert_rules.h"
 
 namespace lockstep {
@@ -41,48 +41,7 @@ void verify_registries() {
   dataset_registry().verify();
   optimizer_registry().verify();
   schedule_registry().verify();
-}
-
-// train.ema without the number that switches it on.
-void refuse_idle_average(const ConfigNode& root, const EmaConfig& config) {
-  if (config.decay) return;
-  const EmaConfig defaults;
-  for (const auto& [key, differs] :
-       {std::pair{"every", config.every != defaults.every}, {"warmup", config.warmup}})
-    if (differs)
-      throw config_error(fmt::format("{}: train.ema.{}: has no effect without train.ema.decay",
-                                     root.find("train")->find("ema")->find(key)->origin, key));
-}
-
-// A setting that cannot take effect is an error: the user meant something by it. But for defaults:
-// a resolved run file has them all.
-void refuse_idle_settings(const ConfigNode& root, const RunConfig& config) {
-  const auto given = [&](const char* section, const char* key) {
-    const auto* map = root.find(section);
-    const auto* node = map && map->kind == ConfigNode::Kind::Map ? map->find(key) : nullptr;
-    return node && node->kind != ConfigNode::Kind::Null ? node : nullptr;
-  };
-  refuse_idle_average(root, config.train.ema);
-  if (!config.train.init_except.empty() && !config.train.init_from)
-    throw config_error(fmt::format("{}: train.init_except: has no effect without train.init_from",
-                                   given("train", "init_except")->origin));
-  if (config.checkpoint.keep_every && config.checkpoint.keep_every->unit == Period::Unit::Seconds)
-    throw config_error(fmt::format("{}: checkpoint.keep_every: expected steps or epochs",
-                                   given("checkpoint", "keep_every")->origin));
-  if (config.data.eval.is_set() || config.data.split.eval) return;
-  const RunConfig defaults;
-  const auto& media = config.tracking.media;
-  for (const auto& [section, key, is_set] :
-       {std::tuple{"data", "eval_batch_size",
-                   config.data.eval_batch_size != defaults.data.eval_batch_size},
-        {"train", "eval_every", config.train.eval_every != defaults.train.eval_every},
-        {"train", "early_stop", config.train.early_stop.patience.has_value()},
-        {"checkpoint", "keep_best", config.checkpoint.keep_best.count.has_value()},
-        {"tracking", "media", media.confusion || media.histograms || media.worst_samples > 0}})
-    if (is_set)
-      throw config_error(
-          fmt::format("{}: {}.{}: has no effect without data.eval or data.split.eval",
-                      given(section, key)->origin, section, key));
+  hook_registry().verify();
 }
 
 }  // namespace
@@ -95,9 +54,11 @@ RunConfig load_run_config(const std::filesystem::path& path,
   verify_registries();
   RunConfig config;
   read_fields(root, "", config);
-  refuse_idle_settings(root, config);
-  AlertRules{config.tracking.alerts};  // throws for factors that cannot be meant
-  if (config.run.name.empty()) config.run.name = path.stem().string();
+  if (config.checkpoint.keep_every && config.checkpoint.keep_every->unit == Period::Unit::Seconds)
+    throw config_error(fmt::format("{}: checkpoint.keep_every: expected steps or epochs",
+                                   root.find("checkpoint")->find("keep_every")->origin));
+  verify_alerts(config.tracking.alerts);
+  config.run.name_after(path);
   return config;
 }
 

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "core/config/part.h"
-#include "models/model.h"
+#include "lockstep/model.h"
+#include "lockstep/optimizer.h"
+#include "lockstep/part.h"
+#include "lockstep/schedule.h"
 #include "tracking/config/tracking_config.h"
 #include "trainer/checkpoint/checkpoint_section.h"
 #include "trainer/config/run_sections.h"
-#include "trainer/state/optimizer.h"
-#include "trainer/state/schedule.h"
 
 namespace lockstep {
 
@@ -32,7 +32,8 @@ struct RunConfig {
 template <class V>
 void fields(V& v, RunConfig& c) {
   v("run", c.run, "name, seed and place of the run");
-  v("plugins", c.plugins, "shared objects that bring models, datasets, optimizers or schedules");
+  v("plugins", c.plugins,
+    "shared objects that bring models, datasets, optimizers, schedules or hooks");
   v("model", c.model, "what is trained", required());
   v("data", c.data, "what it is trained on", required());
   v("optimizer", c.optimizer, "how gradients change parameters");

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "data/sampling/batch_plan.h"
+#include "lockstep/schedule.h"
 #include "trainer/config/run_config.h"
-#include "trainer/state/schedule.h"
 
 namespace lockstep {
 

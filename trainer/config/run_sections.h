@@ -6,24 +6,21 @@
 #include <string>
 #include <vector>
 
-#include "core/config/part.h"
+#include "core/config/launch_sections.h"
 #include "core/config/period.h"
-#include "data/dataset.h"
 #include "data/sampling/batch_plan.h"
 #include "data/sampling/split.h"
-#include "distributed/gradients/data_parallel_config.h"
+#include "lockstep/data_parallel.h"
+#include "lockstep/dataset.h"
+#include "lockstep/hook.h"
+#include "lockstep/part.h"
+#include "lockstep/world.h"
 #include "trainer/config/non_finite.h"
 #include "trainer/config/precision.h"
 #include "trainer/state/early_stop.h"
 #include "trainer/state/weight_average.h"
 
 namespace lockstep {
-
-struct RunSection {
-  std::string name;  // default: the run file's name without its ending
-  int64_t seed = 0;
-  std::string dir = "runs";
-};
 
 struct DataSection {
   Part<Dataset> train{dataset_registry()};
@@ -48,23 +45,17 @@ struct TrainSection {
   Period log_every{10, Period::Unit::Steps};
   EarlyStopConfig early_stop;
   EmaConfig ema;
+  PartList<Hook> hooks{hook_registry()};
 };
 
 struct DistributedSection {
-  std::string device = "auto";
-  std::string backend = "auto";
+  DeviceChoice device = DeviceChoice::Auto;
+  BackendChoice backend = BackendChoice::Auto;
   DataParallelConfig data_parallel;  // its keys stand in `distributed:` itself
   Duration timeout{std::chrono::minutes(30)};
   Duration step_timeout{std::chrono::minutes(10)};
   Duration hang_warning{std::chrono::seconds(3)};
 };
-
-template <class V>
-void fields(V& v, RunSection& c) {
-  v("name", c.name, "what people call the run (default: the run file's name)");
-  v("seed", c.seed, "of model initialisation, shuffling and augmentation", at_least(0));
-  v("dir", c.dir, "where runs are kept");
-}
 
 template <class V>
 void fields(V& v, DataSection& c) {
@@ -74,7 +65,7 @@ void fields(V& v, DataSection& c) {
   v("split", c.split, "one dataset for both");
   fields(v, c.loader);
   v("eval_batch_size", c.eval_batch_size, "samples per evaluation batch", at_least(1),
-    at_most(1 << 30));
+    at_most(1 << 30), needs("data.eval", "data.split.eval"));
 }
 
 template <class V>
@@ -88,7 +79,8 @@ void fields(V& v, TrainSection& c) {
     "for fine-tuning");
   v("init_except", c.init_except,
     "weights, or modules, that begin as without init_from, whatever the file has, e.g. [fc] for "
-    "other classes");
+    "other classes",
+    needs("train.init_from"));
   v("freeze", c.freeze, "weights, or modules, that are not trained, e.g. [conv1, bn1, layer1]");
   v("accumulate", c.accumulate, "batches per optimizer step", at_least(1));
   v("precision", c.precision,
@@ -103,22 +95,23 @@ void fields(V& v, TrainSection& c) {
   v("cuda_graph", c.cuda_graph,
     "record forward and backward pass as a CUDA graph, once per shape of a batch, and replay it: "
     "the same numbers, quicker where kernels are small");
-  v("eval_every", c.eval_every, "how often to evaluate; always also at the end");
+  v("eval_every", c.eval_every, "how often to evaluate; always also at the end",
+    needs("data.eval", "data.split.eval"));
   v("log_every", c.log_every, "how often to record training metrics");
-  v("early_stop", c.early_stop, "end when the evaluation no longer gets better");
+  v("early_stop", c.early_stop, "end when the evaluation no longer gets better",
+    needs("data.eval", "data.split.eval"));
   v("ema", c.ema, "an exponential moving average of the weights, which is what is evaluated");
+  v("hooks", c.hooks, "parts of plugins that are called at fixed points of the training, in order");
 }
 
 template <class V>
 void fields(V& v, DistributedSection& c) {
-  v("device", c.device, "where to compute; auto takes a GPU where there is one",
-    one_of({"auto", "cpu", "cuda"}));
+  v("device", c.device, "where to compute; auto takes a GPU where there is one");
   v("backend", c.backend,
     "what carries gradients; auto: nccl for GPUs; for CPUs shm (shared memory) where all ranks are "
     "on one host, else gloo; hierarchical: shared memory within a host and gloo between hosts, "
     "with "
-    "bits that depend on who shares a host",
-    one_of({"auto", "shm", "gloo", "hierarchical", "nccl"}));
+    "bits that depend on who shares a host");
   fields(v, c.data_parallel);
   v("timeout", c.timeout,
     "how long a rank waits for the others at the start, in evaluations and for checkpoints");

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "core/config/period.h"
-#include "distributed/world.h"
+#include "lockstep/world.h"
 #include "trainer/state/position.h"
 
 namespace lockstep {

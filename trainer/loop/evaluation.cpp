@@ -4,10 +4,10 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "core/error.h"
 #include "data/loader/loader.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
+#include "lockstep/error.h"
 #include "trainer/loop/dealt_batches.h"
 #include "trainer/state/meter.h"
 

@@ -6,10 +6,10 @@
 #include <map>
 #include <string>
 
-#include "data/dataset.h"
 #include "data/loader/bad_samples.h"
-#include "distributed/world.h"
-#include "models/model.h"
+#include "lockstep/dataset.h"
+#include "lockstep/model.h"
+#include "lockstep/world.h"
 #include "trainer/config/precision.h"
 
 namespace lockstep {

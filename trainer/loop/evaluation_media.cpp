@@ -10,10 +10,10 @@
 #include <cmath>
 #include <utility>
 
-#include "core/error.h"
 #include "data/contact_sheet.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
+#include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 #include "tracking/sinks/png.h"
 
@@ -25,12 +25,6 @@ constexpr int64_t kMostClasses = 1000, kHistogramBins = 64, kMostShownNumbers = 
 Moment named(Moment at, const std::string& name) {
   at.name = name;
   return at;
-}
-
-// A loss of nan is the worst; equal ones are in the order of the samples.
-bool is_worse(double loss, int64_t index, double other_loss, int64_t other_index) {
-  const auto rank_of = [](double value) { return std::isnan(value) ? INFINITY : value; };
-  return std::pair(-rank_of(loss), index) < std::pair(-rank_of(other_loss), other_index);
 }
 
 // The small fields of a sample, e.g. the features of a table's row.
@@ -125,10 +119,15 @@ void EvaluationMedia::keep_worst(const at::Tensor& losses, const at::Tensor& pre
                       label_B.const_data_ptr<double>()[i],
                       predicted_B.const_data_ptr<double>()[i]});
   const auto kept = std::min(worst_.size(), static_cast<size_t>(config_.worst_samples));
-  std::ranges::partial_sort(
-      worst_, worst_.begin() + static_cast<ptrdiff_t>(kept),
-      [](const Sample& a, const Sample& b) { return is_worse(a.loss, a.index, b.loss, b.index); });
+  std::ranges::partial_sort(worst_, worst_.begin() + static_cast<ptrdiff_t>(kept), is_worse);
   worst_.resize(kept);
+}
+
+bool EvaluationMedia::is_worse(const Sample& a, const Sample& b) {
+  const auto key = [](const Sample& sample) {
+    return std::pair(std::isnan(sample.loss) ? -INFINITY : -sample.loss, sample.index);
+  };
+  return key(a) < key(b);
 }
 
 void EvaluationMedia::gather_worst() {
@@ -147,9 +146,7 @@ void EvaluationMedia::gather_worst() {
       worst_.push_back({sample[0].get<double>(), sample[1].get<int64_t>(), sample[2].get<double>(),
                         sample[3].get<double>()});
   }
-  std::ranges::sort(worst_, [](const Sample& a, const Sample& b) {
-    return is_worse(a.loss, a.index, b.loss, b.index);
-  });
+  std::ranges::sort(worst_, is_worse);
   worst_.resize(std::min(worst_.size(), static_cast<size_t>(config_.worst_samples)));
   if (num_classes == 0) return;
   if (!confusion_.defined()) confusion_ = at::zeros({num_classes, num_classes}, at::kLong);

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
-#include "distributed/world.h"
-#include "models/model.h"
+#include "lockstep/dataset.h"
+#include "lockstep/model.h"
+#include "lockstep/optimizer.h"
+#include "lockstep/tracker.h"
+#include "lockstep/world.h"
 #include "tracking/config/media_config.h"
-#include "tracking/tracker.h"
-#include "trainer/state/optimizer.h"
 
 namespace lockstep {
 
@@ -36,6 +36,8 @@ class EvaluationMedia {
     int64_t index = 0;
     double actual = 0, predicted = 0;
   };
+  // A loss of nan is the worst; equal ones are in the order of the samples.
+  static bool is_worse(const Sample& a, const Sample& b);
   void count(const at::Tensor& predictions, const at::Tensor& label);
   void keep_worst(const at::Tensor& losses, const at::Tensor& predicted, const at::Tensor& label,
                   const at::Tensor& indices);

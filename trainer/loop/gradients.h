@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "distributed/world.h"
-#include "trainer/state/optimizer.h"
+#include "lockstep/optimizer.h"
+#include "lockstep/world.h"
 
 namespace lockstep {
 

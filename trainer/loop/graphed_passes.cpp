@@ -9,8 +9,8 @@
 #include <set>
 #include <utility>
 
-#include "core/error.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 #include "trainer/checkpoint/training_state.h"
 #include "trainer/config/precision.h"
 

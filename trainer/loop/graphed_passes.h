@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "distributed/cuda/launch_graph.h"
-#include "models/model.h"
+#include "lockstep/model.h"
 #include "trainer/config/precision.h"
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 #include <csignal>
 #include <ctime>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -27,9 +27,15 @@ MetricsReporter::MetricsReporter(World& world, Tracker& tracker, const RunConfig
       bad_train_(max_bad_samples_),
       bad_eval_(max_bad_samples_) {}
 
-void MetricsReporter::start() { logged_at_ = std::chrono::steady_clock::now(); }
+void MetricsReporter::before_run(HookContext&) { logged_at_ = std::chrono::steady_clock::now(); }
 
-MetricsReporter::Losses MetricsReporter::log(const Moment& at, const StepTimes& times,
+void MetricsReporter::after_evaluation(HookContext& run, const EvaluationResult& result) {
+  NamedValues values;
+  for (const auto& [name, value] : result) values.emplace_back("eval/" + name, value);
+  if (!values.empty()) record(run, values);
+}
+
+MetricsReporter::Losses MetricsReporter::log(const HookContext& run, const StepTimes& times,
                                              const OptimizerReport& optimizer,
                                              const std::string& target_name) {
   const auto local = meter_.take();
@@ -52,7 +58,7 @@ MetricsReporter::Losses MetricsReporter::log(const Moment& at, const StepTimes& 
                           global.targets / elapsed.count());
   }
   add_loading_to(values);
-  record(at, values);
+  record(run, values);
   return {local.loss(), global.loss()};
 }
 
@@ -79,10 +85,10 @@ void MetricsReporter::add_loading_to(NamedValues& values) {
   values.emplace_back("data/bad_samples", all.at("bad_samples").sum);
 }
 
-void MetricsReporter::record(const Moment& at, const NamedValues& values) {
+void MetricsReporter::record(const HookContext& run, const NamedValues& values) {
   std::vector<Metric> metrics;
   for (const auto& [name, value] : values) metrics.push_back({name, value});
-  tracker_.log(at.step, at.epoch, metrics);
+  tracker_.log(run.step, run.epoch, metrics);
 }
 
 }  // namespace lockstep

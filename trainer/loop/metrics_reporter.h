@@ -12,9 +12,9 @@
 
 #include "data/loader/bad_samples.h"
 #include "data/loader/loader_options.h"
-#include "distributed/world.h"
-#include "tracking/log/record.h"
-#include "tracking/tracker.h"
+#include "lockstep/hook.h"
+#include "lockstep/tracker.h"
+#include "lockstep/world.h"
 #include "trainer/config/run_config.h"
 #include "trainer/loop/step_times.h"
 #include "trainer/state/meter.h"
@@ -32,13 +32,16 @@ struct OptimizerReport {
 };
 
 // Thread: the training thread.
-class MetricsReporter {
+class MetricsReporter final : public Hook {
  public:
   // The arguments outlive this.
   MetricsReporter(World& world, Tracker& tracker, const RunConfig& config);
 
   // Samples per second are counted from here.
-  void start();
+  void before_run(HookContext& run) override;
+  // Records the result.
+  void after_evaluation(HookContext& run, const EvaluationResult& result) override;
+
   // Time that is not part of the training speed: evaluation, checkpoints.
   void exclude(std::chrono::steady_clock::duration time) { logged_at_ += time; }
 
@@ -54,16 +57,16 @@ class MetricsReporter {
   };
   // Collective: merges what all ranks collected since the last call and records it. `target_name`:
   // of the model, may be empty.
-  Losses log(const Moment& at, const StepTimes& times, const OptimizerReport& optimizer,
+  Losses log(const HookContext& run, const StepTimes& times, const OptimizerReport& optimizer,
              const std::string& target_name);
 
-  void record(const Moment& at, const NamedValues& values);
   void warn(const std::string& line) { tracker_.text(TextLevel::Warning, line); }
 
  private:
   BadSamples* allowed(BadSamples& bad_samples) {
     return max_bad_samples_ > 0 ? &bad_samples : nullptr;
   }
+  void record(const HookContext& run, const NamedValues& values);
   static void add_optimizer(NamedValues& values, const OptimizerReport& optimizer);
   void add_loading_to(NamedValues& values);
 

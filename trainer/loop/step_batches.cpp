@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "trainer/loop/gradients.h"
-#include "trainer/loop/model_faults.h"
+#include "trainer/prepared/model_faults.h"
 
 namespace lockstep {
 namespace {
@@ -20,23 +20,27 @@ Batch next_of(Loader& loader) {
 
 }  // namespace
 
-StepBatches::StepBatches(World& world, const Model& model, Loader& loader, const StepPlan& plan)
-    : loader_(loader),
+StepBatches::StepBatches(const Model& model, Loader& loader, const StepPlan& plan)
+    : model_(model),
+      loader_(loader),
       shares_(plan.shares),
-      model_(plan.model),
-      num_ranks_(world.world_size()),
+      title_(plan.model),
+      num_ranks_(plan.num_ranks),
       first_(loader.position()),
       num_batches_(std::min(plan.accumulate, loader.num_batches() - first_)),
       has_targets_(!model.target_name().empty()),
       counted_(has_targets_ || plan.may_lack_samples) {
   for (auto k = first_; k < first_ + num_batches_; ++k) num_samples_ += shares_.counted_by_all(k);
+}
+
+void StepBatches::agree_on_weights(World& world) {
   if (!counted_) return;
   std::vector<at::Tensor> targets;
   for (int64_t i = 0; i < num_batches_; ++i) {
-    batches_.push_back(next_of(loader));
+    batches_.push_back(next_of(loader_));
     const auto& batch = batches_.back();
     const auto count =
-        has_targets_ ? model.count_targets(batch) : at::scalar_tensor(batch.size(), at::kLong);
+        has_targets_ ? model_.count_targets(batch) : at::scalar_tensor(batch.size(), at::kLong);
     targets.push_back(weight_of(i).part > 0 ? count : at::zeros_like(count));
   }
   divisors_ = target_divisors(world, targets);
@@ -50,7 +54,7 @@ Batch StepBatches::next() {
 }
 
 void StepBatches::verify(const Batch& batch, const Outputs& outputs, bool has_gradient) const {
-  verify_outputs(model_, batch, outputs,
+  verify_outputs(title_, batch, outputs,
                  {.has_targets = has_targets_,
                   .has_gradient = has_gradient,
                   .device = batch.fields.empty() ? at::Device(at::kCPU)

@@ -6,14 +6,15 @@
 
 #include "data/loader/loader.h"
 #include "data/sampling/batch_shares.h"
-#include "distributed/world.h"
-#include "models/model.h"
+#include "lockstep/model.h"
+#include "lockstep/world.h"
 #include "trainer/loop/gradients.h"
 
 namespace lockstep {
 
 struct StepPlan {
-  int64_t accumulate = 1;         // batches of a step, unless the loader ends earlier
+  int64_t accumulate = 1;  // batches of a step, unless the loader ends earlier
+  int64_t num_ranks = 1;
   BatchShares shares;             // of all of the loader's batches
   bool may_lack_samples = false;  // those that cannot be loaded are left out
   std::string_view model = {};    // its name, for messages
@@ -21,11 +22,13 @@ struct StepPlan {
 
 class StepBatches {
  public:
-  // With a model that counts targets (Model::target_name()), or where samples may be lacking,
-  // collective, and loads all batches: how much each weighs depends on the targets, or samples, of
-  // all batches of all ranks. Otherwise loads nothing: how many samples each has is known.
-  // The arguments outlive this. The loader has a batch left.
-  StepBatches(World& world, const Model& model, Loader& loader, const StepPlan& plan);
+  // Loads nothing. The arguments outlive this. The loader has a batch left.
+  StepBatches(const Model& model, Loader& loader, const StepPlan& plan);
+
+  // Before next(). With a model that counts targets (Model::target_name()), or where samples may be
+  // lacking, collective, and loads all batches: how much each weighs depends on the targets, or
+  // samples, of all batches of all ranks. Otherwise does nothing: their samples are known.
+  void agree_on_weights(World& world);
 
   // The next batch; it may be called as often as there are batches.
   Batch next();
@@ -36,7 +39,7 @@ class StepBatches {
   bool counts() const { return weight_of(given_ - 1).part > 0; }
 
   // Of `batch`, that next() gave last: throws Config unless the model kept to its contract
-  // (trainer/loop/model_faults.h). `has_gradient`: autograd follows the loss.
+  // (trainer/prepared/model_faults.h). `has_gradient`: autograd follows the loss.
   void verify(const Batch& batch, const Outputs& outputs, bool has_gradient) const;
 
   // The loss of that batch, or a number in its place, weighted so that after averaging over ranks
@@ -50,9 +53,10 @@ class StepBatches {
     return {.part = shares_.counted(first_ + number) * num_ranks_, .whole = num_samples_};
   }
 
+  const Model& model_;
   Loader& loader_;
   BatchShares shares_;
-  std::string_view model_;
+  std::string_view title_;  // of the model
   int64_t num_ranks_;
   int64_t first_;            // of the loader's batches
   int64_t num_samples_ = 0;  // of all batches on all ranks

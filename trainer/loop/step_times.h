@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/system/progress_page.h"
-#include "distributed/world.h"
+#include "lockstep/world.h"
 
 namespace lockstep {
 

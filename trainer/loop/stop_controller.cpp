@@ -1,5 +1,8 @@
 #include "trainer/loop/stop_controller.h"
 
+#include <array>
+#include <utility>
+
 #include "tracking/runs/on_ranks.h"
 #include "tracking/runs/stop_request.h"
 
@@ -8,19 +11,18 @@ namespace {
 
 // How often the main rank looks for a stop request.
 constexpr auto kPollRequestEvery = std::chrono::seconds(1);
-constexpr uint32_t kStopFlags =
-    kEarlyStop | kStopRequest | kPreemptUser | kPreemptInt | kPreemptTerm;
 
-uint32_t flag_of_signal(int signal) {
-  return signal == SIGUSR1 ? kPreemptUser : signal == SIGINT ? kPreemptInt : kPreemptTerm;
-}
+// The last of those that came counts.
+constexpr std::array<std::pair<int, uint32_t>, 3> kPreemptions = {
+    {{SIGUSR1, kPreemptUser}, {SIGINT, kPreemptInt}, {SIGTERM, kPreemptTerm}}};
 
 }  // namespace
 
 uint32_t StopController::poll() {
   uint32_t flags = 0;
-  if (const auto signal = interruption_ ? interruption_->signal() : std::nullopt)
-    flags |= flag_of_signal(*signal);
+  const auto caught = interruption_ ? interruption_->signal() : std::nullopt;
+  for (const auto& [signal, flag] : kPreemptions)
+    if (caught == signal) flags |= flag;
   const auto now = std::chrono::steady_clock::now();
   if (is_main(world_.rank()) && now - polled_at_ >= kPollRequestEvery) {
     polled_at_ = now;
@@ -29,20 +31,19 @@ uint32_t StopController::poll() {
   return flags;
 }
 
-void StopController::agree(uint32_t flags) { agreed_ = flags & kStopFlags; }
-
-void StopController::stop_early() { agreed_ |= kEarlyStop; }
-
-std::optional<StopReason> StopController::reason() const {
-  if (agreed_ >= kPreemptUser) return StopReason::Preempted;
-  if (agreed_ >= kStopRequest) return StopReason::Requested;
-  return agreed_ ? std::optional(StopReason::EarlyStop) : std::nullopt;
+void StopController::agree(uint32_t flags) {
+  if (flags & kStopRequest) reason_ = StopReason::Requested;
+  for (const auto& [signal, flag] : kPreemptions) {
+    if (!(flags & flag)) continue;
+    reason_ = StopReason::Preempted;
+    signal_ = signal;
+  }
 }
 
-int StopController::signal() const {
-  if (agreed_ & kPreemptTerm) return SIGTERM;
-  if (agreed_ & kPreemptInt) return SIGINT;
-  return agreed_ & kPreemptUser ? SIGUSR1 : 0;
+void StopController::stop_early(const std::string& explanation) {
+  if (reason_) return;
+  reason_ = StopReason::EarlyStop;
+  explanation_ = explanation;
 }
 
 }  // namespace lockstep

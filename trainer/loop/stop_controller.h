@@ -7,18 +7,17 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
-#include "distributed/world.h"
+#include "lockstep/session.h"
+#include "lockstep/world.h"
 #include "trainer/loop/interruption.h"
 
 namespace lockstep {
 
-enum class StopReason { EarlyStop, Requested, Preempted };
-
 // What a rank may bring to the vote of a step. The first ones ask for the end of the run after this
 // step; of several, the later one in this list wins.
 enum StepFlags : uint32_t {
-  kEarlyStop = 1,     // a metric no longer improves
   kStopRequest = 2,   // `lockstep runs stop` or the dashboard
   kPreemptUser = 4,   // SIGUSR1
   kPreemptInt = 8,    // SIGINT
@@ -42,23 +41,28 @@ class StopController {
 
   // What all ranks asked for, from the vote.
   void agree(uint32_t flags);
-  // A metric no longer improves: all ranks found that alike.
-  void stop_early();
+  // A hook asked for it, on all ranks alike. A reason that there is already stays.
+  void stop_early(const std::string& explanation);
   // The last step was made: nothing is left to stop.
-  void complete() { agreed_ = 0; }
+  void complete() {
+    reason_.reset();
+    signal_ = 0;
+  }
 
-  bool is_stopping() const { return agreed_ != 0; }
+  bool is_stopping() const { return reason_.has_value(); }
   // Why run() returned before the last step; empty: it did not.
-  std::optional<StopReason> reason() const;
-  // The signal of StopReason::Preempted, or 0.
-  int signal() const;
+  std::optional<StopReason> reason() const { return reason_; }
+  int signal() const { return signal_; }                           // of Preempted
+  const std::string& explanation() const { return explanation_; }  // of EarlyStop
 
  private:
   const World& world_;
   std::filesystem::path run_dir_;
   const Interruption* interruption_;
   std::chrono::steady_clock::time_point polled_at_;
-  uint32_t agreed_ = 0;
+  std::optional<StopReason> reason_;
+  int signal_ = 0;
+  std::string explanation_;
 };
 
 }  // namespace lockstep

@@ -8,81 +8,91 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
-#include "data/sampling/sampling.h"
+#include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
-#include "trainer/checkpoint/initial_weights.h"
 #include "trainer/checkpoint/training_state.h"
 #include "trainer/config/precision.h"
 #include "trainer/loop/evaluation.h"
 #include "trainer/loop/gradients.h"
-#include "trainer/loop/model_faults.h"
+#include "trainer/prepared/model_faults.h"
 
 namespace lockstep {
 namespace {
 
 std::shared_ptr<Model> place_model(const TrainerParts& parts) {
-  const auto& model = parts.model;
+  const auto& model = parts.run.model;
   model->to(parts.world.device());
   model->train();
   // From here on ranks draw different numbers (dropout), each reproducibly.
-  at::manual_seed(static_cast<uint64_t>(parts.config.run.seed + 1 + parts.world.rank()));
+  at::manual_seed(static_cast<uint64_t>(parts.run.config.run.seed + 1 + parts.world.rank()));
   return model;
 }
 
-BatchPlan plan(const TrainerParts& parts) {
-  return plan_batches(parts.config.data.loader, parts.train_set.size(),
-                      {parts.world.world_size(), parts.world.local_world_size()});
-}
-
-SamplerOptions order_of_samples(const TrainerParts& parts, const BatchPlan& plan) {
-  return sampler_options(parts.config.data.loader, parts.train_set,
-                         static_cast<uint64_t>(parts.config.run.seed), plan.rule);
-}
-
 SavingOptions saving_options(const TrainerParts& parts) {
+  const auto& config = parts.run.config.checkpoint;
   return {.checkpoints = checkpoints_path(parts.run_dir),
-          .keep = {parts.config.checkpoint.keep_last, parts.config.checkpoint.keep_best,
-                   parts.config.checkpoint.keep_every},
-          .in_background = parts.config.checkpoint.async,
-          .all_write = parts.config.checkpoint.writers == WritingRanks::All};
+          .keep = {config.keep_last, config.keep_best, config.keep_every},
+          .in_background = config.async,
+          .all_write = config.writers == WritingRanks::All};
 }
 
 }  // namespace
 
 Trainer::Trainer(const TrainerParts& parts)
-    : parts_(parts),
-      plan_(plan(parts)),
-      length_(length_of_run(parts.config.train, plan_)),
-      model_title_(fmt::format("model '{}'", parts.config.model.name())),
+    : world_(parts.world),
+      tracker_(parts.tracker),
+      run_dir_(parts.run_dir),
+      config_(parts.run.config),
+      data_(parts.run.data),
+      plan_(parts.run.plan),
+      length_(length_of_run(config_.train, plan_)),
+      model_title_(parts.run.model_title()),
       model_(place_model(parts)),
       parameters_(trainable_parameters(*model_)),
-      optimizer_(parts.config.optimizer.build(parameters_)),
-      schedule_(parts.config.schedule.build(length_)),
-      parallel_(parts.world, *model_, parts.config.distributed.data_parallel),
-      sampler_(parts.train_set.size(), {parts.world.rank(), parts.world.world_size()},
-               order_of_samples(parts, plan_)),
-      log_due_(parts.world, parts.config.train.log_every),
-      eval_due_(parts.world, parts.config.train.eval_every),
-      save_due_(parts.world, parts.config.checkpoint.every),
-      metrics_(parts.world, parts.tracker, parts.config),
+      optimizer_(config_.optimizer.build(parameters_)),
+      schedule_(config_.schedule.build(length_)),
+      parallel_(parts.world, *model_, config_.distributed.data_parallel),
+      sampler_(data_.train->size(), {parts.world.rank(), parts.world.world_size()},
+               std::move(parts.run.order)),
+      log_due_(parts.world, config_.train.log_every),
+      eval_due_(parts.world, config_.train.eval_every),
+      save_due_(parts.world, config_.checkpoint.every),
+      metrics_(parts.world, parts.tracker, config_),
       stop_(parts.world, parts.run_dir, parts.interruption),
       clock_(parts.world.progress()),
       vote_(parts.world),
-      early_stop_(parts.config.train.early_stop),
-      non_finite_(parts.config.train.non_finite),
+      early_stop_(config_.train.early_stop),
+      context_{parts.world, *model_, parts.tracker, parts.run_dir, length_.total_steps},
+      non_finite_(config_.train.non_finite),
       saving_(parts.world, parts.tracker, saving_options(parts)) {
-  if (parts.config.train.precision == Precision::Float16) scaler_.emplace();
-  if (parts.config.train.cuda_graph)
-    graphed_.emplace(*model_, GraphedPassesOptions{parts.config.train.precision,
-                                                   parts.config.train.accumulate > 1});
-  if (parts.config.train.ema.decay) average_.emplace(parts.config.train.ema, *model_);
+  if (config_.train.precision == Precision::Float16) scaler_.emplace();
+  if (config_.train.cuda_graph)
+    graphed_.emplace(*model_,
+                     GraphedPassesOptions{config_.train.precision, config_.train.accumulate > 1});
+  if (config_.train.ema.decay) hooks_.push_back(&average_.emplace(config_.train.ema, *model_));
+  hooks_.insert(hooks_.end(), {&early_stop_, &metrics_});
+  for (const auto& hook : parts.run.hooks) hooks_.push_back(hook.get());
+}
+
+HookContext& Trainer::context() {
+  context_.step = position_.step;
+  context_.epoch = static_cast<double>(position_.epoch) +
+                   static_cast<double>(position_.samples) /
+                       static_cast<double>(plan_.batches_per_epoch * plan_.global_batch_size);
+  return context_;
+}
+
+template <class Function, class... Arguments>
+void Trainer::call(Function function, const Arguments&... arguments) {
+  for (auto* hook : hooks_) (hook->*function)(context(), arguments...);
+  const auto reason = std::exchange(context_.stop, std::nullopt);
+  if (reason && !is_finished()) stop_.stop_early(*reason);
 }
 
 int64_t Trainer::resume() {
   CheckpointHead head;
-  warnings_ = restore_state(parts_.world, {*model_, *optimizer_, parallel_, head, average()},
-                            checkpoints_path(parts_.run_dir));
+  warnings_ = restore_state(world_, {*model_, *optimizer_, parallel_, head, average()},
+                            checkpoints_path(run_dir_));
   position_ = head.position;
   early_stop_.restore(head.early_stop);
   if (scaler_ && head.loss_scale) scaler_->restore(*head.loss_scale);
@@ -95,31 +105,38 @@ int64_t Trainer::resume() {
   return position_.step;
 }
 
-void Trainer::load_initial_weights() {
-  if (const auto& path = parts_.config.train.init_from)
-    lockstep::load_initial_weights(parts_.world, *model_, *path, parts_.config.train.init_except);
-}
-
 EvaluationResult Trainer::run() {
-  for (const auto& line : warnings_) parts_.tracker.text(TextLevel::Warning, line);
-  metrics_.start();
-  parts_.world.progress().set_step(position_.step, length_.total_steps);
-  if (evaluation_is_due_ && parts_.eval_set) evaluate_now();
-  if (early_stop_.is_due() && !is_finished()) stop_.stop_early();  // as the run that stopped there
-  enter_phase(Phase::Building);                                    // the first step is a part of it
-  while (!is_finished() && !stop_.is_stopping()) train_epoch();
-  if (parts_.eval_set && evaluated_step_ != position_.step && !stop_.is_stopping()) evaluate_now();
+  for (const auto& line : warnings_) tracker_.text(TextLevel::Warning, line);
+  call(&Hook::before_run);
+  world_.progress().set_step(position_.step, length_.total_steps);
+  if (evaluation_is_due_ && data_.eval) evaluate_now();
+  enter_phase(Phase::Building);  // the first step is a part of it
+  while (!is_finished() && !stop_.is_stopping()) {
+    call(&Hook::before_epoch);
+    if (!stop_.is_stopping()) train_epoch();
+    call(&Hook::after_epoch);
+  }
+  if (data_.eval && evaluated_step_ != position_.step && !stop_.is_stopping()) evaluate_now();
   if (saved_step_ != position_.step) save_now();
   enter_phase(Phase::Saving);
   saving_.finish();
+  call(&Hook::after_run);
   return evaluation_;
+}
+
+void Trainer::tell_failure(const std::exception& error) noexcept {
+  for (auto* hook : hooks_) try {
+      hook->on_failure(context(), error);
+    } catch (const std::exception&) {
+      // The failure that was first is the one to tell.
+    }
 }
 
 // What this rank brings to the vote of the step that begins.
 uint32_t Trainer::step_flags() {
   uint32_t flags = stop_.poll();
   if (saving_.is_busy()) flags |= kSaving;
-  if (saving_.has_checkpoint() && is_main(parts_.world.rank())) flags |= kSaved;
+  if (saving_.has_checkpoint() && is_main(world_.rank())) flags |= kSaved;
   if (non_finite_.has_news()) flags |= kNonFinite;
   return flags;
 }
@@ -127,34 +144,28 @@ uint32_t Trainer::step_flags() {
 // Checkpoints and evaluations may take long; a step that does is a rank that hangs.
 void Trainer::enter_phase(Phase phase) {
   clock_.enter(phase);
-  const auto& config = parts_.config.distributed;
+  const auto& config = config_.distributed;
   const auto timeout = is_stepping(phase) ? config.step_timeout.value : config.timeout.value;
-  parts_.world.set_timeout(timeout);
-  parts_.world.progress().set_limits(config.hang_warning.value, timeout);
+  world_.set_timeout(timeout);
+  world_.progress().set_limits(config.hang_warning.value, timeout);
 }
 
 bool Trainer::is_finished() const {
-  return position_.step >= length_.total_steps || position_.epoch >= parts_.config.train.epochs;
-}
-
-double Trainer::epoch_fraction() const {
-  return static_cast<double>(position_.epoch) +
-         static_cast<double>(position_.samples) /
-             static_cast<double>(plan_.batches_per_epoch * plan_.global_batch_size);
+  return position_.step >= length_.total_steps || position_.epoch >= config_.train.epochs;
 }
 
 void Trainer::train_epoch() {
   if (position_.lanes == 0)
-    position_.lanes = parts_.config.data.loader.shuffle_lanes.value_or(parts_.world.world_size());
+    position_.lanes = config_.data.loader.shuffle_lanes.value_or(world_.world_size());
   sampler_.set_epoch(position_.epoch, position_.lanes);
   const auto shares = sampler_.shares(position_.samples);
-  Loader loader(parts_.train_set, sampler_.sequence(position_.samples),
+  Loader loader(*data_.train, sampler_.sequence(position_.samples),
                 {.batch_size = shares.batch_size(),
                  .workers = plan_.workers_per_rank,
-                 .prefetch = parts_.config.data.loader.prefetch,
-                 .seed = static_cast<uint64_t>(parts_.config.run.seed),
+                 .prefetch = config_.data.loader.prefetch,
+                 .seed = static_cast<uint64_t>(config_.run.seed),
                  .epoch = position_.epoch,
-                 .device = parts_.world.device(),
+                 .device = world_.device(),
                  .name = "data.train",
                  .bad_samples = metrics_.bad_train()});
   // A run that was stopped with another batch size may have left less than one of today's.
@@ -174,14 +185,17 @@ void Trainer::train_epoch() {
 
 void Trainer::train_step(Loader& loader, const BatchShares& shares) {
   const bool votes_last = non_finite_.skips();
+  clock_.enter(Phase::Optimizer);
+  call(&Hook::before_step);
   clock_.enter(Phase::Voting);
   if (!votes_last) vote_.begin(step_flags());
   clock_.enter(Phase::Optimizer);
   parallel_.zero_gradients();
   clock_.enter(Phase::DataWait);
-  StepBatches batches(parts_.world, *model_, loader,
-                      {parts_.config.train.accumulate, shares,
-                       parts_.config.data.loader.max_bad_samples > 0, model_title_});
+  StepBatches batches(*model_, loader,
+                      {config_.train.accumulate, world_.world_size(), shares,
+                       config_.data.loader.max_bad_samples > 0, model_title_});
+  batches.agree_on_weights(world_);
   while (!batches.is_last()) {
     clock_.enter(Phase::DataWait);
     const auto batch = batches.next();
@@ -192,20 +206,20 @@ void Trainer::train_step(Loader& loader, const BatchShares& shares) {
     if (synchronize) clock_.add_communication(parallel_.exposed_wait());
     const bool is_usable = non_finite_.look("loss", outputs.loss, position_.step + 1);
     if (is_usable || !votes_last) metrics_.meter().add(outputs, batches.counts());
-    position_.samples =
-        std::min(position_.samples + plan_.global_batch_size, parts_.train_set.size());
+    position_.samples = std::min(position_.samples + plan_.global_batch_size, data_.train->size());
   }
   if (votes_last) vote_on_step();
   clock_.enter(Phase::Optimizer);
   optimize();
   ++position_.step;
-  if (average_) average_->after_step(position_.step);
   clock_.enter(Phase::Voting);
   if (!votes_last) flags_ = vote_.finish();
-  if ((flags_ & kNonFinite) && non_finite_.stops()) non_finite_.stop(parts_.world);
+  if ((flags_ & kNonFinite) && non_finite_.stops()) non_finite_.stop(world_);
   stop_.agree(flags_);
   none_is_saving_ = !(flags_ & kSaving);
   is_saved_ = flags_ & kSaved;
+  clock_.enter(Phase::Optimizer);
+  call(&Hook::after_step);
   clock_.end_step(position_.step, length_.total_steps);
 }
 
@@ -225,7 +239,7 @@ void Trainer::verify_finite() {
   if (!non_finite_.stops()) return;
   non_finite_.note("loss", metrics_.meter().loss(), position_.step);
   vote_.begin(step_flags());
-  if (vote_.finish() & kNonFinite) non_finite_.stop(parts_.world);
+  if (vote_.finish() & kNonFinite) non_finite_.stop(world_);
 }
 
 // Forward and backward.
@@ -240,12 +254,11 @@ Outputs Trainer::unguarded_pass(const Batch& batch, const StepBatches& batches, 
   };
   std::optional<StepOutputs> step;
   if (graphed_ || model_->has_backward()) {
-    const auto weight = weighted(at::ones({}, parts_.world.device()));
+    const auto weight = weighted(at::ones({}, world_.device()));
     if (graphed_) step = graphed_->pass(batch, weight);
     if (!step && model_->has_backward()) step = model_->forward_backward(batch, weight);
   }
-  const auto outputs =
-      step ? step->outputs : forward_in(parts_.config.train.precision, *model_, batch);
+  const auto outputs = step ? step->outputs : forward_in(config_.train.precision, *model_, batch);
   batches.verify(batch, outputs, /*has_gradient=*/!step);
   clock_.enter(Phase::Backward);
   if (step)
@@ -263,7 +276,7 @@ void Trainer::optimize() {
   if (non_finite_.skips() && (flags_ & kNonFinite))
     return non_finite_.count_skipped(position_.step + 1);
   non_finite_.count_taken();
-  if (const auto limit = parts_.config.train.clip_grad_norm)
+  if (const auto limit = config_.train.clip_grad_norm)
     last_grad_norm_ = clip_gradients(parameters_, *limit);
   if (non_finite_.stops()) non_finite_.look("gradient norm", last_grad_norm_, position_.step + 1);
   optimizer_->step(last_lr_);
@@ -279,9 +292,8 @@ void Trainer::after_step(bool epoch_ended) {
   has_stepped_ = true;
   saving_.look(none_is_saving_, is_saved_);
   if (log_due_.due(position_, epoch_ended) || is_finished() || stop_.is_stopping()) log_training();
-  evaluation_is_due_ = parts_.eval_set && eval_due_.due(position_, epoch_ended);
-  if (!stop_.is_stopping() && (evaluation_is_due_ || (parts_.eval_set && is_finished())))
-    evaluate_now();
+  evaluation_is_due_ = data_.eval && eval_due_.due(position_, epoch_ended);
+  if (!stop_.is_stopping() && (evaluation_is_due_ || (data_.eval && is_finished()))) evaluate_now();
   if (save_due_.due(position_, epoch_ended) || is_finished() || stop_.is_stopping()) save_now();
 }
 
@@ -291,10 +303,10 @@ void Trainer::log_training() {
   if (scaler_) optimizer.loss_scale = scaler_->state().scale;
   if (const auto reason = graphed_ ? graphed_->take_reason() : std::nullopt)
     metrics_.warn("train.cuda_graph: steps go on without a graph: " + *reason);
-  const auto losses = metrics_.log(moment(), clock_.take(), optimizer, model_->target_name());
+  const auto losses = metrics_.log(context(), clock_.take(), optimizer, model_->target_name());
   if (!non_finite_.stops() || std::isfinite(losses.global)) return;
   non_finite_.note("loss", losses.local, position_.step);
-  non_finite_.stop(parts_.world);
+  non_finite_.stop(world_);
 }
 
 // None: no step can be skipped.
@@ -309,15 +321,13 @@ std::optional<int64_t> Trainer::take_skipped() {
   return count + (scaler_ ? scaler_->take_skipped() : 0);
 }
 
-Moment Trainer::moment() const { return {.step = position_.step, .epoch = epoch_fraction()}; }
-
 // For the evaluation that begins; none: it shows numbers alone.
 std::unique_ptr<EvaluationMedia> Trainer::next_media() {
-  const auto& config = parts_.config.tracking.media;
+  const auto& config = config_.tracking.media;
   if (++num_evaluations_ % config.every != 0) return nullptr;
-  if (config.histograms) record_histograms(parts_.world, parts_.tracker, moment(), parameters_);
+  if (config.histograms) record_histograms(world_, tracker_, moment(), parameters_);
   if (!config.confusion && config.worst_samples == 0) return nullptr;
-  return std::make_unique<EvaluationMedia>(config, parts_.world, *parts_.eval_set);
+  return std::make_unique<EvaluationMedia>(config, world_, *data_.eval);
 }
 
 void Trainer::evaluate_now() {
@@ -326,35 +336,30 @@ void Trainer::evaluate_now() {
   enter_phase(Phase::Evaluating);
   const auto media = next_media();
   parallel_.broadcast_buffers();
-  const AveragedWeights averaged(average());
+  call(&Hook::before_evaluation);
   if (average_) parallel_.broadcast_buffers();  // the averages of buffers too
-  const auto result = evaluate(parts_.world, *model_, *parts_.eval_set,
-                               {.batch_size = parts_.config.data.eval_batch_size,
-                                .workers = plan_.workers_per_rank,
-                                .precision = parts_.config.train.precision,
-                                .bad_samples = metrics_.bad_eval(),
-                                .look =
-                                    [&](const Batch& batch, const Outputs& outputs) {
-                                      if (media) media->look(batch, outputs);
-                                    },
-                                .should_stop =
-                                    [this] {
-                                      vote_.begin(step_flags());
-                                      stop_.agree(vote_.finish());
-                                      return stop_.is_stopping();
-                                    }});
+  EvaluationOptions options{.batch_size = config_.data.eval_batch_size,
+                            .workers = plan_.workers_per_rank,
+                            .precision = config_.train.precision,
+                            .bad_samples = metrics_.bad_eval()};
+  if (media)
+    options.look = [&](const auto& batch, const auto& outputs) { media->look(batch, outputs); };
+  options.should_stop = [this] {
+    vote_.begin(step_flags());
+    stop_.agree(vote_.finish());
+    return stop_.is_stopping();
+  };
+  const auto result = evaluate(world_, *model_, *data_.eval, options);
+  if (!result.empty()) {
+    evaluation_ = result;
+    evaluated_step_ = position_.step;
+    evaluation_is_due_ = false;
+  }
+  call(&Hook::after_evaluation, result);
   if (result.empty()) return;
-  evaluation_ = result;
-  evaluated_step_ = position_.step;
-  evaluation_is_due_ = false;
-  early_stop_.add(evaluation_);
-  if (const auto& best = parts_.config.checkpoint.keep_best; best.count)
+  if (const auto& best = config_.checkpoint.keep_best; best.count)
     metric_of(evaluation_, best.metric, "checkpoint.keep_best.metric");
-  if (early_stop_.is_due() && !is_finished()) stop_.stop_early();
-  NamedValues values;
-  for (const auto& [name, value] : evaluation_) values.emplace_back("eval/" + name, value);
-  metrics_.record(moment(), values);
-  if (media) media->record(parts_.tracker, moment());
+  if (media) media->record(tracker_, moment());
   enter_phase(Phase::Logging);
   metrics_.exclude(std::chrono::steady_clock::now() - begin);
 }
@@ -363,6 +368,7 @@ void Trainer::save_now() {
   verify_finite();
   const auto begin = std::chrono::steady_clock::now();
   enter_phase(Phase::Saving);
+  call(&Hook::before_checkpoint);
   CheckpointHead head{.position = position_,
                       .early_stop = early_stop_.state(),
                       .evaluation_is_due = evaluation_is_due_};
@@ -371,19 +377,18 @@ void Trainer::save_now() {
   saving_.save({*model_, *optimizer_, parallel_, head, average()}, checkpoint_to_publish(),
                stop_.is_stopping() || is_finished());
   saved_step_ = position_.step;
+  call(&Hook::after_checkpoint);
   enter_phase(Phase::Logging);
   metrics_.exclude(std::chrono::steady_clock::now() - begin);
 }
 
 std::optional<CheckpointToPublish> Trainer::checkpoint_to_publish() const {
-  const auto which = parts_.config.tracking.checkpoints;
-  const bool is_wanted =
-      which == PublishedCheckpoints::All || (which == PublishedCheckpoints::Last && is_finished());
-  if (!is_wanted) return std::nullopt;
-  CheckpointToPublish checkpoint{
-      .run_dir = parts_.run_dir, .run_name = parts_.config.run.name, .position = position_};
-  if (evaluated_step_ == position_.step) checkpoint.evaluation = evaluation_;
-  return checkpoint;
+  const auto which = config_.tracking.checkpoints;
+  if (which == PublishedCheckpoints::None ||
+      (which == PublishedCheckpoints::Last && !is_finished()))
+    return std::nullopt;
+  return CheckpointToPublish{run_dir_, config_.run.name, position_,
+                             evaluated_step_ == position_.step ? evaluation_ : EvaluationResult()};
 }
 
 }  // namespace lockstep

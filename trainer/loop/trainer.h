@@ -1,9 +1,7 @@
 // The training loop: epochs of steps, with metrics, evaluation and checkpoints where they are due.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,14 +9,13 @@
 
 #include "data/loader/loader.h"
 #include "data/sampling/sampler.h"
-#include "distributed/gradients/data_parallel.h"
 #include "distributed/step_vote.h"
-#include "distributed/world.h"
-#include "models/model.h"
-#include "tracking/tracker.h"
+#include "lockstep/data_parallel.h"
+#include "lockstep/model.h"
+#include "lockstep/tracker.h"
+#include "lockstep/world.h"
 #include "trainer/checkpoint/saving.h"
 #include "trainer/config/non_finite.h"
-#include "trainer/config/run_config.h"
 #include "trainer/config/run_length.h"
 #include "trainer/config/trigger.h"
 #include "trainer/loop/evaluation_media.h"
@@ -28,6 +25,7 @@
 #include "trainer/loop/step_batches.h"
 #include "trainer/loop/step_times.h"
 #include "trainer/loop/stop_controller.h"
+#include "trainer/prepared/prepared_run.h"
 #include "trainer/state/early_stop.h"
 #include "trainer/state/loss_scaler.h"
 #include "trainer/state/position.h"
@@ -38,17 +36,11 @@ namespace lockstep {
 // What a trainer works with. Everything outlives it.
 struct TrainerParts {
   World& world;
-  const RunConfig& config;
-  const Dataset& train_set;
-  const Dataset* eval_set = nullptr;  // none: no evaluation
+  PreparedRun& run;  // its order of samples goes over to the trainer
   Tracker& tracker;
   std::filesystem::path run_dir;
   const Interruption* interruption = nullptr;  // none: signals are none of its business
-  std::shared_ptr<Model> model = {};           // of build_model()
 };
-
-// The last evaluation, e.g. {"loss": 0.05, "accuracy": 0.99}; empty without an evaluation set.
-using EvaluationResult = std::map<std::string, double>;
 
 class Trainer {
  public:
@@ -59,25 +51,23 @@ class Trainer {
   // continues after.
   int64_t resume();
 
-  // Collective: begins with the weights of train.init_from, if it is given. For a run that does not
-  // continue an earlier one. Throws Config when they do not fit.
-  void load_initial_weights();
-
   // Collective: trains to the end, evaluates and saves; or, when a rank was asked to end earlier,
   // saves at the end of a step that is the same on all ranks. Throws what its parts throw.
   EvaluationResult run();
 
-  // Why run() returned before the last step; empty: it came to it.
-  std::optional<StopReason> stop_reason() const { return stop_.reason(); }
-  int stop_signal() const { return stop_.signal(); }
-  std::string early_stop_reason() const { return early_stop_.reason(); }
+  // On this rank alone: the run ends with `error`, of run() or of what came before it.
+  void tell_failure(const std::exception& error) noexcept;
+
+  const StopController& stop() const { return stop_; }
   int64_t step() const { return position_.step; }
 
   // Optimizer steps of the whole run.
   int64_t total_steps() const { return length_.total_steps; }
-  Model& model() { return *model_; }
 
  private:
+  HookContext& context();
+  template <class Function, class... Arguments>
+  void call(Function function, const Arguments&... arguments);
   void train_epoch();
   void train_step(Loader& loader, const BatchShares& shares);
   Outputs pass(const Batch& batch, const StepBatches& batches, bool synchronize);
@@ -90,17 +80,20 @@ class Trainer {
   std::optional<int64_t> take_skipped();
   void evaluate_now();
   std::unique_ptr<EvaluationMedia> next_media();
-  Moment moment() const;
+  Moment moment() { return {.step = context().step, .epoch = context().epoch}; }
   void save_now();
   std::optional<CheckpointToPublish> checkpoint_to_publish() const;
   uint32_t step_flags();
   WeightAverage* average() { return average_ ? &*average_ : nullptr; }
   void enter_phase(Phase phase);
   bool is_finished() const;
-  double epoch_fraction() const;
 
-  TrainerParts parts_;
-  BatchPlan plan_;
+  World& world_;
+  Tracker& tracker_;
+  const std::filesystem::path run_dir_;
+  const RunConfig& config_;
+  const TrainAndEval& data_;
+  const BatchPlan& plan_;
   ScheduleSpan length_;
   const std::string model_title_;  // for messages
   std::shared_ptr<Model> model_;
@@ -126,13 +119,15 @@ class Trainer {
   bool none_is_saving_ = false;  // when the last step began, on any rank
   bool is_saved_ = false;        // then, on the main rank
   EarlyStop early_stop_;
+  HookContext context_;       // of the last call; see context()
+  std::vector<Hook*> hooks_;  // the trainer's own first
   NonFiniteWatch non_finite_;
   std::vector<std::string> warnings_;  // of resume(), which comes before there is a tracker to tell
   int64_t num_evaluations_ = 0;        // that this process has begun
   EvaluationResult evaluation_;
   bool evaluation_is_due_ = false;  // at this step, and not made yet
   int64_t evaluated_step_ = -1, saved_step_ = -1;
-  Saving saving_;  // last: it may be busy with what the others hold
+  CheckpointSaver saving_;  // last: it may be busy with what the others hold
 };
 
 }  // namespace lockstep

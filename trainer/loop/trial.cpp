@@ -8,12 +8,11 @@
 
 #include <numeric>
 #include <optional>
-#include <set>
 
-#include "core/config/nearest_name.h"
 #include "data/loader/loader.h"
 #include "trainer/config/precision.h"
-#include "trainer/loop/model_faults.h"
+#include "trainer/prepared/model_faults.h"
+#include "trainer/state/meter.h"
 
 namespace lockstep {
 namespace {
@@ -24,10 +23,9 @@ constexpr int64_t kTriedSamples = 2;
 // Puts the generators' states back, and the model into training mode.
 class KeptState {
  public:
-  explicit KeptState(const TrialParts& parts) : model_(parts.model) {
+  KeptState(Model& model, at::Device device) : model_(model) {
     generators_.push_back(at::detail::getDefaultCPUGenerator());
-    if (!parts.device.is_cpu())
-      generators_.push_back(at::globalContext().defaultGenerator(parts.device));
+    if (!device.is_cpu()) generators_.push_back(at::globalContext().defaultGenerator(device));
     for (const auto& generator : generators_) states_.push_back(generator.get_state());
   }
   ~KeptState() {
@@ -44,77 +42,64 @@ class KeptState {
 };
 
 // Nothing where none of them can be loaded and that is allowed.
-std::optional<Batch> first_batch_of(const TrialParts& parts, const Dataset& dataset,
-                                    const char* name, int64_t num_samples) {
+std::optional<Batch> first_batch_of(const PreparedRun& run, at::Device device,
+                                    const Dataset& dataset, const char* name, int64_t num_samples) {
   std::vector<int64_t> indices(static_cast<size_t>(std::min(num_samples, dataset.size())));
   std::iota(indices.begin(), indices.end(), 0);
-  BadSamples bad_samples(parts.config.data.loader.max_bad_samples);
-  Loader loader(
-      dataset, indices,
-      {.batch_size = num_samples,
-       .seed = static_cast<uint64_t>(parts.config.run.seed),
-       .device = parts.device,
-       .name = name,
-       .bad_samples = parts.config.data.loader.max_bad_samples > 0 ? &bad_samples : nullptr});
+  const auto max_bad_samples = run.config.data.loader.max_bad_samples;
+  BadSamples bad_samples(max_bad_samples);
+  Loader loader(dataset, indices,
+                {.batch_size = num_samples,
+                 .seed = static_cast<uint64_t>(run.config.run.seed),
+                 .device = device,
+                 .name = name,
+                 .bad_samples = max_bad_samples > 0 ? &bad_samples : nullptr});
   const auto batch = loader.next();
   return batch && batch->size() > 0 ? batch : std::nullopt;
 }
 
-std::string title_of(const TrialParts& parts) {
-  return fmt::format("model '{}'", parts.config.model.name());
-}
-
-Outputs try_samples(const TrialParts& parts, const Batch& batch) {
-  const auto outputs = in_model(title_of(parts), &batch, [&] {
-    return forward_in(parts.config.train.precision, parts.model, batch);
+Outputs try_batch(const PreparedRun& run, at::Device device, const Batch& batch,
+                  bool has_gradient) {
+  const auto outputs = in_model(run.model_title(), &batch, [&] {
+    return forward_in(run.config.train.precision, *run.model, batch);
   });
-  verify_outputs(title_of(parts), batch, outputs,
-                 {.has_targets = !parts.model.target_name().empty(), .device = parts.device});
+  verify_outputs(run.model_title(), batch, outputs,
+                 {.has_targets = !run.model->target_name().empty(),
+                  .has_gradient = has_gradient,
+                  .device = device});
   return outputs;
-}
-
-void verify_metric(const std::string& key, const std::string& metric, const Outputs& outputs) {
-  std::set<std::string> known = {"loss"};
-  for (const auto& [name, sum] : outputs.sums) known.insert(name);
-  const std::vector<std::string> names(known.begin(), known.end());
-  if (std::find(names.begin(), names.end(), metric) == names.end())
-    throw config_error(
-        fmt::format("{}: the evaluation has no '{}'{}", key, metric, suggest(metric, names)));
 }
 
 }  // namespace
 
-void try_model(const TrialParts& parts) {
-  const KeptState kept(parts);
+void try_model(const PreparedRun& run, at::Device device) {
+  const KeptState kept(*run.model, device);
   const at::InferenceMode inference;
-  parts.model.eval();
-  if (const auto batch = first_batch_of(parts, parts.train_set, "data.train", kTriedSamples))
-    try_samples(parts, *batch);
-  if (!parts.eval_set || parts.eval_set->size() == 0) return;
-  const auto batch = first_batch_of(parts, *parts.eval_set, "data.eval", kTriedSamples);
+  run.model->eval();
+  if (const auto batch = first_batch_of(run, device, *run.data.train, "data.train", kTriedSamples))
+    try_batch(run, device, *batch, /*has_gradient=*/false);
+  if (!run.data.eval || run.data.eval->size() == 0) return;
+  const auto batch = first_batch_of(run, device, *run.data.eval, "data.eval", kTriedSamples);
   if (!batch) return;
-  const auto outputs = try_samples(parts, *batch);
-  const auto& [train, checkpoint] = std::tie(parts.config.train, parts.config.checkpoint);
+  EvaluationResult names = {{"loss", 0}};
+  for (const auto& [name, sum] : try_batch(run, device, *batch, /*has_gradient=*/false).sums)
+    names[name] = 0;
+  const auto& [train, checkpoint] = std::tie(run.config.train, run.config.checkpoint);
   if (train.early_stop.patience)
-    verify_metric("train.early_stop.metric", train.early_stop.metric, outputs);
+    metric_of(names, train.early_stop.metric, "train.early_stop.metric");
   if (checkpoint.keep_best.count)
-    verify_metric("checkpoint.keep_best.metric", checkpoint.keep_best.metric, outputs);
+    metric_of(names, checkpoint.keep_best.metric, "checkpoint.keep_best.metric");
 }
 
-void try_step(const TrialParts& parts, const BatchPlan& plan) {
-  const auto batch = first_batch_of(parts, parts.train_set, "data.train", plan.per_rank_batch_size);
+void try_step(const PreparedRun& run, at::Device device) {
+  const auto batch =
+      first_batch_of(run, device, *run.data.train, "data.train", run.plan.per_rank_batch_size);
   if (!batch) return;
-  in_model(title_of(parts), &*batch, [&] {
-    if (parts.model.has_backward()) {
-      parts.model.forward_backward(*batch, at::ones({}, parts.device));
-      return;
-    }
-    const auto outputs = forward_in(parts.config.train.precision, parts.model, *batch);
-    verify_outputs(title_of(parts), *batch, outputs,
-                   {.has_targets = !parts.model.target_name().empty(),
-                    .has_gradient = true,
-                    .device = parts.device});
-    outputs.loss.backward();
+  in_model(run.model_title(), &*batch, [&] {
+    if (run.model->has_backward())
+      run.model->forward_backward(*batch, at::ones({}, device));
+    else
+      try_batch(run, device, *batch, /*has_gradient=*/true).loss.backward();
   });
 }
 

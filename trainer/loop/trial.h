@@ -4,27 +4,19 @@
 
 #include <c10/core/Device.h>
 
-#include "data/dataset.h"
-#include "models/model.h"
-#include "trainer/config/run_config.h"
+#include "trainer/prepared/prepared_run.h"
 
 namespace lockstep {
 
-struct TrialParts {
-  const RunConfig& config;
-  Model& model;  // on `device`, in training mode, as it is afterwards
-  const Dataset& train_set;
-  const Dataset* eval_set = nullptr;
-  at::Device device = at::kCPU;
-};
-
+// Of both, the model is on `device` and in training mode, as it is afterwards.
+//
 // Evaluates the first samples of both datasets, without a trace: weights, buffers and random
 // numbers stay as they are. Throws Config when data and model do not fit together, or when
 // train.early_stop.metric or checkpoint.keep_best.metric is none of the evaluation's.
-void try_model(const TrialParts& parts);
+void try_model(const PreparedRun& run, at::Device device);
 
-// Forward and backward pass of the first batch of `plan` in training mode. The gradients stay in
-// the model. Throws Config.
-void try_step(const TrialParts& parts, const BatchPlan& plan);
+// Forward and backward pass of the first batch of the plan. The gradients stay in the model. Throws
+// Config.
+void try_step(const PreparedRun& run, at::Device device);
 
 }  // namespace lockstep

@@ -2,7 +2,8 @@
 // torch.optim.Adam(fused=True) and torch.optim.AdamW(fused=True).
 #include <ATen/ATen.h>
 
-#include "trainer/state/optimizer.h"
+#include "lockstep/optimizer.h"
+#include "trainer/optimizers/weight_decay.h"
 
 namespace lockstep {
 namespace {
@@ -26,7 +27,7 @@ void add_fields(V& v, AdamConfig& c, const char* decay_help) {
     below(1));
   v("eps", c.eps, "added to the denominator", above(0));
   v("weight_decay", c.weight_decay, decay_help, at_least(0));
-  v("weight_decay_on", c.weight_decay_on, kDecayHelp);
+  v("weight_decay_on", c.weight_decay_on, kDecayHelp, needs("weight_decay"));
 }
 
 template <class V>
@@ -44,7 +45,6 @@ class AdamOptimizer : public Optimizer {
   AdamOptimizer(const AdamConfig& config, const NamedTensors& parameters, bool decouples)
       : config_(config), decouples_(decouples), parameters_(parameters) {
     if (config.betas.size() != 2) throw config_error("optimizer.betas: expected two numbers");
-    verify_decay(config.weight_decay_on, config.weight_decay);
     for (const auto& [name, parameter] : parameters) {
       exp_avg_.push_back(at::zeros_like(parameter, at::MemoryFormat::Preserve).detach());
       exp_avg_sq_.push_back(at::zeros_like(parameter, at::MemoryFormat::Preserve).detach());

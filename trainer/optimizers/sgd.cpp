@@ -3,7 +3,8 @@
 // operation over all parameters.
 #include <ATen/ATen.h>
 
-#include "trainer/state/optimizer.h"
+#include "lockstep/optimizer.h"
+#include "trainer/optimizers/weight_decay.h"
 
 namespace lockstep {
 namespace {
@@ -21,9 +22,10 @@ template <class V>
 void fields(V& v, SgdConfig& c) {
   v("lr", c.lr, "learning rate", above(0));
   v("momentum", c.momentum, "momentum factor", at_least(0), below(1));
-  v("dampening", c.dampening, "dampening of the momentum", at_least(0), at_most(1));
+  v("dampening", c.dampening, "dampening of the momentum", at_least(0), at_most(1),
+    needs("momentum"));
   v("weight_decay", c.weight_decay, "L2 penalty", at_least(0));
-  v("weight_decay_on", c.weight_decay_on, kDecayHelp);
+  v("weight_decay_on", c.weight_decay_on, kDecayHelp, needs("weight_decay"));
   v("nesterov", c.nesterov, "look ahead along the momentum");
 }
 
@@ -35,9 +37,6 @@ class Sgd final : public Optimizer {
       : config_(config), parameters_(parameters), momentum_(parameters.size()) {
     if (config.nesterov && (config.momentum <= 0 || config.dampening != 0))
       throw config_error("optimizer.nesterov needs momentum above 0 and dampening 0");
-    if (config.dampening != 0 && config.momentum == 0)
-      throw config_error("optimizer.dampening has no effect without momentum");
-    verify_decay(config.weight_decay_on, config.weight_decay);
   }
 
   double base_lr() const override { return config_.lr; }

@@ -1,5 +1,5 @@
 // The learning rate as configured, in every step.
-#include "trainer/state/schedule.h"
+#include "lockstep/schedule.h"
 
 namespace lockstep {
 namespace {

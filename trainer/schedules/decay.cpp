@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "trainer/state/schedule.h"
+#include "lockstep/schedule.h"
 
 namespace lockstep {
 namespace {

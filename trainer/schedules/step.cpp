@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include "core/error.h"
-#include "trainer/state/schedule.h"
+#include "lockstep/error.h"
+#include "lockstep/schedule.h"
 
 namespace lockstep {
 namespace {

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 
-#include "core/config/config_fields.h"
+#include "lockstep/config_fields.h"
+#include "lockstep/hook.h"
 #include "trainer/state/metric_mode.h"
 
 namespace lockstep {
@@ -36,26 +36,24 @@ struct EarlyStopState {
   bool operator==(const EarlyStopState&) const = default;
 };
 
-class EarlyStop {
+class EarlyStop final : public Hook {
  public:
   explicit EarlyStop(const EarlyStopConfig& config)
       : config_(config), state_{config.metric, name_of(config.mode), std::nullopt} {}
 
-  // Call after each evaluation, with its result. A metric that is not a finite number is no
-  // improvement. Throws Config when the evaluation has no such metric, naming those that
-  // it has.
-  void add(const std::map<std::string, double>& evaluation);
-  bool is_due() const {
-    return config_.patience && state_.without_improvement >= *config_.patience;
-  }
-  // "eval/loss has not improved since 0.05, for 3 evaluations"
-  std::string reason() const;
+  // A run that continues one which stopped there.
+  void before_epoch(HookContext& run) override { stop_if_due(run); }
+  // A metric that is not a finite number is no improvement. Throws Config when the evaluation has
+  // no such metric, naming those that it has.
+  void after_evaluation(HookContext& run, const EvaluationResult& result) override;
 
   const EarlyStopState& state() const { return state_; }
   // Ignored when something else was watched.
   void restore(const EarlyStopState& state);
 
  private:
+  void stop_if_due(HookContext& run) const;
+
   EarlyStopConfig config_;
   EarlyStopState state_;
 };

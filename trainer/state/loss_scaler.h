@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "trainer/state/optimizer.h"
+#include "lockstep/optimizer.h"
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/config/nearest_name.h"
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

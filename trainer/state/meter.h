@@ -6,7 +6,7 @@
 #include <string>
 
 #include "distributed/counters.h"
-#include "models/model.h"
+#include "lockstep/model.h"
 
 namespace lockstep {
 

@@ -1,13 +1,11 @@
 #pragma once
 
-#include "core/config/config_choice.h"
+#include "lockstep/config_value.h"
 
 namespace lockstep {
 
 // Whether a smaller or a larger value of a metric is better.
 enum class MetricMode { Min, Max };
-constexpr auto choices(MetricMode) {
-  return choice_names<MetricMode>({{MetricMode::Min, "min"}, {MetricMode::Max, "max"}});
-}
+constexpr auto choices(MetricMode) { return std::array{"min", "max"}; }
 
 }  // namespace lockstep

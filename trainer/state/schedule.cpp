@@ -1,8 +1,8 @@
-#include "trainer/state/schedule.h"
+#include "lockstep/schedule.h"
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "distributed/named_tensors.h"
+#include "lockstep/named_tensors.h"
 
 namespace lockstep {
 namespace {
@@ -38,8 +38,8 @@ double WeightAverage::decay_now() const {
   return config_.warmup ? std::min(*config_.decay, (1 + n) / (10 + n)) : *config_.decay;
 }
 
-void WeightAverage::after_step(int64_t step) {
-  if (step % config_.every != 0) return;
+void WeightAverage::after_step(HookContext& run) {
+  if (run.step % config_.every != 0) return;
   const at::NoGradGuard no_grad;
   for (const auto& [average, model] : averaged_) {
     if (num_updates_ == 0)
@@ -59,6 +59,7 @@ NamedTensors WeightAverage::tensors() const {
 }
 
 void WeightAverage::exchange() {
+  if (num_updates_ == 0) return;
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < model_.size(); ++i) {
     auto& tensor = model_[i].second;
@@ -66,15 +67,6 @@ void WeightAverage::exchange() {
     tensor.copy_(averages_[i]);
     averages_[i].copy_(kept);
   }
-}
-
-AveragedWeights::AveragedWeights(WeightAverage* average)
-    : average_(average && average->num_updates() > 0 ? average : nullptr) {
-  if (average_) average_->exchange();
-}
-
-AveragedWeights::~AveragedWeights() {
-  if (average_) average_->exchange();
 }
 
 }  // namespace lockstep

@@ -8,9 +8,10 @@
 #include <optional>
 #include <vector>
 
-#include "core/config/config_fields.h"
-#include "models/model.h"
-#include "trainer/state/optimizer.h"
+#include "lockstep/config_fields.h"
+#include "lockstep/hook.h"
+#include "lockstep/model.h"
+#include "lockstep/optimizer.h"
 
 namespace lockstep {
 
@@ -25,8 +26,10 @@ void fields(V& v, EmaConfig& c) {
   v("decay", c.decay,
     "how much of the average stays at an update, e.g. 0.999 (nothing: weights are not averaged)",
     above(0), below(1));
-  v("every", c.every, "optimizer steps from one update to the next", at_least(1));
-  v("warmup", c.warmup, "begin with a smaller decay: (1 + n) / (10 + n) after n updates");
+  v("every", c.every, "optimizer steps from one update to the next", at_least(1),
+    needs("train.ema.decay"));
+  v("warmup", c.warmup, "begin with a smaller decay: (1 + n) / (10 + n) after n updates",
+    needs("train.ema.decay"));
 }
 
 // Parameters, and buffers such as BatchNorm's, are averaged, on their device; buffers of integers
@@ -34,13 +37,17 @@ void fields(V& v, EmaConfig& c) {
 // the same parameters; buffers are averages of each rank's own, of which rank 0's count.
 //
 // Thread: the training thread.
-class WeightAverage {
+class WeightAverage final : public Hook {
  public:
   // `model` outlives this, and its tensors stay where they are. Needs as much memory as the model.
   WeightAverage(const EmaConfig& config, const Model& model);
 
-  // After optimizer step `step`: updates, if that is due. One foreach operation per type of number.
-  void after_step(int64_t step);
+  // Updates, if that is due. One foreach operation per type of number.
+  void after_step(HookContext& run) override;
+
+  // Evaluations are of the average, where there is one yet.
+  void before_evaluation(HookContext&) override { exchange(); }
+  void after_evaluation(HookContext&, const EvaluationResult&) override { exchange(); }
 
   // Updates so far. Without any, the average is the model as it is.
   int64_t num_updates() const { return num_updates_; }
@@ -51,15 +58,12 @@ class WeightAverage {
   // After num_updates() updates; the average itself was filled by way of tensors().
   void restore(int64_t num_updates) { num_updates_ = num_updates; }
 
-  // Exchanges average and weights, so that the model computes with the average until it is called
-  // again. Exact.
-  void exchange();
-
  private:
   struct SameType {
     std::vector<at::Tensor> average, model;
   };
   double decay_now() const;
+  void exchange();  // of average and weights; exact
 
   EmaConfig config_;
   NamedTensors model_;                // parameters, then buffers
@@ -67,18 +71,6 @@ class WeightAverage {
   std::vector<SameType> averaged_;    // those that are not integers
   SameType copied_;                   // the others
   int64_t num_updates_ = 0;
-};
-
-// The model computes with the average while this lives; nothing where there is none yet.
-class AveragedWeights {
- public:
-  explicit AveragedWeights(WeightAverage* average);
-  ~AveragedWeights();
-  AveragedWeights(const AveragedWeights&) = delete;
-  AveragedWeights& operator=(const AveragedWeights&) = delete;
-
- private:
-  WeightAverage* average_;
 };
 
 }  // namespace lockstep

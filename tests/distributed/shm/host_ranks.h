@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "distributed/shm/group.h"
 #include "distributed/shm/meeting.h"
+#include "lockstep/error.h"
 #include "tests/distributed/run_threads.h"
 
 namespace lockstep::shm {

@@ -10,7 +10,7 @@
 #include <future>
 
 #include "catalog/run_list.h"
-#include "catalog/run_use.h"
+#include "lockstep/tracker.h"
 #include "tests/temporary_directory.h"
 #include "tests/tracking/agent/recorder_sink.h"
 #include "tests/tracking/sample_log.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "tracking/sinks/sink.h"
+#include "lockstep/error.h"
+#include "lockstep/sink.h"
 
 namespace lockstep {
 

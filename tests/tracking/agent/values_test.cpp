@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tracking/log/histogram.h"
 #include "tracking/sinks/png.h"
 

@@ -17,7 +17,7 @@ AlertConfig read_alerts(const std::string& yaml) {
 
 std::string error_of(const std::string& yaml) {
   try {
-    AlertRules rules(read_alerts(yaml));
+    verify_alerts(read_alerts(yaml));
   } catch (const Error& error) {
     return std::string(kind_name(error.kind())) + ": " + error.what();
   }

@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tests/temporary_directory.h"
 
 using namespace lockstep;

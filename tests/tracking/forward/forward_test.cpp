@@ -4,8 +4,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tests/temporary_directory.h"
 #include "tests/tracking/sample_log.h"
 #include "tracking/agent/log_forwarder.h"

@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tracking/http/http_client.h"
 
 using namespace lockstep;

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 using namespace lockstep;
 

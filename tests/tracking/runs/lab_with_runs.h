@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/runs/runs_command.h"
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tests/tracking/runs_of_a_lab.h"
 
 namespace lockstep {

@@ -6,8 +6,8 @@
 
 #include <zlib.h>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tests/temporary_directory.h"
 
 namespace lockstep {

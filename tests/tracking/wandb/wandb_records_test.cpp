@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <limits>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tests/temporary_directory.h"
 #include "tracking/sinks/wandb/protobuf_reader.h"
 #include "tracking/sinks/wandb/wandb_digest.h"

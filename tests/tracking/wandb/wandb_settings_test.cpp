@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <map>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tests/temporary_directory.h"
 #include "tracking/sinks/wandb/find_core.h"
 
@@ -50,7 +50,7 @@ TEST_CASE("wandb settings: the configuration wins over the environment") {
   CHECK(from_environment.app_url == "https://wandb.lab");
   CHECK(from_environment.tags == std::vector<std::string>{"a", "b"});
   const auto settings =
-      wandb_settings({.project = "ours", .mode = "online", .tags = {"c"}}, environment);
+      wandb_settings({.project = "ours", .mode = WandbMode::Online, .tags = {"c"}}, environment);
   CHECK(settings.mode == WandbMode::Online);
   CHECK(settings.project == "ours");
   CHECK(settings.tags == std::vector<std::string>{"c"});

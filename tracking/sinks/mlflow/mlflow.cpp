@@ -6,12 +6,12 @@
 #include <cmath>
 
 #include "core/system/committed_file.h"
+#include "lockstep/sink.h"
 #include "tracking/sinks/mlflow/mlflow_artifacts.h"
 #include "tracking/sinks/mlflow/mlflow_batch.h"
 #include "tracking/sinks/mlflow/mlflow_parent.h"
 #include "tracking/sinks/mlflow/mlflow_session.h"
 #include "tracking/sinks/mlflow/mlflow_text.h"
-#include "tracking/sinks/sink.h"
 
 namespace lockstep {
 namespace {

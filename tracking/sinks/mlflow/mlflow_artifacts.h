@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/record.h"
 #include "tracking/artifacts/store.h"
-#include "tracking/log/record.h"
 #include "tracking/sinks/mlflow/mlflow_client.h"
 
 namespace lockstep {

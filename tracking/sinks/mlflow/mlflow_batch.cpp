@@ -6,7 +6,7 @@
 #include <cmath>
 #include <span>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/config/config_value.h"
+#include "lockstep/config_value.h"
 #include "tracking/http/http_client.h"
 #include "tracking/sinks/mlflow/mlflow_settings.h"
 

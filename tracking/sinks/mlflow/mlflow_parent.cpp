@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

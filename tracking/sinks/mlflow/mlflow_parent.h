@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "tracking/log/run_info.h"
+#include "lockstep/run_info.h"
 #include "tracking/sinks/mlflow/mlflow_client.h"
 
 namespace lockstep {

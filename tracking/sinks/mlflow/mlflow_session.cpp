@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tracking/sinks/mlflow/mlflow_batch.h"
 #include "tracking/sinks/mlflow/mlflow_parent.h"
 #include "tracking/sinks/mlflow/mlflow_text.h"

@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
-#include "core/error.h"
+#include "core/number_text.h"
 #include "core/printable.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -20,9 +19,8 @@ std::string mlflow_variable(const Environment& environment, const char* name) {
 std::optional<int> mlflow_number(const Environment& environment, const char* name) {
   const auto text = mlflow_variable(environment, name);
   if (text.empty()) return std::nullopt;
-  int number = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (read.ec != std::errc() || read.ptr != text.data() + text.size() || number < 0)
+  const auto number = number_in<int>(text);
+  if (!number || *number < 0)
     throw config_error(fmt::format("{}: expected a number, got \"{}\"", name, printable(text)));
   return number;
 }

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "core/config/period.h"
+#include "lockstep/run_info.h"
+#include "lockstep/sink.h"
 #include "tracking/http/http_client.h"
 #include "tracking/http/public_url.h"
-#include "tracking/log/run_info.h"
-#include "tracking/sinks/sink.h"
 
 namespace lockstep {
 

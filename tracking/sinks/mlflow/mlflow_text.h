@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/config/config_value.h"
+#include "lockstep/config_value.h"
 
 namespace lockstep {
 

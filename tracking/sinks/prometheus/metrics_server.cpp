@@ -9,7 +9,8 @@
 
 #include <optional>
 
-#include "core/error.h"
+#include "core/system/mutex.h"
+#include "lockstep/error.h"
 #include "tracking/http/http_serving.h"
 
 namespace lockstep {
@@ -27,9 +28,9 @@ struct MetricsServer::Listener {
 };
 
 std::shared_ptr<MetricsServer> MetricsServer::shared(const MetricsEndpoint& endpoint) {
-  static std::mutex mutex;
+  static Mutex mutex;
   static std::map<MetricsEndpoint, std::weak_ptr<MetricsServer>> servers;  // guarded by mutex
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   auto server = servers[endpoint].lock();
   if (!server) {
     server = std::make_shared<MetricsServer>(endpoint);
@@ -72,19 +73,19 @@ MetricsServer::MetricsServer(const MetricsEndpoint& endpoint)
 MetricsServer::~MetricsServer() = default;
 
 void MetricsServer::set(const std::string& id, PrometheusEntry entry) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   entries_[id] = std::move(entry);
 }
 
 void MetricsServer::remove(const std::string& id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   entries_.erase(id);
 }
 
 std::string MetricsServer::text() const {
   std::vector<PrometheusEntry> entries;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [id, entry] : entries_) entries.push_back(entry);
   }
   return prometheus_text(entries);

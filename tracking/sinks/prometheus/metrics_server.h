@@ -4,9 +4,9 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "core/system/mutex.h"
 #include "tracking/sinks/prometheus/exposition.h"
 
 namespace lockstep {
@@ -43,8 +43,8 @@ class MetricsServer {
 
   std::string text() const;
 
-  mutable std::mutex mutex_;  // guards entries_
-  std::map<std::string, PrometheusEntry> entries_;
+  mutable Mutex mutex_;
+  std::map<std::string, PrometheusEntry> entries_ GUARDED_BY(mutex_);
   std::string url_;
   std::unique_ptr<Listener> listener_;
 };

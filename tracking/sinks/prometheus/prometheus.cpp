@@ -1,10 +1,10 @@
 // The prometheus sink: the last value of every metric, for a Prometheus server to scrape.
 #include <fmt/format.h>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
+#include "lockstep/sink.h"
 #include "tracking/sinks/prometheus/metrics_server.h"
-#include "tracking/sinks/sink.h"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/error.h"
 #include "core/system/crc32c.h"
+#include "lockstep/error.h"
 
 namespace lockstep::tensorboard {
 namespace {

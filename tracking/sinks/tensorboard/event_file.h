@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <string>
 
-#include "core/config/config_value.h"
 #include "core/system/committed_file.h"
-#include "tracking/log/run_info.h"
+#include "lockstep/config_value.h"
+#include "lockstep/run_info.h"
 #include "tracking/sinks/protobuf_writer.h"
 
 namespace lockstep::tensorboard {

@@ -6,9 +6,8 @@
 // metrics (every scalar) by itself.
 #pragma once
 
-#include "core/config/config_value.h"
-#include "tracking/log/run_end.h"
-#include "tracking/log/run_info.h"
+#include "lockstep/config_value.h"
+#include "lockstep/run_info.h"
 #include "tracking/sinks/protobuf_writer.h"
 
 namespace lockstep::tensorboard {

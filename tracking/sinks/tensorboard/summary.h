@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tracking/log/record.h"
+#include "lockstep/record.h"
 #include "tracking/sinks/protobuf_writer.h"
 
 namespace lockstep::tensorboard {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "lockstep/sink.h"
 #include "tracking/sinks/file_path.h"
-#include "tracking/sinks/sink.h"
 #include "tracking/sinks/tensorboard/event_file.h"
 #include "tracking/sinks/tensorboard/hparams.h"
 #include "tracking/sinks/tensorboard/summary.h"

@@ -11,15 +11,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 
-#include "core/error.h"
+#include "core/number_text.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
 
 using namespace std::chrono_literals;
-using CoreClock = std::chrono::steady_clock;
+using Clock = std::chrono::steady_clock;
 constexpr auto kCoreSendTimeout = 5s;
 constexpr char kCoreMagic = 'W';
 constexpr size_t kCoreFrameHeader = 5;
@@ -30,10 +30,10 @@ Error core_is_gone() {
 }
 
 // False when `events` did not come until the deadline.
-bool wait_for_socket(int fd, short events, CoreClock::time_point deadline) {
+bool wait_for_socket(int fd, short events, Clock::time_point deadline) {
   pollfd request = {.fd = fd, .events = events, .revents = 0};
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - CoreClock::now());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     const int ready = ::poll(&request, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
     if (ready >= 0) return ready > 0;
     if (errno != EINTR) throw errno_error("cannot wait for wandb-core");
@@ -67,8 +67,7 @@ FileDescriptor connect_unix(const std::string& path, const std::filesystem::path
 }
 
 FileDescriptor connect_loopback(const std::string& port_text) {
-  uint16_t port = 0;
-  std::from_chars(port_text.data(), port_text.data() + port_text.size(), port);
+  const auto port = number_in<uint16_t>(port_text).value_or(0);
   sockaddr_in address{
       .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {}, .sin_zero = {}};
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -91,7 +90,7 @@ void CoreConnection::send(std::string_view request) {
   for (int shift = 0; shift < 32; shift += 8)
     frame += static_cast<char>(request.size() >> shift & 0xff);
   frame += request;
-  const auto deadline = CoreClock::now() + kCoreSendTimeout;
+  const auto deadline = Clock::now() + kCoreSendTimeout;
   for (size_t sent = 0; sent < frame.size();) {
     const auto count =
         ::send(socket_.get(), frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
@@ -107,7 +106,7 @@ void CoreConnection::send(std::string_view request) {
 }
 
 std::optional<std::string> CoreConnection::receive(std::chrono::milliseconds timeout) {
-  const auto deadline = CoreClock::now() + timeout;
+  const auto deadline = Clock::now() + timeout;
   for (;;) {
     if (auto answer = take_answer()) return answer;
     if (!wait_for_socket(socket_.get(), POLLIN, deadline)) return std::nullopt;

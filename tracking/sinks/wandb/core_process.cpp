@@ -1,30 +1,24 @@
 #include "tracking/sinks/wandb/core_process.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
-#include <cstring>
 #include <mutex>
 #include <vector>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
 
 using namespace std::chrono_literals;
 constexpr auto kCoreStartTimeout = 15s;
-constexpr auto kCoreKillTimeout = 5s;
 constexpr auto kCoreLookEvery = 10ms;
 constexpr const char* kCorePortFile = "port";
 
@@ -46,54 +40,10 @@ std::vector<std::string> core_environment(const std::string& scratch,
   return variables;
 }
 
-std::vector<char*> core_pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (const auto& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-// Everything is made before the fork: between fork and exec only system calls are allowed.
-struct CoreStart {
-  const char* directory;
-  std::vector<char*> argv, envp;
-  pid_t parent = ::getpid();
-  int status_fd = -1;  // gets errno when exec fails, is closed when it succeeds
-};
-
-[[noreturn]] void run_core(const CoreStart& start) {
-  constexpr unsigned kCloseOnExec = 1U << 2;
-  ::setpgid(0, 0);  // an interrupt from the terminal is not for it
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  const int null = ::open("/dev/null", O_RDWR);
-  const bool is_ready = ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == start.parent &&
-                        null >= 0 && ::dup2(null, 0) >= 0 && ::dup2(null, 1) >= 0 &&
-                        ::dup2(null, 2) >= 0 && ::chdir(start.directory) == 0;
-  ::syscall(SYS_close_range, 3U, ~0U, kCloseOnExec);
-  if (is_ready) ::execve(start.argv[0], start.argv.data(), start.envp.data());
-  const int reason = errno;
-  [[maybe_unused]] const auto written = ::write(start.status_fd, &reason, sizeof reason);
-  ::_exit(127);
-}
-
 int remaining_ms(std::chrono::steady_clock::time_point deadline) {
   const auto left = deadline - std::chrono::steady_clock::now();
   return static_cast<int>(
       std::max(std::chrono::ceil<std::chrono::milliseconds>(left).count(), int64_t{0}));
-}
-
-// 0 when the child's exec succeeded, else its errno.
-int core_exec_result(int status_fd) {
-  pollfd request = {.fd = status_fd, .events = POLLIN, .revents = 0};
-  const auto deadline = std::chrono::steady_clock::now() + kCoreStartTimeout;
-  int ready = 0;
-  while ((ready = ::poll(&request, 1, remaining_ms(deadline))) < 0 && errno == EINTR) {
-  }
-  int reason = 0;
-  if (ready <= 0) return ETIMEDOUT;
-  return ::read(status_fd, &reason, sizeof reason) == sizeof reason ? reason : 0;
 }
 
 }  // namespace
@@ -134,30 +84,15 @@ CoreProcess::CoreProcess(const std::filesystem::path& program, std::filesystem::
 CoreProcess::~CoreProcess() { kill(); }
 
 void CoreProcess::start(const std::filesystem::path& program, const Environment& environment) {
-  const std::vector<std::string> arguments = {program.string(),  "--no-observability",
-                                              "--port-filename", kCorePortFile,
-                                              "--pid",           std::to_string(::getpid())};
   const auto directory = std::filesystem::absolute(scratch_).string();
-  const auto variables = core_environment(directory, environment);
-  CoreStart start{.directory = directory.c_str(),
-                  .argv = core_pointers(arguments),
-                  .envp = core_pointers(variables)};
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw errno_error("cannot create a pipe");
-  FileDescriptor read_end(ends[0]), write_end(ends[1]);
-  start.status_fd = write_end.get();
-  pid_ = ::fork();
-  if (pid_ == 0) run_core(start);
-  if (pid_ < 0) throw errno_error(fmt::format("cannot start {}", program.string()));
-  ::setpgid(pid_, pid_);  // both sides do it: whoever comes first
-  write_end.close();
-  handle_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  process_.emplace(ChildCommand{.program = program.string(),
+                                .arguments = {"--no-observability", "--port-filename",
+                                              kCorePortFile, "--pid", std::to_string(::getpid())},
+                                .environment = core_environment(directory, environment),
+                                .closes_others = true,
+                                .directory = directory});
+  handle_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, process_->pid(), 0)));
   if (!handle_.is_open()) throw errno_error("cannot watch wandb-core");
-  const int reason = core_exec_result(read_end.get());
-  if (reason == 0) return;
-  const bool no_room = reason == ENOMEM || reason == EAGAIN || reason == ETIMEDOUT;
-  throw Error(no_room ? ErrorKind::Environment : ErrorKind::Config,
-              fmt::format("cannot start {}: {}", program.string(), std::strerror(reason)));
 }
 
 // It writes the file under another name and renames it, and ends it with "EOF".
@@ -185,15 +120,8 @@ bool CoreProcess::wait(std::chrono::milliseconds timeout) const {
   return ready > 0;
 }
 
-// One that hangs in the kernel cannot be killed now: after the timeout it is left to init.
 void CoreProcess::kill() {
-  if (pid_ > 0) {
-    ::kill(-pid_, SIGKILL);
-    const bool is_watched = handle_.is_open();
-    if (is_watched) wait(kCoreKillTimeout);
-    ::waitpid(pid_, nullptr, is_watched ? WNOHANG : 0);
-    pid_ = -1;
-  }
+  process_.reset();
   std::error_code ignored;
   const std::string_view path =
       std::string_view(address_).substr(std::min<size_t>(5, address_.size()));

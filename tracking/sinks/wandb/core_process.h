@@ -2,17 +2,17 @@
 // at once: the runs of many ranks need no more than one.
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
+#include "core/system/child_process.h"
 #include "core/system/file_descriptor.h"
-#include "tracking/sinks/sink.h"
+#include "lockstep/sink.h"
 
 namespace lockstep {
 
@@ -52,8 +52,8 @@ class CoreProcess {
   void kill();
 
   std::filesystem::path scratch_;
+  std::optional<ChildProcess> process_;
   FileDescriptor handle_;  // a pidfd
-  pid_t pid_ = -1;
   std::string address_;
   const std::filesystem::path program_;
   const std::thread::id thread_ = std::this_thread::get_id();

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tracking/sinks/protobuf_writer.h"
 #include "tracking/sinks/wandb/protobuf_reader.h"
 

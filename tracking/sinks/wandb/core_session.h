@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "tracking/sinks/sink.h"
+#include "lockstep/sink.h"
 #include "tracking/sinks/wandb/core_connection.h"
 #include "tracking/sinks/wandb/core_process.h"
 

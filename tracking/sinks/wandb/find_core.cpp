@@ -7,7 +7,7 @@
 #include <sstream>
 #include <vector>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "tracking/sinks/sink.h"
+#include "lockstep/sink.h"
 
 namespace lockstep {
 

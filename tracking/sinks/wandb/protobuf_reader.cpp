@@ -1,6 +1,6 @@
 #include "tracking/sinks/wandb/protobuf_reader.h"
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "core/error.h"
+#include "lockstep/error.h"
+#include "lockstep/sink.h"
 #include "tracking/artifacts/store.h"
-#include "tracking/sinks/sink.h"
 #include "tracking/sinks/wandb/find_core.h"
 #include "tracking/sinks/wandb/wandb_digest.h"
 #include "tracking/sinks/wandb/wandb_run_file.h"

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <memory>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 #include "tracking/artifacts/sha256.h"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

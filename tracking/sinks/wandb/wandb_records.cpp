@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/version.h"
+#include "lockstep/version.h"
 #include "tracking/sinks/wandb/wandb_digest.h"
 #include "tracking/sinks/wandb/wandb_text.h"
 

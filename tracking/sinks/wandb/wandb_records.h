@@ -3,15 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/config/config_value.h"
-#include "tracking/log/metric.h"
-#include "tracking/log/record.h"
-#include "tracking/log/run_end.h"
+#include "lockstep/config_value.h"
+#include "lockstep/record.h"
+#include "lockstep/run_info.h"
 #include "tracking/sinks/protobuf_writer.h"
 
 namespace lockstep {

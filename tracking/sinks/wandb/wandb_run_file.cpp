@@ -5,10 +5,9 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <cmath>
 
-#include "core/error.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 #include "tracking/sinks/wandb/wandb_digest.h"
 #include "tracking/sinks/wandb/wandb_text.h"
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "tracking/sinks/sink.h"
+#include "lockstep/sink.h"
 #include "tracking/sinks/wandb/wandb_file.h"
 #include "tracking/sinks/wandb/wandb_records.h"
 

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <sstream>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -92,7 +92,8 @@ WandbSettings wandb_settings(const WandbConfig& config, const Environment& envir
     return given.empty() ? std::string(otherwise) : given;
   };
   WandbSettings settings;
-  settings.mode = wandb_mode(chosen(config.mode, "WANDB_MODE", ""));
+  settings.mode =
+      config.mode ? *config.mode : wandb_mode(wandb_variable(environment, "WANDB_MODE"));
   const auto base_url = config.base_url ? std::optional(config.base_url->text) : std::nullopt;
   settings.base_url = wandb_base_url(chosen(base_url, "WANDB_BASE_URL", kWandbCloud));
   settings.app_url = settings.base_url == kWandbCloud ? "https://wandb.ai" : settings.base_url;

@@ -2,22 +2,26 @@
 // of W&B's own programs.
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "core/config/config_fields.h"
+#include "lockstep/config_fields.h"
+#include "lockstep/config_value.h"
+#include "lockstep/sink.h"
 #include "tracking/http/public_url.h"
-#include "tracking/sinks/sink.h"
 
 namespace lockstep {
+
+enum class WandbMode { Online, Offline, Disabled };
+// WANDB_MODE alone can say Disabled.
+constexpr auto choices(WandbMode) { return std::array{"online", "offline"}; }
 
 // What is not set here is taken from the environment.
 struct WandbConfig {
   std::optional<std::string> project;  // else WANDB_PROJECT, else "lockstep"
   std::optional<std::string> entity;   // else WANDB_ENTITY, else the default of the key's user
-  std::optional<std::string> mode;     // else WANDB_MODE, else "online"
+  std::optional<WandbMode> mode;       // else WANDB_MODE, else "online"
   std::optional<PublicUrl> base_url;   // else WANDB_BASE_URL, else https://api.wandb.ai
   std::vector<std::string> tags;       // else WANDB_TAGS, with commas between them
   std::optional<std::string> notes;    // else WANDB_NOTES
@@ -31,8 +35,7 @@ void fields(V& v, WandbConfig& c) {
   v("entity", c.entity, "user or team at W&B; WANDB_ENTITY or the user's default when not set");
   v("mode", c.mode,
     "online: upload while the run goes on, offline: write the file only; WANDB_MODE "
-    "or online when not set",
-    one_of({"online", "offline"}));
+    "or online when not set");
   v("base_url", c.base_url, "W&B server; WANDB_BASE_URL or https://api.wandb.ai when not set");
   v("tags", c.tags, "tags of the run; WANDB_TAGS when not set");
   v("notes", c.notes, "text about the run; WANDB_NOTES when not set");
@@ -41,8 +44,6 @@ void fields(V& v, WandbConfig& c) {
   v("finish_timeout", c.finish_timeout, "seconds that the end of the run waits for the upload",
     above(0));
 }
-
-enum class WandbMode { Online, Offline, Disabled };
 
 struct WandbSettings {
   WandbMode mode = WandbMode::Online;

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/config/config_value.h"
+#include "lockstep/config_value.h"
 
 namespace lockstep {
 

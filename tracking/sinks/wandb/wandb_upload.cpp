@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "core/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <memory>
 
-#include "tracking/sinks/sink.h"
+#include "lockstep/sink.h"
 #include "tracking/sinks/wandb/core_session.h"
 
 namespace lockstep {

@@ -3,21 +3,8 @@ import { nearest } from "../chart/line";
 import type { Axis, Band } from "./source";
 
 /** What is known of one run: a band over its ranks, or a curve. Steps ascend. */
-export interface Piece {
-  curves: { run: string; source: string }[];
-  /** Every step by itself. */
-  raw: boolean;
+export interface Piece extends Omit<Band, "metric" | "x"> {
   step: Float64Array;
-  mean: Float64Array;
-  min: Float64Array;
-  max: Float64Array;
-  deviation: Float64Array;
-  p10: Float64Array;
-  median: Float64Array;
-  p90: Float64Array;
-  count: readonly number[];
-  min_curve: readonly number[];
-  max_curve: readonly number[];
   /** Where a step lies on the axis. */
   place: (step: number) => number;
 }

@@ -1,0 +1,151 @@
+#include "core/system/child_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include "core/system/file_descriptor.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kStartTimeoutMs = 30'000;
+constexpr int kReapTimeoutMs = 5'000;
+
+// Everything the child needs, made before the fork: between fork and exec only system calls are
+// allowed.
+struct Start {
+  const ChildCommand& command;
+  std::vector<char*> argv, envp;
+  pid_t launcher = ::getpid();
+  int status_fd = -1;  // gets errno when exec fails, is closed when it succeeds
+};
+
+[[noreturn]] void fail_in_child(int status_fd) {
+  const int reason = errno;
+  [[maybe_unused]] const auto written = ::write(status_fd, &reason, sizeof reason);
+  ::_exit(127);
+}
+
+void reset_signals() {
+  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+[[noreturn]] void run_child(const Start& start) {
+  ::setpgid(0, 0);
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail_in_child(start.status_fd);
+  if (::getppid() != start.launcher) ::_exit(127);  // it died before prctl: nobody would tell us
+  reset_signals();
+  const auto& command = start.command;
+  const int null = ::open("/dev/null", O_RDWR);
+  const int streams[] = {command.stdin_fd, command.stdout_fd, command.stderr_fd};
+  for (int i = 0; i < 3; ++i)
+    if (::dup2(streams[i] >= 0 ? streams[i] : null, i) < 0) fail_in_child(start.status_fd);
+  if (null > STDERR_FILENO) ::close(null);
+  if (!command.directory.empty() && ::chdir(command.directory.c_str()) != 0)
+    fail_in_child(start.status_fd);
+  constexpr unsigned kCloseOnExec = 1U << 2;
+  if (command.closes_others) ::syscall(SYS_close_range, 3U, ~0U, kCloseOnExec);
+  for (const int fd : command.inherited_fds) ::fcntl(fd, F_SETFD, 0);
+  ::execvpe(start.argv[0], start.argv.data(), start.envp.data());
+  fail_in_child(start.status_fd);
+}
+
+// Waits until the child's exec succeeded (0) or failed (its errno).
+int wait_for_exec(int status_fd) {
+  pollfd request = {.fd = status_fd, .events = POLLIN, .revents = 0};
+  int ready = 0;
+  while ((ready = ::poll(&request, 1, kStartTimeoutMs)) < 0 && errno == EINTR) {
+  }
+  int reason = 0;
+  if (ready == 0) return ETIMEDOUT;
+  return ::read(status_fd, &reason, sizeof reason) == sizeof reason ? reason : 0;
+}
+
+std::string exec_message(const std::string& program, int reason) {
+  if (reason == ENOENT && program.find('/') == std::string::npos)
+    return fmt::format("cannot start '{}': there is no such program in PATH", program);
+  return fmt::format("cannot start '{}': {}", program, std::strerror(reason));
+}
+
+// A process that hangs in the kernel cannot be killed now: after the timeout it is left to init.
+void reap_killed(pid_t pid) {
+  FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  pollfd request = {.fd = handle.get(), .events = POLLIN, .revents = 0};
+  if (handle.is_open()) ::poll(&request, 1, kReapTimeoutMs);
+  ::waitpid(pid, nullptr, handle.is_open() ? WNOHANG : 0);
+}
+
+}  // namespace
+
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const auto& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+ChildProcess::ChildProcess(const ChildCommand& command) {
+  auto arguments = command.arguments;
+  arguments.insert(arguments.begin(), command.program);
+  Start start{
+      .command = command, .argv = pointers_to(arguments), .envp = pointers_to(command.environment)};
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw errno_error("cannot create a pipe");
+  FileDescriptor read_end(ends[0]), write_end(ends[1]);
+  start.status_fd = write_end.get();
+  pid_ = ::fork();
+  if (pid_ < 0) throw errno_error(fmt::format("cannot start '{}'", command.program));
+  if (pid_ == 0) run_child(start);
+  ::setpgid(pid_, pid_);  // both sides do it: whoever comes first
+  write_end.close();
+  const int reason = wait_for_exec(read_end.get());
+  if (reason == 0) return;
+  reap();
+  const bool no_room = reason == ENOMEM || reason == EAGAIN || reason == ETIMEDOUT;
+  throw Error(no_room ? ErrorKind::Environment : ErrorKind::Config,
+              exec_message(command.program, reason));
+}
+
+ChildProcess::~ChildProcess() { reap(); }
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)) {}
+
+void ChildProcess::signal_group(int signal) const {
+  if (pid_ > 0) ::kill(-pid_, signal);
+}
+
+std::optional<ProcessExit> ChildProcess::poll_exit() const {
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+    if (errno == EINTR) return std::nullopt;
+    throw errno_error(fmt::format("cannot watch process {}", pid_));
+  }
+  if (info.si_pid == 0) return std::nullopt;
+  if (info.si_code == CLD_EXITED) return ProcessExit{.code = info.si_status};
+  return ProcessExit{.signal = info.si_status};
+}
+
+void ChildProcess::reap() {
+  if (pid_ <= 0) return;
+  signal_group(SIGKILL);
+  reap_killed(pid_);
+  pid_ = -1;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+// The image transforms of a run file, in their order: from a file in memory to pixels of one size.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "formats/images/decode.h"
+#include "lockstep/image_transform.h"
+#include "lockstep/part.h"
+
+namespace lockstep {
+
+class ImagePipeline {
+ public:
+  // Throws Config: the images would differ in size at the end, or something follows a
+  // normalization.
+  explicit ImagePipeline(const PartList<ImageTransform>& parts);
+
+  ImageSize size() const { return size_; }
+  const Normalization& normalization() const { return normalization_; }
+
+  // Decodes a file and applies the transforms; the result has size(). Throws Config as
+  // decode_image().
+  RgbImage load(std::span<const uint8_t> file, const std::string& name, DecodeOptions options,
+                SampleRandom random) const;
+
+ private:
+  std::vector<std::shared_ptr<ImageTransform>> transforms_;
+  ImageSize size_;
+  Normalization normalization_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+// The identity of a run: which job, which process of it, where and when; and how it ended.
+//
+// Example:
+//   std::string describe_run(const lockstep::RunInfo& info, const lockstep::RunEnd& end) {
+//     return info.name + " on " + info.host + ": " + lockstep::state_name(end.state);
+//   }
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/config_value.h"
+
+namespace lockstep {
+
+// The planned length of a run, which ends with whichever is reached first; 0: not known.
+struct RunLength {
+  int64_t steps = 0;
+  double epochs = 0;
+};
+
+// One entry in the list of runs. With `tracking.ranks: main` a job is one entry, with the id of the
+// job; otherwise every logging rank is one.
+struct RunInfo {
+  std::string id;    // unique per entry
+  std::string name;  // for display
+  std::optional<std::string> group, job_type;
+  std::string job_id;  // the name of the run directory, the same on all ranks
+  int rank = 0, world_size = 1, node_rank = 0, local_rank = 0;
+  std::string host;
+  int64_t pid = 0;
+  double created = 0;  // unix seconds
+  std::vector<std::string> command;
+  RunLength planned;
+};
+
+// {"steps": N or null, "epochs": E or null}
+Json to_json(const RunLength& length);
+
+Json to_json(const RunInfo& info);
+
+// nullopt when `json` is not an object with an id. Any other member that is missing or of a wrong
+// type keeps its default.
+std::optional<RunInfo> run_info_from_json(const Json& json);
+
+// Lost: the log has no end, and no process writes it any more.
+enum class RunState { Running, Finished, Failed, Killed, Preempted, Lost };
+
+// "running", "finished", ...
+const char* state_name(RunState state);
+std::optional<RunState> parse_state(const std::string& name);
+// Neither Running nor Lost.
+bool has_ended(RunState state);
+// The state of a job is that of its entry with the greatest severity.
+int severity(RunState state);
+
+// How a run, or one entry of it, ended.
+struct RunEnd {
+  RunState state = RunState::Finished;
+  int exit_code = 0;
+  std::optional<int> signal;  // that killed the run (Killed) or the rank that failed first (Failed)
+  std::optional<int> rank;    // which rank failed first
+  std::string reason;         // one line; empty when the run finished with its last step
+
+  bool operator==(const RunEnd&) const = default;
+};
+
+Json to_json(const RunEnd& end);
+// nullopt when the state in `json` is unknown.
+std::optional<RunEnd> run_end_from_json(const Json& json);
+
+}  // namespace lockstep

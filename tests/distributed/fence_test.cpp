@@ -1,0 +1,107 @@
+// Which of LibTorch's exceptions are failures of communication: each is provoked, none is made up.
+#include "distributed/fence.h"
+
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "distributed/backends/backends.h"
+#include "tests/distributed/run_ranks.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+// "lost peer" for a failure of communication, "other" for other exceptions, "none".
+template <class Body>
+std::string failure_of(Body&& body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    UNSCOPED_INFO(typeid(error).name() << ": " << error.what());
+    return is_communication_failure(error) ? "lost peer" : "other";
+  }
+  return "none";
+}
+
+c10::intrusive_ptr<c10d::TCPStore> tcp_store(bool is_server, uint16_t port = 0) {
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.isServer = is_server;
+  options.waitWorkers = false;
+  options.timeout = 1s;
+  return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+}
+
+// Of two ranks, each in a thread; what rank 0 meets in `body(backend)`, to which rank 1 does not come
+// before it has gone.
+template <class Body>
+std::string failure_of_gloo(const Body& body) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::string failure;
+  const auto errors = run_threads(2, [&](int rank) {
+    auto backend = make_gloo_backend(store, rank, 2, 1s, "127.0.0.1");
+    if (rank == 0) failure = failure_of([&] { body(*backend); });
+  });
+  for (const auto& error : errors)
+    if (error) std::rethrow_exception(error);
+  return failure;
+}
+
+}  // namespace
+
+TEST_CASE("fence: a key that no rank sets is a lost peer, in every store") {
+  const RendezvousDirectory directory;
+  const auto file = c10::make_intrusive<c10d::FileStore>(directory.store().string(), 2);
+  const auto hash = c10::make_intrusive<c10d::HashStore>();
+  const auto tcp = tcp_store(true);
+  for (const c10::intrusive_ptr<c10d::Store>& store :
+       std::vector<c10::intrusive_ptr<c10d::Store>>{file, hash, tcp}) {
+    store->set("other", "1");
+    store->setTimeout(50ms);
+    CHECK(failure_of([&] { store->get("key"); }) == "lost peer");
+    CHECK(failure_of([&] { store->wait({"key"}); }) == "lost peer");
+    CHECK(failure_of([&] { store->wait({"key"}, 50ms); }) == "lost peer");
+    c10d::PrefixStore prefixed("attempt", store);
+    CHECK(failure_of([&] { prefixed.get("key"); }) == "lost peer");
+  }
+}
+
+TEST_CASE("fence: a store whose server has gone is a lost peer") {
+  auto server = tcp_store(true);
+  const auto port = server->getPort();
+  const auto client = tcp_store(false, port);
+  server.reset();
+  CHECK(failure_of([&] { client->get("key"); }) == "lost peer");
+  CHECK(failure_of([&] { client->set("key", std::vector<uint8_t>{1}); }) == "lost peer");
+}
+
+TEST_CASE("fence: a rank that Gloo loses is a lost peer") {
+  CHECK(failure_of_gloo([](c10d::Backend& backend) {
+          std::vector<at::Tensor> tensors = {at::ones({1000})};
+          backend.allreduce(tensors, {})->wait();
+        }) == "lost peer");
+  CHECK(failure_of_gloo([](c10d::Backend& backend) {
+          std::vector<at::Tensor> tensors = {at::ones({1000})};
+          backend.allreduce(tensors, {})->getFuture()->waitAndThrow();
+        }) == "lost peer");
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  store->setTimeout(50ms);
+  CHECK(failure_of([&] { make_gloo_backend(store, 0, 2, 50ms, "127.0.0.1"); }) == "lost peer");
+}
+
+TEST_CASE("fence: what goes wrong in a model is no lost peer") {
+  const auto two = at::ones({2});
+  CHECK(failure_of([&] { two + at::ones({3}); }) == "other");
+  CHECK(failure_of([&] { at::empty({int64_t{1} << 50}); }) == "other");
+  CHECK(failure_of([&] { two.select(0, 5); }) == "other");
+  CHECK(failure_of([&] { two.requires_grad_().backward(); }) == "other");
+  CHECK(failure_of([] { throw std::runtime_error("Application timeout"); }) == "other");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,9 @@
+#include "trainer/optimizers/weight_decay.h"
+
+namespace lockstep {
+
+bool is_decayed(WeightDecay on, const at::Tensor& parameter) {
+  return on == WeightDecay::All || parameter.dim() >= 2;
+}
+
+}  // namespace lockstep

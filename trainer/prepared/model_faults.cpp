@@ -1,0 +1,118 @@
+#include "trainer/prepared/model_faults.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <string_view>
+#include <vector>
+
+#include "core/config/size_text.h"
+#include "core/printable.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kLongestFault = 600;
+
+std::string layout_text(const at::Tensor& tensor) {
+  return fmt::format("{} [{}]", c10::toString(tensor.scalar_type()),
+                     fmt::join(tensor.sizes(), ", "));
+}
+
+std::string fields_text(const Batch& batch) {
+  std::vector<std::string> fields;
+  for (const auto& [name, tensor] : batch.fields)
+    fields.push_back(fmt::format("{} {}", name, layout_text(tensor)));
+  return fmt::format("{}", fmt::join(fields, ", "));
+}
+
+bool is_of_driver_or_peer(const c10::Error& error, const std::string& text) {
+  return dynamic_cast<const c10::DistError*>(&error) || text.find("CUDA error") != text.npos ||
+         text.find("CUBLAS_") != text.npos || text.find("CUDNN_") != text.npos;
+}
+
+// The number behind `words`, e.g. of bytes; 0: there is none.
+uint64_t number_behind(const std::string& text, std::string_view words) {
+  const auto at = text.find(words);
+  uint64_t number = 0;
+  if (at != std::string::npos)
+    std::from_chars(text.data() + at + words.size(), text.data() + text.size(), number);
+  return number;
+}
+
+uint64_t memory_of_host() {
+  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(::sysconf(_SC_PAGE_SIZE));
+}
+
+// Names what `loss` lacks; empty: nothing.
+std::string fault_of(const at::Tensor& loss, const ExpectedOutputs& expected) {
+  if (!loss.defined()) return "no loss (are the targets, such as 'label', in the batch?)";
+  if (loss.dim() != 0)
+    return fmt::format("a loss of shape [{}]; return its mean", fmt::join(loss.sizes(), ", "));
+  if (!loss.is_floating_point())
+    return fmt::format("a loss of type {}", c10::toString(loss.scalar_type()));
+  if (loss.device().type() != expected.device.type())
+    return fmt::format("a loss on device {}", loss.device().str());
+  if (expected.has_gradient && !loss.requires_grad())
+    return "a loss that is detached from the parameters";
+  return "";
+}
+
+std::string fault_of(const Outputs& outputs, int64_t num_samples, const ExpectedOutputs& expected) {
+  if (const auto fault = fault_of(outputs.loss, expected); !fault.empty()) return fault;
+  if (outputs.count != num_samples) return fmt::format("count {}", outputs.count);
+  if (outputs.targets.defined() != expected.has_targets)
+    return expected.has_targets ? "no targets, but target_name() is set"
+                                : "targets, but target_name() is empty";
+  for (const auto& [name, sum] : outputs.sums)
+    if (!sum.defined() || sum.numel() != 1)
+      return fmt::format("sums['{}'] that is not one number", printable(name));
+  return "";
+}
+
+}  // namespace
+
+void rethrow_fault(std::string_view model, const Batch* batch, const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  if (is_of_driver_or_peer(error, text)) throw;
+  if (const auto bytes = number_behind(text, "you tried to allocate "))
+    throw config_error(
+        fmt::format("{} needs {} for one tensor, this host has {} of memory: make the model or the "
+                    "batch smaller",
+                    model, size_text(bytes), size_text(memory_of_host())));
+  const auto line = printable(text.substr(0, text.find('\n')), kLongestFault);
+  if (!batch) throw config_error(fmt::format("{} cannot be made: {}", model, line));
+  const auto is_type = text.find("dtype") != text.npos || text.find("scalar type") != text.npos;
+  throw config_error(
+      fmt::format("{} fails for a batch of {}: {}{}", model, fields_text(*batch), line,
+                  is_type ? "; the dataset or the model must convert one of them" : ""));
+}
+
+void verify_outputs(std::string_view model, const Batch& batch, const Outputs& outputs,
+                    const ExpectedOutputs& expected) {
+  const auto fault = fault_of(outputs, batch.size(), expected);
+  if (fault.empty()) return;
+  throw config_error(fmt::format(
+      "{}: forward() returned {}, for a batch of {}; it must return as loss the mean over the "
+      "batch, a floating-point scalar on {} that autograd can follow, and as count the number of "
+      "samples ({})",
+      model, fault, fields_text(batch), expected.device.str(), batch.size()));
+}
+
+void verify_has_values(std::string_view model, const Model& module) {
+  const auto verify = [&](const auto& tensors, const char* what) {
+    for (const auto& item : tensors)
+      if (item.value().is_meta())
+        throw config_error(
+            fmt::format("{}: {} '{}' is on the meta device and has no values: make it on the CPU",
+                        model, what, item.key()));
+  };
+  verify(module.named_parameters(), "parameter");
+  verify(module.named_buffers(), "buffer");
+}
+
+}  // namespace lockstep

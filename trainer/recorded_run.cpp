@@ -1,0 +1,221 @@
+#include "trainer/recorded_run.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <ctime>
+
+#include "core/run_id.h"
+#include "core/system/local_address.h"
+#include "core/system/progress_page.h"
+#include "distributed/objects.h"
+#include "launch/report/error_file.h"
+#include "lockstep/error.h"
+#include "tracking/agent/run_entries.h"
+#include "tracking/log/unix_time.h"
+#include "tracking/open_tracker.h"
+#include "tracking/runs/end_facts.h"
+#include "tracking/runs/job_run.h"
+#include "tracking/runs/on_ranks.h"
+#include "tracking/runs/run_directory.h"
+#include "tracking/runs/stop_request.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/log_forwarding.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kRunIdKey = "lockstep/run_id";
+
+// Which run this job is: named by the user, by the launcher, by the scheduler's job, by an earlier
+// attempt of the same job, or new.
+std::string choose_run_id(World& world, const SessionOptions& options, const RunConfig& config) {
+  if (options.resume_id) return *options.resume_id;
+  if (options.ranks.run_id) return *options.ranks.run_id;
+  if (!options.ranks.job.empty())
+    return run_of_job(config.run.dir, config.run.name,
+                      {.id = options.ranks.job, .restarted = options.ranks.job_restarted})
+        .value_or(new_run_id(config.run.name));
+  if (const auto earlier = world.recall(kRunIdKey)) return *earlier;
+  return new_run_id(config.run.name);
+}
+
+void verify_resumable(const std::filesystem::path& run_dir, const std::string& id) {
+  if (!list_checkpoints(checkpoints_path(run_dir)).empty()) return;
+  throw config_error(
+      fmt::format("--resume {}: {} has no checkpoint to continue from", id, run_dir.string()));
+}
+
+RunInfo describe_process(const SessionOptions& options, const RunConfig& config,
+                         const std::string& run_id) {
+  const auto& ranks = options.ranks;
+  return {.id = run_id,
+          .name = config.run.name,
+          .group = config.tracking.group,
+          .job_id = run_id,
+          .rank = ranks.rank,
+          .world_size = ranks.world_size,
+          .node_rank = ranks.node_rank,
+          .local_rank = ranks.local_rank,
+          .host = own_host_name(),
+          .pid = ::getpid(),
+          .created = static_cast<double>(std::time(nullptr)),
+          .command = options.command};
+}
+
+// What there is to know at the end of a run whose record is gone.
+std::string describe_loss(const std::string& lost, const std::filesystem::path& run_dir) {
+  if (lost.empty()) return "";
+  const auto steps = list_checkpoints(checkpoints_path(run_dir));
+  if (steps.empty()) return lost + "; there is no checkpoint of it";
+  return fmt::format("{}; the last checkpoint is {}", lost,
+                     (checkpoints_path(run_dir) / std::to_string(steps.back())).string());
+}
+
+// The main rank's word on how the job ended, before the agent may ask for it. A run that came to
+// its last step needs no word, but an agent of an attempt before may have said that it was killed.
+void record_good_end(const std::filesystem::path& run_dir, const RunEnd& end) {
+  clear_end(run_dir);
+  if (end.reason.empty()) return;
+  try {
+    record_end(run_dir, {.by = Witness::Trainer, .end = end, .time = unix_now()});
+  } catch (const Error&) {
+    // A full disk; the event log says the same.
+  }
+  clear_stop_request(run_dir);
+}
+
+// A failure is recorded twice: as a fact about the job, which the agent reads once the log is
+// closed, and in this process's log. A launcher sees how each rank ends; where there is none, a
+// rank without a fact was killed.
+void record_failure(const std::filesystem::path& run_dir, const RankEnv& ranks, const RunEnd& end,
+                    bool is_consequence) {
+  try {
+    if ((is_main(ranks.rank) || ranks.launcher == 0) && read_job(run_dir))
+      record_end(run_dir, {.by = Witness::Trainer,
+                           .number = ranks.rank,
+                           .end = end,
+                           .is_consequence = is_consequence,
+                           .time = unix_now()});
+  } catch (const Error&) {
+    // The disk may be what failed; the error on its way to the user is the one that matters.
+  }
+}
+
+// Made and ended by the session.
+class ManagedRun final : public RecordedRun {
+ public:
+  ManagedRun(World& world, const SessionOptions& options, const PreparedRun& run,
+             const std::string& id, std::vector<int64_t> local_pids)
+      : RecordedRun(std::filesystem::path(run.config.run.dir) / id),
+        world_(world),
+        options_(options),
+        run_(run),
+        process_(describe_process(options, run.config, id)),
+        local_pids_(std::move(local_pids)) {}
+
+  Tracker& tracker() override { return tracker_; }
+
+  void claim() override {
+    act_on_main(world_, "run directory", [&] {
+      if (is_written_on(dir(), process_.node_rank))
+        throw environment_error(
+            fmt::format("run {} is being written by another job ({}): wait for its end, or choose "
+                        "another run id",
+                        id(), dir().string()));
+      return true;
+    });
+    is_claimed_ = true;
+  }
+
+  void open(RunLength planned, int64_t resumed) override {
+    act_on_main(world_, "run directory", [&] {
+      create_run_directory(dir(), process_, run_.resolved);
+      clear_stop_request(dir());  // of an earlier part of the run
+      world_.remember(kRunIdKey, id());
+      return true;
+    });
+    process_.planned = planned;
+    tracker_ = open_tracker({.run_dir = dir(),
+                             .process = process_,
+                             .run_config = run_.resolved,
+                             .resume_step = resumed,
+                             .console = options_.console,
+                             .agent_program = options_.agent_program,
+                             .local_world_size = options_.ranks.local_world_size,
+                             .local_pids = local_pids_,
+                             .launcher = options_.ranks.launcher},
+                            run_.config.tracking, forwarding());
+  }
+
+  std::string finish(const RunEnd& end) override {
+    // The other ranks wait while the main one waits for its sinks: that is no hang.
+    const auto& config = run_.config;
+    world_.progress().set_limits(config.distributed.hang_warning.value +
+                                     config.tracking.finish_timeout.value / kPatienceOutsideOfSteps,
+                                 world_.timeout());
+    if (is_main(world_.rank())) record_good_end(dir(), end);
+    const auto report = tracker_.finish(end);
+    if (options_.console.out && !report.problem.empty())
+      *options_.console.out << "tracking: " << report.problem << std::endl;
+    return describe_loss(report.lost, dir());
+  }
+
+  void fail(const std::exception& error) override {
+    if (!is_claimed_) return;  // it may be another job's
+    const auto report = describe_error(error);
+    const RunEnd end{.state = RunState::Failed,
+                     .exit_code = exit_code_of(report),
+                     .rank = options_.ranks.rank,
+                     .reason = report.message.substr(0, report.message.find('\n'))};
+    record_failure(dir(), options_.ranks, end, report.peer);
+    tracker_.finish(end);
+  }
+
+ private:
+  Forwarding forwarding() {
+    if (!run_.config.tracking.agent || options_.agent_program.empty()) return {};
+    return arrange_forwarding(
+        world_,
+        {.ranks = options_.ranks, .run_dir = dir(), .logs = run_.is_logging, .make_run_dir = [&] {
+           create_run_directory(dir(), process_, run_.resolved);
+         }});
+  }
+
+  World& world_;
+  const SessionOptions& options_;
+  const PreparedRun& run_;
+  RunInfo process_;
+  std::vector<int64_t> local_pids_;
+  Tracker tracker_;
+  bool is_claimed_ = false;
+};
+
+// The program's own, which is open before the session and goes on after it.
+class EmbeddedRun final : public RecordedRun {
+ public:
+  explicit EmbeddedRun(const OwnRun& run) : RecordedRun(run.run_dir), tracker_(run.tracker) {}
+  Tracker& tracker() override { return tracker_; }
+
+ private:
+  Tracker& tracker_;
+};
+
+}  // namespace
+
+std::unique_ptr<RecordedRun> agree_on_run(World& world, const SessionOptions& options,
+                                          const PreparedRun& run, std::vector<int64_t> local_pids) {
+  const auto& config = run.config;
+  const auto id = act_on_main(world, "run id", [&] {
+    const std::string chosen = options.own_run ? options.own_run->run_dir.filename().string()
+                                               : choose_run_id(world, options, config);
+    if (!is_run_id(chosen)) throw config_error(fmt::format("'{}' is no run id", chosen));
+    if (options.resume_id && !options.own_run)
+      verify_resumable(std::filesystem::path(config.run.dir) / chosen, chosen);
+    return chosen;
+  });
+  if (options.own_run) return std::make_unique<EmbeddedRun>(*options.own_run);
+  return std::make_unique<ManagedRun>(world, options, run, id, std::move(local_pids));
+}
+
+}  // namespace lockstep

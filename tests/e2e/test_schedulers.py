@@ -139,25 +139,30 @@ def test_scancel_ends_all_of_it(slurm, job, launched):
 @pytest.mark.parametrize("why", [["scontrol", "requeue"], ["scancel", "--signal=TERM"]], ids=["requeued", "preempted"])
 def test_a_requeued_job_goes_on_with_its_run(slurm, job, why):
     """SIGTERM to the steps is what preemption with a grace period sends, and --signal before the time limit."""
-    limits = ["train.epochs=1000", "train.max_steps=400", "checkpoint.every=20 steps"]
     command = ["sbatch", "--output=job.out", "--parsable"]
-    command += [EXAMPLES / "slurm" / "train.sbatch", job.file, *limits]
+    command += [EXAMPLES / "slurm" / "train.sbatch", job.file, *ENDLESS]
     path = f"{BIN}:{slurm.environment()['PATH']}"
     number = slurm.run(command, job.directory, PATH=path).out.strip()
     wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), PATIENCE_S, "a first checkpoint")
     assert slurm.run([*why, number], job.directory).code == 0
 
-    def is_running():
+    def is_running_again():
         # Slurm lets a requeued job wait for two minutes, unless it is told otherwise.
         now = ["scontrol", "update", f"JobId={number}", "StartTime=now"]
         slurm.run(now, job.directory)
         shown = slurm.run(["scontrol", "show", "job", number], job.directory).out
         return "JobState=RUNNING" in shown and "Restarts=1" in shown
 
-    wait_until(is_running, PATIENCE_S, "the job began again")
-    wait_until(lambda: job.list() and job.list()[0]["state"] == "finished", PATIENCE_S, "the run's end")
-    run_dir = assert_one_run(job, world_size=4)
-    assert checkpoints(run_dir)[-1] == 400
+    def has_left_queue():
+        return not slurm.run(["squeue", "--noheader", "--jobs", number], job.directory).out.strip()
+
+    wait_until(is_running_again, PATIENCE_S, "the job began again")
+    run_dir = job.only_run()
+    saved = checkpoints(run_dir)[-1]
+    wait_until(lambda: checkpoints(run_dir)[-1] > saved, PATIENCE_S, "a checkpoint of the second start")
+    job.query("stop", run_dir.name)
+    wait_until(has_left_queue, PATIENCE_S, "the job's end")
+    assert_one_run(job, world_size=4)
     steps = [step for step, _ in job.series(run_dir.name, "train/loss")]
     assert steps == sorted(set(steps))
     assert (run_dir / "logs" / "node_1" / "attempt_1").is_dir()

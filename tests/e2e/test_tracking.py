@@ -283,7 +283,7 @@ def test_run_without_an_agent_is_completed_by_sync(job):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_agent_that_dies_or_stops_costs_nothing(job, how):
     """A killed agent is started again; a stopped one is left behind after finish_timeout. Nothing is lost or twice."""
-    use_file_sinks(job, finish_timeout="2 s")
+    use_file_sinks(job, finish_timeout="2 s", alerts={"conditions": ["train/loss < 100"]})
     job.config["train"]["epochs"] = 100_000
     job.write()
     started = job.start(ranks=2)
@@ -302,6 +302,8 @@ def test_agent_that_dies_or_stops_costs_nothing(job, how):
     expected = logged(job, run_dir.name)
     assert of_jsonl(run_dir, run_dir.name) == expected
     assert of_csv(run_dir, run_dir.name) == expected
+    texts = [json.dumps(record) for record in jsonl_records(run_dir, run_dir.name) if record["type"] == "alert"]
+    assert len([text for text in texts if "train/loss < 100" in text]) == 1, texts
 
 
 def test_killed_rank_is_told_to_every_sink(job):

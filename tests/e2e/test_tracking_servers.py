@@ -65,6 +65,7 @@ def check_mlflow(mlflow, experiment, runs, is_group, artifact):
         assert run["info"]["status"] == "FINISHED" and run["info"]["run_name"] == entry["name"]
         tags = mlflow_server.pairs(run, "tags")
         assert tags.get("mlflow.parentRunId") == (groups[0]["info"]["run_id"] if groups else None)
+        assert "lockstep.rewound_to_step" not in tags  # each log begins with a rewind to step 0
         assert mlflow_server.pairs(run, "params")["optimizer.lr"] == "0.1"
         for metric, expected in values.items():
             points = mlflow_server.history(mlflow, run, metric)

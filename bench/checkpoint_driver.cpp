@@ -30,7 +30,7 @@ double ms_since(Clock::time_point begin) {
 class Training {
  public:
   explicit Training(int64_t width)
-      : world(world_options(read_rank_env(), {.device = DeviceChoice::Cpu}, nullptr)) {
+      : world(trainer::world_options(read_rank_env(), {.device = DeviceChoice::Cpu}, nullptr)) {
     const auto text = fmt::format("{{name: mlp, inputs: 784, hidden: [{0}, {0}]}}", width);
     Part<Model> model_part(model_registry());
     model_part.read(parse_config("m: " + text, "bench").find("m")[0], "model");
@@ -58,7 +58,7 @@ class Training {
     return ms_since(begin);
   }
 
-  TrainingState state() { return {*model_, *optimizer_, *parallel_, head_}; }
+  trainer::TrainingState state() { return {*model_, *optimizer_, *parallel_, head_}; }
 
   size_t bytes() const {
     size_t sum = 0;
@@ -68,9 +68,9 @@ class Training {
   }
 
   // Whether a rank writes in the background; as the vote of a step would tell.
-  bool somebody_writes(const CheckpointSaver& saving) {
+  bool somebody_writes(const trainer::CheckpointSaver& saving) {
     auto busy = at::full({1}, saving.is_busy() ? 1 : 0, at::kLong);
-    if (world.is_distributed()) all_reduce(world, busy, ReduceOp::Max, "busy");
+    if (world.is_distributed()) all_reduce(world, busy, distributed::ReduceOp::Max, "busy");
     return busy.item<int64_t>() != 0;
   }
 
@@ -84,11 +84,12 @@ class Training {
   std::shared_ptr<Optimizer> optimizer_;
   std::unique_ptr<DataParallel> parallel_;
   Batch batch_;
-  CheckpointHead head_;
+  trainer::CheckpointHead head_;
 };
 
-nlohmann::json measure(Training& training, const SavingOptions& options, int steps, int rounds) {
-  CheckpointSaver saving(training.world, training.tracker, options);
+nlohmann::json measure(Training& training, const trainer::SavingOptions& options, int steps,
+                       int rounds) {
+  trainer::CheckpointSaver saving(training.world, training.tracker, options);
   training.step();
   saving.prepare(training.state());
   nlohmann::json result = {{"bytes", training.bytes()}};
@@ -99,7 +100,7 @@ nlohmann::json measure(Training& training, const SavingOptions& options, int ste
     result["stall_ms"].push_back(ms_since(begin));
     const auto number = training.num_steps();
     const auto is_there = [&] {
-      return std::ranges::count(list_checkpoints(options.checkpoints), number) > 0;
+      return std::ranges::count(trainer::list_checkpoints(options.checkpoints), number) > 0;
     };
     std::optional<double> written_ms;
     if (is_there()) written_ms = ms_since(begin);
@@ -127,10 +128,11 @@ int main(int argc, char** argv) {
     return 78;
   }
   Training training(std::stoll(argv[2]));
-  const SavingOptions options{.checkpoints = std::filesystem::path(argv[1]) / "checkpoints",
-                              .keep = {.last = 1},
-                              .in_background = std::string(argv[5]) != "waiting",
-                              .all_write = std::string(argv[5]) == "shares"};
+  const trainer::SavingOptions options{
+      .checkpoints = std::filesystem::path(argv[1]) / "checkpoints",
+      .keep = {.last = 1},
+      .in_background = std::string(argv[5]) != "waiting",
+      .all_write = std::string(argv[5]) == "shares"};
   const auto result = measure(training, options, std::stoi(argv[3]), std::stoi(argv[4]));
   if (training.world.rank() == 0) std::cout << result.dump() << "\n";
   training.world.finish();

@@ -51,10 +51,10 @@ nlohmann::json all_reduces(World& world, double scale, const Make& make) {
   for (const int64_t bytes : {int64_t{4}, int64_t{4} << 10, int64_t{64} << 10, int64_t{1} << 20,
                               int64_t{25} << 20, int64_t{100} << 20}) {
     at::Tensor tensor = make(bytes / 4);
-    const auto once = [&] { all_reduce(world, tensor, ReduceOp::Sum, "bench"); };
+    const auto once = [&] { all_reduce(world, tensor, distributed::ReduceOp::Sum, "bench"); };
     const auto write = [&] {
       tensor.fill_(1);
-      barrier(world, "bench");
+      distributed::barrier(world, "bench");
     };
     const double budget = bytes <= (64 << 10) ? 2000 : bytes <= (1 << 20) ? 200 : 20;
     const int rounds = std::max(5, static_cast<int>(budget * scale));
@@ -65,20 +65,20 @@ nlohmann::json all_reduces(World& world, double scale, const Make& make) {
 }
 
 nlohmann::json metrics(World& world, double scale) {
-  Counters counters;
+  distributed::Counters counters;
   for (int i = 0; i < 16; ++i) counters["metric " + std::to_string(i)] = {1.0 * i, 1};
   std::vector<at::Tensor> separate(16);
   for (auto& tensor : separate) tensor = at::zeros({2}, at::kDouble);
   const int rounds = static_cast<int>(500 * scale);
   const auto one_by_one = median_us(rounds, [&] {
-    for (auto& tensor : separate) all_reduce(world, tensor, ReduceOp::Sum, "bench");
+    for (auto& tensor : separate) all_reduce(world, tensor, distributed::ReduceOp::Sum, "bench");
   });
   return {{"packed", median_us(rounds, [&] { merge_counters(world, counters); })},
           {"separate", one_by_one}};
 }
 
 double vote(World& world, double scale) {
-  StepVote vote(world);
+  distributed::StepVote vote(world);
   return median_us(static_cast<int>(2000 * scale), [&] {
     vote.begin(0);
     vote.finish();
@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
                .backend = backend});
   if (argc > 2 && std::string(argv[2]) == "first") {
     auto tensor = at::ones({1});
-    all_reduce(world, tensor, ReduceOp::Sum, "first");
+    all_reduce(world, tensor, distributed::ReduceOp::Sum, "first");
     const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
     if (ranks.rank == 0) std::printf("{\"first_all_reduce\": %.6f}\n", now.count());
     world.finish();
@@ -113,7 +113,7 @@ int main(int argc, char** argv) {
   const double scale = argc > 2 ? std::stod(argv[2]) : 1;
   const auto ordinary = [](int64_t count) { return at::zeros({count}); };
   const auto placed = [&](int64_t count) {
-    return shared_empty(world, {count}, at::kFloat).zero_();
+    return distributed::shared_empty(world, {count}, at::kFloat).zero_();
   };
   const nlohmann::json result = {{"backend", name_of(world.backend())},
                                  {"all_reduce_us", all_reduces(world, scale, ordinary)},

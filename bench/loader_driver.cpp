@@ -44,11 +44,12 @@ struct Amount {
 };
 
 // One epoch, or what fits into the time.
-Amount run_epoch(const Dataset& dataset, LoaderOptions options, Clock::time_point end) {
-  DistributedSampler sampler(dataset.size(), {},
-                             sampler_options({}, dataset, 0, {.batch_size = options.batch_size}));
+Amount run_epoch(const Dataset& dataset, data::LoaderOptions options, Clock::time_point end) {
+  data::DistributedSampler sampler(
+      dataset.size(), {},
+      data::sampler_options({}, dataset, 0, {.batch_size = options.batch_size}));
   sampler.set_epoch(options.epoch);
-  Loader loader(dataset, sampler.sequence(), std::move(options));
+  data::Loader loader(dataset, sampler.sequence(), std::move(options));
   Amount amount;
   while (Clock::now() < end) {
     const auto batch = loader.next();
@@ -63,9 +64,9 @@ Amount run_epoch(const Dataset& dataset, LoaderOptions options, Clock::time_poin
 Json load(const std::vector<std::string>& words) {
   Part<Dataset> part(dataset_registry());
   part.read(parse_config(words.at(0), "yaml"), "data");
-  const auto dataset = build_datasets(part, Part<Dataset>(dataset_registry()), {}).train;
-  const LoaderOptions options = {.batch_size = std::stoll(words.at(1)),
-                                 .workers = std::stoll(words.at(2))};
+  const auto dataset = data::build_datasets(part, Part<Dataset>(dataset_registry()), {}).train;
+  const data::LoaderOptions options = {.batch_size = std::stoll(words.at(1)),
+                                       .workers = std::stoll(words.at(2))};
   const std::chrono::duration<double> time(std::stod(words.at(3)));
   const auto busy_before = std::clock();
   const auto begin = Clock::now();
@@ -99,7 +100,8 @@ Json decode(const std::vector<std::string>& words) {
       threads.emplace_back([&] {
         for (size_t at = 0; seconds_since(begin) < seconds; ++at, ++decoded) {
           const auto& file = files[at % files.size()];
-          decode_image({reinterpret_cast<const uint8_t*>(file.data()), file.size()}, "file");
+          formats::decode_image({reinterpret_cast<const uint8_t*>(file.data()), file.size()},
+                                "file");
         }
       });
   }

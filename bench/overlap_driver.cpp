@@ -22,6 +22,7 @@
 namespace {
 
 using namespace lockstep;
+using namespace lockstep::distributed;
 
 constexpr int64_t kLayers = 8, kWidth = 768, kSamples = 48;
 constexpr double kBucketMiB = 4.0 * kWidth * kWidth / (1 << 20);
@@ -57,7 +58,7 @@ struct Steps {
 
 class Training {
  public:
-  Training(World& world, c10::intrusive_ptr<DelayBackend> backend)
+  Training(World& world, c10::intrusive_ptr<distributed::DelayBackend> backend)
       : backend_(std::move(backend)),
         parallel_(world, chain_, {.bucket_cap_mb = kBucketMiB, .gradient_as_bucket_view = true}) {}
 
@@ -76,7 +77,7 @@ class Training {
 
  private:
   Chain chain_;
-  c10::intrusive_ptr<DelayBackend> backend_;
+  c10::intrusive_ptr<distributed::DelayBackend> backend_;
   DataParallel parallel_;
   at::Tensor input_ = at::randn({kSamples, kWidth});
 };
@@ -97,8 +98,9 @@ DelayBackend::Link link_with(const Steps& alone, double share) {
 }
 
 nlohmann::json measure(World& world, int rounds) {
-  const auto backend = c10::make_intrusive<DelayBackend>(world.rank(), world.world_size());
-  use_for_gradients(world, backend);
+  const auto backend =
+      c10::make_intrusive<distributed::DelayBackend>(world.rank(), world.world_size());
+  distributed::use_for_gradients(world, backend);
   Training training(world, backend);
   if (world.rank() != 0) return {};
   Steps warm_up, alone;

@@ -19,8 +19,8 @@ using Clock = PollSet::Clock;
 constexpr std::chrono::seconds kPatience{300};
 constexpr std::chrono::milliseconds kLastCall{5000};  // so long the rest waits for a lost one
 
-LaunchOptions make_options(int num_nodes) {
-  LaunchOptions options;
+launch::LaunchOptions make_options(int num_nodes) {
+  launch::LaunchOptions options;
   options.host = "node";
   options.max_restarts = 1;
   auto& rendezvous = options.rendezvous;
@@ -28,7 +28,7 @@ LaunchOptions make_options(int num_nodes) {
   rendezvous.max_nodes = num_nodes;
   rendezvous.host = "127.0.0.1";
   rendezvous.token = "a token of the measurement";
-  rendezvous.port = local_address(listen_everywhere(0).get()).port();
+  rendezvous.port = launch::local_address(launch::listen_everywhere(0).get()).port();
   return options;
 }
 
@@ -43,20 +43,21 @@ double peak_megabytes() {
 }
 
 // Asks for something once all nodes have voted.
-struct Vote : StatusJudge {
+struct Vote : launch::StatusJudge {
   explicit Vote(int num_nodes_) : num_nodes(static_cast<size_t>(num_nodes_)) {}
   void begin_attempt() override {}
-  std::optional<StackRequest> judge(const std::map<int, NodeStatus>& votes) override {
-    return votes.size() == num_nodes ? std::optional(StackRequest{}) : std::nullopt;
+  std::optional<launch::StackRequest> judge(
+      const std::map<int, launch::NodeStatus>& votes) override {
+    return votes.size() == num_nodes ? std::optional(launch::StackRequest{}) : std::nullopt;
   }
-  void explain(LaunchReport&) const override {}
+  void explain(launch::LaunchReport&) const override {}
   size_t num_nodes;
 };
 
 // The nodes of one process, as far as they meet.
 class Nodes {
  public:
-  Nodes(std::vector<std::unique_ptr<Member>> members, Coordinator* coordinator)
+  Nodes(std::vector<std::unique_ptr<launch::Member>> members, launch::Coordinator* coordinator)
       : members_(std::move(members)), coordinator_(coordinator), latest_(Clock::now() + kPatience) {
     for (auto& member : members_) member->set_ready();
   }
@@ -69,7 +70,7 @@ class Nodes {
       turn();
       for (size_t i = 0; i < members_.size(); ++i)
         while (const auto order = members_[i]->next()) {
-          const auto* finish = std::get_if<FinishMessage>(&*order);
+          const auto* finish = std::get_if<launch::FinishMessage>(&*order);
           if (finish && finish->error) throw environment_error(finish->error->message);
           if (std::holds_alternative<T>(*order) && !has[i]) {
             has[i] = true;
@@ -88,12 +89,12 @@ class Nodes {
     for (auto& member : members_) member->update();
   }
   void vote() {
-    for (auto& member : members_) member->tell_status({.ranks = {RankView{}}});
+    for (auto& member : members_) member->tell_status({.ranks = {launch::RankView{}}});
   }
   void lose_one() { members_.pop_back(); }
   void end() {
-    LaunchReport report;
-    report.workers.push_back({.exit = {.code = 75}, .error = ErrorReport{.peer = true}});
+    launch::LaunchReport report;
+    report.workers.push_back({.exit = {.code = 75}, .error = launch::ErrorReport{.peer = true}});
     for (auto& member : members_) {
       member->tell_end(report, false);
       member->set_ready();
@@ -101,48 +102,48 @@ class Nodes {
   }
 
  private:
-  std::vector<std::unique_ptr<Member>> members_;
-  Coordinator* coordinator_;
+  std::vector<std::unique_ptr<launch::Member>> members_;
+  launch::Coordinator* coordinator_;
   Clock::time_point latest_;
 };
 
-void serve(const LaunchOptions& options, int num_nodes) {
+void serve(const launch::LaunchOptions& options, int num_nodes) {
   Vote vote(num_nodes);
   auto meeting = open_meeting(options, vote);
-  std::vector<std::unique_ptr<Member>> members;
+  std::vector<std::unique_ptr<launch::Member>> members;
   members.push_back(std::move(meeting.member));
   Nodes nodes(std::move(members), meeting.coordinator.get());
-  nodes.await<NodePlace>();
+  nodes.await<launch::NodePlace>();
   nodes.vote();
-  nodes.await<StopOrder>();
+  nodes.await<launch::StopOrder>();
   nodes.end();
-  nodes.await<NodePlace>();
+  nodes.await<launch::NodePlace>();
   meeting.coordinator->interrupt(SIGTERM);
   while (!meeting.coordinator->is_done()) nodes.turn();
   fmt::print("\"coordinator_mb\": {:.1f}, ", peak_megabytes());
   std::fflush(stdout);
 }
 
-void be_nodes(LaunchOptions options, int num_nodes) {
+void be_nodes(launch::LaunchOptions options, int num_nodes) {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
   options.rendezvous.serves = false;
   const auto begin = Clock::now();
-  std::vector<std::unique_ptr<Member>> members;
+  std::vector<std::unique_ptr<launch::Member>> members;
   Vote vote(num_nodes);
   for (int i = 1; i < num_nodes; ++i) members.push_back(open_meeting(options, vote).member);
   Nodes nodes(std::move(members), nullptr);
-  nodes.await<NodePlace>();
+  nodes.await<launch::NodePlace>();
   const auto met = Clock::now();
   nodes.vote();
-  nodes.await<StackRequest>();
+  nodes.await<launch::StackRequest>();
   const auto voted = Clock::now();
   nodes.lose_one();
-  nodes.await<StopOrder>();
+  nodes.await<launch::StopOrder>();
   nodes.end();
-  nodes.await<NodePlace>();
+  nodes.await<launch::NodePlace>();
   const double again = seconds_since(voted) - std::chrono::duration<double>(kLastCall).count();
   fmt::print("\"nodes\": {}, \"meet_s\": {:.4f}, \"vote_s\": {:.4f}, \"lose_one_s\": {:.4f}, ",
              num_nodes, std::chrono::duration<double>(met - begin).count(),

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cmath>
 
-namespace lockstep {
+namespace lockstep::catalog {
 namespace {
 
 void add_leaves_of(const Json& json, const std::string& path, std::map<std::string, Json>& leaves) {
@@ -78,4 +78,4 @@ std::string to_text(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

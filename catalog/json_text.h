@@ -8,7 +8,7 @@
 
 #include "lockstep/config_value.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 
 // NaN and infinities become "nan", "inf" and "-inf"; any other number reads back as the same.
 void append_number(std::string& text, double value);
@@ -28,4 +28,4 @@ std::string to_text(const Json& json, int indent = -1);
 // {"optimizer": {"lr": 0.1}} as {"optimizer.lr": 0.1}; lists are values.
 std::map<std::string, Json> leaves_of(const Json& json);
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

@@ -10,7 +10,7 @@
 #include "lockstep/error.h"
 #include "tracking/log/unix_time.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 namespace {
 
 namespace fs = std::filesystem;
@@ -32,7 +32,7 @@ RunCatalog::RunCatalog(fs::path runs, ColumnSpool& spool, CatalogReading reading
     : directory_(std::move(runs)),
       spool_(spool),
       reading_(reading),
-      number_(static_cast<uint64_t>(unix_now() * 1000)),
+      number_(static_cast<uint64_t>(tracking::unix_now() * 1000)),
       first_number_(number_) {
   if (reading != CatalogReading::Asked) thread_ = std::jthread([this] { work(); });
 }
@@ -86,7 +86,7 @@ void RunCatalog::find_runs() {
     if (name.starts_with('.')) continue;
     if (is_run(it->path(), Links::Refuse)) found.emplace(name, directory_time(it->path()));
     // A run in the making has its directory first, and what shows it to be a run next.
-    else if (unix_now() - directory_time(it->path()) < 60)
+    else if (tracking::unix_now() - directory_time(it->path()) < 60)
       unfinished = true;
   }
   std::vector<std::string> gone;
@@ -390,4 +390,4 @@ void RunCatalog::wait(uint64_t number, std::chrono::milliseconds timeout) const 
                     [&]() REQUIRES(mutex_) { return stopping_ || number_ > number; });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

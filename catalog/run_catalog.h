@@ -19,7 +19,7 @@
 #include "catalog/run_logs.h"
 #include "core/system/mutex.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 
 struct CatalogProgress {
   size_t done = 0, total = 0;  // runs read, or seen to be as the index says, of those found
@@ -120,4 +120,4 @@ class RunCatalog {
   std::jthread thread_;  // last: it uses all of the above
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::catalog {
 namespace {
 
 namespace fs = std::filesystem;
@@ -73,4 +73,4 @@ InnerFile open_inner_file(const fs::path& directory, std::string_view path) {
   return {};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

@@ -10,7 +10,7 @@
 
 #include "core/system/file_descriptor.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 
 struct FileEntry {
   std::string path;  // relative, with '/'
@@ -35,4 +35,4 @@ struct InnerFile {
 // that nothing outside can be reached, whatever somebody changes meanwhile.
 InnerFile open_inner_file(const std::filesystem::path& directory, std::string_view path);
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

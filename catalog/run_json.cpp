@@ -2,7 +2,7 @@
 
 #include "catalog/json_text.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 namespace {
 
 Json text_or_null(const std::optional<std::string>& text) {
@@ -28,4 +28,4 @@ Json totals_json(const MetricTotals& metric) {
           {"count", metric.count}};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

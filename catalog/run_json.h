@@ -3,7 +3,7 @@
 
 #include "catalog/index/run_summary.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 
 // {"id", "name", "group", "job_type", "state", "exit"}, which is what each begins with; `exit` is
 // null where the run goes on or was lost.
@@ -12,4 +12,4 @@ Json run_json(const RunInfo& info, const RunEnd& end);
 // {"last", "min", "max", "step", "count"}
 Json totals_json(const MetricTotals& metric);
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

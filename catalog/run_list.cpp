@@ -18,7 +18,7 @@
 #include "tracking/runs/run_directory.h"
 #include "tracking/runs/run_trash.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 namespace {
 
 namespace fs = std::filesystem;
@@ -208,8 +208,10 @@ std::string why_in_use(const RunSummary& run) {
   for (const auto& source : run.sources)
     if (!source.is_node && end_of_rank(run, &source).state == RunState::Running)
       return "it is running";
-  if (std::ranges::any_of(rank_logs(run.dir), has_writer)) return "a process writes its log";
-  if (std::ranges::any_of(node_logs(run.dir), has_writer)) return "its tracking agent is at work";
+  if (std::ranges::any_of(tracking::rank_logs(run.dir), tracking::has_writer))
+    return "a process writes its log";
+  if (std::ranges::any_of(tracking::node_logs(run.dir), tracking::has_writer))
+    return "its tracking agent is at work";
   return "";
 }
 
@@ -221,7 +223,7 @@ double last_written(const RunSummary& run) {
        it.increment(error))
     files.push_back(it->path());  // all segments of all logs
   for (const char* name : {"run.json", "end.json", "checkpoints"}) files.push_back(run.dir / name);
-  for (const auto& file : files) latest = std::fmax(latest, changed_at(file));
+  for (const auto& file : files) latest = std::fmax(latest, tracking::changed_at(file));
   return latest;
 }
 
@@ -242,4 +244,4 @@ std::map<std::string, RunEnd> ends_to_sync(const fs::path& run_dir) {
   return ends;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

@@ -10,7 +10,7 @@
 
 #include "catalog/run_logs.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 
 // One line of the list: a rank that logs, or a job without an event log.
 struct RunEntry {
@@ -79,4 +79,4 @@ double last_written(const RunSummary& run);
 // continues, as its agent feeds the sinks; Config when nothing is recorded.
 std::map<std::string, RunEnd> ends_to_sync(const std::filesystem::path& run_dir);
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

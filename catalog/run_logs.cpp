@@ -8,7 +8,7 @@
 #include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 namespace {
 
 namespace fs = std::filesystem;
@@ -24,7 +24,7 @@ bool is_own_file(const fs::path& path) {
 void read_written(RunSummary& run) {
   run.written = {.id = run.id, .name = run.id, .job_id = run.id};
   try {
-    auto job = read_job(run.dir);
+    auto job = tracking::read_job(run.dir);
     run.is_written = job.has_value();
     if (job) run.written = std::move(*job);
   } catch (const Error& error) {
@@ -56,7 +56,7 @@ RunInfo job_info(const RunSummary& run) {
 // there. A run is as well as the rank that fared worst.
 void add_end(RunSummary& run) {
   try {
-    run.end_facts = read_end_facts(run.dir);
+    run.end_facts = tracking::read_end_facts(run.dir);
   } catch (const Error& error) {
     run.end_problem = error.what();
   }
@@ -85,15 +85,15 @@ std::vector<LogName> log_names(const fs::path& run_dir, Links links) {
   const bool follows = links == Links::Follow;
   if (!follows && fs::is_symlink(run_dir / "events", ignored)) return names;
   for (const bool is_node : {false, true})
-    for (const auto& path : is_node ? node_logs(run_dir) : rank_logs(run_dir))
+    for (const auto& path : is_node ? tracking::node_logs(run_dir) : tracking::rank_logs(run_dir))
       if (const auto number = number_of_log(path); number >= 0 && (follows || is_own_file(path)))
         names.push_back({.path = path, .is_node = is_node, .number = number});
   return names;
 }
 
 fs::path log_path(const fs::path& run_dir, const SourceSummary& source) {
-  return source.is_node ? node_log_path(run_dir, source.number)
-                        : event_log_path(run_dir, source.number);
+  return source.is_node ? tracking::node_log_path(run_dir, source.number)
+                        : tracking::event_log_path(run_dir, source.number);
 }
 
 int number_of_log(const fs::path& log) {
@@ -174,7 +174,7 @@ RunSummary summarize_run(const RunLogs& logs, NameTable& names) {
   });
   read_written(run);
   run.info = job_info(run);
-  run.tags = read_run_tags(run.dir);
+  run.tags = tracking::read_run_tags(run.dir);
   add_end(run);
   run.updated = run.info.created;
   for (const auto& source : run.sources) {
@@ -189,4 +189,4 @@ RunSummary summarize_run(const RunLogs& logs, NameTable& names) {
   return run;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

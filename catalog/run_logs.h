@@ -8,7 +8,7 @@
 
 #include "catalog/index/log_index.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 
 // Whether what is a link counts as what it leads to. The dashboard refuses them: they could lead
 // out of the directory of runs, and its visitors may not be allowed to read all files.
@@ -69,4 +69,4 @@ RunSummary summarize_run(const RunLogs& logs, NameTable& names);
 // The number at the end of "rank-00003.lsev", or -1.
 int number_of_log(const std::filesystem::path& log);
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

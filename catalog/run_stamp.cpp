@@ -2,7 +2,7 @@
 
 #include <sys/stat.h>
 
-namespace lockstep {
+namespace lockstep::catalog {
 namespace {
 
 namespace fs = std::filesystem;
@@ -57,4 +57,4 @@ double directory_time(const fs::path& path) {
   return ::stat(path.c_str(), &info) == 0 ? static_cast<double>(info.st_mtim.tv_sec) : 0;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

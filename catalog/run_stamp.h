@@ -6,7 +6,7 @@
 
 #include "catalog/run_logs.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 
 // Differs when a run that is over was changed after all: resumed, tagged, synced. Of places, sizes
 // and times of its directory, its files and its logs.
@@ -25,4 +25,4 @@ bool is_run(const std::filesystem::path& path, Links links);
 // Unix seconds of its last change; 0 where it is not there.
 double directory_time(const std::filesystem::path& path);
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::catalog {
 
 // Calls `work` with 0 to `count` - 1, from at most `most_threads` threads, the calling one among
 // them, and no more than there are cores. An exception ends it, and is thrown on.
@@ -35,4 +35,4 @@ void side_by_side(size_t count, size_t most_threads, const Work& work) {
   if (failure) std::rethrow_exception(failure);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

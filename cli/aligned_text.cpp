@@ -9,7 +9,7 @@
 
 #include "core/printable.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 void print_aligned(std::vector<TextRow> rows, std::ostream& out) {
   for (auto& row : rows)
@@ -36,4 +36,4 @@ std::string age_text(double seconds) {
   return fmt::format("{} days", whole / 86400);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::cli {
 
 using TextRow = std::vector<std::string>;
 
@@ -16,4 +16,4 @@ void print_aligned(std::vector<TextRow> rows, std::ostream& out);
 // "12 s", "5 min", "47 h", "3 days"; "-" for what can be no age.
 std::string age_text(double seconds);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -7,7 +7,7 @@
 #include "core/config/nearest_name.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 Error unexpected(const cxxopts::Options& options, const std::string& word) {
@@ -50,4 +50,4 @@ bool wants_help(const std::vector<std::string>& words) {
          });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

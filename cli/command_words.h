@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // The group of options that are given by their place alone.
 constexpr auto kPositional = "positional";
@@ -21,4 +21,4 @@ std::vector<std::string> all_values(const cxxopts::ParseResult& parsed, const st
 
 bool wants_help(const std::vector<std::string>& words);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

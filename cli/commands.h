@@ -2,7 +2,7 @@
 // name), prints to stdout, throws Error, and returns the process's exit code.
 #pragma once
 
-namespace lockstep {
+namespace lockstep::cli {
 
 int launch_command(int argc, char** argv);
 int launch_node_command(int argc, char** argv);
@@ -13,4 +13,4 @@ int track_command(int argc, char** argv);
 int sync_command(int argc, char** argv);
 int doctor_command(int argc, char** argv);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

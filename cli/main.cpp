@@ -12,7 +12,7 @@
 #include "lockstep/error.h"
 #include "lockstep/version.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 int version_command(int, char**);
@@ -70,11 +70,11 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::cli
 
 int main(int argc, char** argv) {
   try {
-    return lockstep::run(argc, argv);
+    return lockstep::cli::run(argc, argv);
   } catch (const lockstep::Error& error) {
     std::fprintf(stderr, "lockstep: error: %s\n", error.what());
     return error.exit_code();

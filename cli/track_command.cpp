@@ -17,7 +17,7 @@
 #include "tracking/agent/agent_status.h"
 #include "tracking/agent/sync.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -85,8 +85,8 @@ Duration parse_duration(const std::string& text) {
 }
 
 // The run's own settings of a sink, where it is only named and the run has it.
-void choose_sinks(TrackingConfig& config, const std::vector<std::string>& given) {
-  SinkList all = config.sinks;
+void choose_sinks(tracking::TrackingConfig& config, const std::vector<std::string>& given) {
+  tracking::SinkList all = config.sinks;
   std::string list;
   for (const auto& sink : given) {
     const auto* own = all.find(sink);
@@ -96,7 +96,7 @@ void choose_sinks(TrackingConfig& config, const std::vector<std::string>& given)
   config.sinks.read(*root.find("sinks"), "--sink");
 }
 
-void show_progress_line(const std::vector<SinkStatus>& sinks) {
+void show_progress_line(const std::vector<tracking::SinkStatus>& sinks) {
   if (::isatty(STDERR_FILENO) != 1) return;
   fmt::print(stderr, "\r{:.100}\x1b[K", describe_incomplete(sinks));
   std::fflush(stderr);
@@ -111,26 +111,26 @@ void show_progress_line(const std::vector<SinkStatus>& sinks) {
 fs::path find_run_dir(const std::string& run, const std::string& runs_dir) {
   std::error_code error;
   if (fs::is_directory(fs::path(run) / "events", error)) return existing_run(run);
-  return find_run_directory(runs_dir, run);
+  return catalog::find_run_directory(runs_dir, run);
 }
 
 std::vector<int64_t> pids_of(const cxxopts::ParseResult& parsed) {
   return parsed.count("pid") ? parsed["pid"].as<std::vector<int64_t>>() : std::vector<int64_t>();
 }
 
-Forwarding forwarding_of(const cxxopts::ParseResult& parsed) {
-  Forwarding forwarding;
+tracking::Forwarding forwarding_of(const cxxopts::ParseResult& parsed) {
+  tracking::Forwarding forwarding;
   forwarding.to = parsed["forward-to"].as<std::string>();
   if (parsed.count("receive-from")) {
-    forwarding.listener = std::make_shared<const FileDescriptor>(kForwardingListener);
+    forwarding.listener = std::make_shared<const FileDescriptor>(tracking::kForwardingListener);
     forwarding.from_nodes = parsed["receive-from"].as<std::vector<int>>();
     forwarding.num_logs = parsed["receive-logs"].as<int>();
   }
   if (!forwarding.sends() && !forwarding.receives()) return forwarding;
-  forwarding.token = environment(kForwardingTokenVariable).value_or("");
+  forwarding.token = environment(tracking::kForwardingTokenVariable).value_or("");
   if (forwarding.token.empty())
     throw config_error(fmt::format("lockstep track: --forward-to and --receive-from need {}",
-                                   kForwardingTokenVariable));
+                                   tracking::kForwardingTokenVariable));
   return forwarding;
 }
 
@@ -156,19 +156,20 @@ int track_command(int argc, char** argv) {
     throw config_error("lockstep track: which run? Give its directory; see lockstep track --help");
   if (parsed.count("attached")) lower_own_priority();  // beside a training
   const auto run_dir = existing_run(parsed["run"].as<std::string>());
-  const auto report = run_agent({.run_dir = run_dir,
-                                 .node_rank = parsed["node-rank"].as<int>(),
-                                 .expected_logs = parsed["logs"].as<int>(),
-                                 .pids = pids_of(parsed),
-                                 .starter_fd = parsed.count("attached") ? STDIN_FILENO : -1,
-                                 .launcher = parsed["launcher"].as<int64_t>(),
-                                 .config = read_tracking_config(run_dir),
-                                 .environment = environment_of_process(),
-                                 .forwarding = forwarding_of(parsed)});
+  const auto report =
+      tracking::run_agent({.run_dir = run_dir,
+                           .node_rank = parsed["node-rank"].as<int>(),
+                           .expected_logs = parsed["logs"].as<int>(),
+                           .pids = pids_of(parsed),
+                           .starter_fd = parsed.count("attached") ? STDIN_FILENO : -1,
+                           .launcher = parsed["launcher"].as<int64_t>(),
+                           .config = tracking::read_tracking_config(run_dir),
+                           .environment = environment_of_process(),
+                           .forwarding = forwarding_of(parsed)});
   if (report.complete) return 0;
   if (report.handed_over) end_process(0);
   fmt::print(stderr, "lockstep track: {}; lockstep sync {} tries again\n",
-             describe_incomplete(report.sinks), run_dir.string());
+             tracking::describe_incomplete(report.sinks), run_dir.string());
   end_process(static_cast<int>(ErrorKind::Environment));
 }
 
@@ -186,12 +187,12 @@ int sync_command(int argc, char** argv) {
   }
   if (!parsed.count("run"))
     throw config_error("lockstep sync: which run? Give its id; see lockstep runs list");
-  SyncOptions sync{
+  tracking::SyncOptions sync{
       .run_dir = find_run_dir(parsed["run"].as<std::string>(), parsed["dir"].as<std::string>())};
-  sync.config = read_tracking_config(sync.run_dir);
+  sync.config = tracking::read_tracking_config(sync.run_dir);
   if (parsed.count("sink"))
     choose_sinks(sync.config, parsed["sink"].as<std::vector<std::string>>());
-  sync.ends = ends_to_sync(sync.run_dir);
+  sync.ends = catalog::ends_to_sync(sync.run_dir);
   sync.environment = environment_of_process();
   sync.timeout = parse_duration(parsed["timeout"].as<std::string>()).value;
   sync.on_progress = show_progress_line;
@@ -207,4 +208,4 @@ int sync_command(int argc, char** argv) {
   return 0;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

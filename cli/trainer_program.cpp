@@ -10,7 +10,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 [[noreturn]] void become_trainer(std::vector<std::string> arguments) {
@@ -48,4 +48,4 @@ int schema_command(int argc, char** argv) { act_as_trainer("--schema", argc, arg
 int ckpt_command(int argc, char** argv) { act_as_trainer("--checkpoints", argc, argv); }
 int plan_command(int argc, char** argv) { act_as_trainer("--plan", argc, argv); }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // "<directory of this binary>/lockstep-trainer". Throws Environment.
 std::string trainer_program();
@@ -20,4 +20,4 @@ int schema_command(int argc, char** argv);
 int ckpt_command(int argc, char** argv);
 int plan_command(int argc, char** argv);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

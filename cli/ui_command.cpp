@@ -24,7 +24,7 @@
 #include "launch/signal_watch.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr const char* kUiHelp = R"(lockstep ui: look at runs, groups and ranks in a browser
@@ -66,7 +66,7 @@ std::string read_token(const std::string& path) {
 
 std::string machine_name() {
   char name[256] = {};
-  return ::gethostname(name, sizeof(name) - 1) == 0 ? host_without_port(name) : "";
+  return ::gethostname(name, sizeof(name) - 1) == 0 ? dashboard::host_without_port(name) : "";
 }
 
 // Asked once, in the background; nobody waits for it, also not at the end.
@@ -74,7 +74,7 @@ std::function<std::string()> schema_of_trainer() {
   std::promise<std::string> told;
   auto schema = std::make_shared<std::shared_future<std::string>>(told.get_future().share());
   std::thread([told = std::move(told), program = trainer_program()]() mutable {
-    told.set_value(program_output({program, "--schema"}, std::chrono::seconds(20)));
+    told.set_value(dashboard::program_output({program, "--schema"}, std::chrono::seconds(20)));
   }).detach();
   return [schema] {
     return schema->wait_for(std::chrono::seconds(0)) == std::future_status::ready ? schema->get()
@@ -89,20 +89,20 @@ int port_of(const cxxopts::ParseResult& parsed) {
   return port;
 }
 
-DashboardOptions dashboard_options(const cxxopts::ParseResult& parsed) {
-  DashboardOptions options{.runs = parsed["dir"].as<std::string>(),
-                           .host = parsed["host"].as<std::string>(),
-                           .port = port_of(parsed),
-                           .actions = parsed.count("read-only") == 0};
+dashboard::DashboardOptions dashboard_options(const cxxopts::ParseResult& parsed) {
+  dashboard::DashboardOptions options{.runs = parsed["dir"].as<std::string>(),
+                                      .host = parsed["host"].as<std::string>(),
+                                      .port = port_of(parsed),
+                                      .actions = parsed.count("read-only") == 0};
   for (const auto& name : all_values(parsed, "allow-host"))
-    options.host_names.push_back(host_without_port(name));
-  options.host_names.push_back(host_without_port(options.host));
+    options.host_names.push_back(dashboard::host_without_port(name));
+  options.host_names.push_back(dashboard::host_without_port(options.host));
   options.host_names.push_back(machine_name());
   std::erase(options.host_names, "");
   if (parsed.count("token-file"))
     options.token = read_token(parsed["token-file"].as<std::string>());
-  else if (!is_loopback_name(options.host))
-    options.token = random_secret();
+  else if (!dashboard::is_loopback_name(options.host))
+    options.token = dashboard::random_secret();
   return options;
 }
 
@@ -121,14 +121,14 @@ int ui_command(int argc, char** argv) {
       "port", "", cxxopts::value<int>()->default_value("0"))("token-file", "", text())(
       "allow-host", "", cxxopts::value<std::vector<std::string>>())("read-only", "");
   auto options = dashboard_options(parse_words(known, words));
-  SignalWatch signals;  // before there are threads
+  launch::SignalWatch signals;  // before there are threads
   // Large answers go back to the system when they are sent. By default every thread that once made
   // one keeps its memory.
   ::mallopt(M_MMAP_THRESHOLD, kMappedBytes);
   // Many ranks of many runs may be followed at once.
   raise_descriptor_limit(std::numeric_limits<uint64_t>::max());
   options.schema = schema_of_trainer();
-  DashboardServer server(options);
+  dashboard::DashboardServer server(options);
   fmt::print("dashboard of {}: {}{}\n", options.runs.string(), server.link(),
              options.token.empty() ? "" : "  (the link works once)");
   std::fflush(stdout);
@@ -140,4 +140,4 @@ int ui_command(int argc, char** argv) {
   std::_Exit(0);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

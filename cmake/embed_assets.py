@@ -43,10 +43,10 @@ def main(directory, out):
         served = "/" if name == "index.html" else f"/{name}"
         rows.append(f'    {{"{served}", "{TYPES.get(path.suffix, "application/octet-stream")}", {plain[0]}, {packed[0]}, '
                     f'"\\"{tag}\\""}},')
-    text = HEAD + "\n".join(declared) + "\n\nnamespace lockstep {\nnamespace {\nconst Asset kAssets[] = {\n"
+    text = HEAD + "\n".join(declared) + "\n\nnamespace lockstep::dashboard {\nnamespace {\nconst Asset kAssets[] = {\n"
     text += "\n".join(rows) + "\n};\n}  // namespace\n\nconst Asset* find_asset(std::string_view path) {\n"
     text += "  for (const auto& asset : kAssets)\n    if (asset.path == path) return &asset;\n  return nullptr;\n}\n\n"
-    text += f"std::string_view report_template() {{ return {template or 'std::string_view()'}; }}\n}}  // namespace lockstep\n"
+    text += f"std::string_view report_template() {{ return {template or 'std::string_view()'}; }}\n}}  // namespace lockstep::dashboard\n"
     out.write_text(text)
 
 

@@ -13,26 +13,26 @@
 #include "data/sample_runs.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // Mapped files that are kept open: less than a process may have.
 constexpr int64_t kMostOpen = 256;
 
-at::ScalarType scalar_type_of(ElementType type) {
+at::ScalarType scalar_type_of(formats::ElementType type) {
   switch (type) {
-    case ElementType::Bool: return at::kBool;
-    case ElementType::U8: return at::kByte;
-    case ElementType::I8: return at::kChar;
-    case ElementType::I16: return at::kShort;
-    case ElementType::U16:
-    case ElementType::I32: return at::kInt;
-    case ElementType::U32:
-    case ElementType::I64: return at::kLong;
-    case ElementType::F16: return at::kHalf;
-    case ElementType::BF16: return at::kBFloat16;
-    case ElementType::F32: return at::kFloat;
-    case ElementType::F64: return at::kDouble;
+    case formats::ElementType::Bool: return at::kBool;
+    case formats::ElementType::U8: return at::kByte;
+    case formats::ElementType::I8: return at::kChar;
+    case formats::ElementType::I16: return at::kShort;
+    case formats::ElementType::U16:
+    case formats::ElementType::I32: return at::kInt;
+    case formats::ElementType::U32:
+    case formats::ElementType::I64: return at::kLong;
+    case formats::ElementType::F16: return at::kHalf;
+    case formats::ElementType::BF16: return at::kBFloat16;
+    case formats::ElementType::F32: return at::kFloat;
+    case formats::ElementType::F64: return at::kDouble;
   }
   return at::kByte;
 }
@@ -42,24 +42,24 @@ at::ScalarType scalar_type_of(ArrayDtype dtype) {
   return types.at(static_cast<size_t>(dtype));
 }
 
-bool is_floating(ElementType type) { return type >= ElementType::F16; }
+bool is_floating(formats::ElementType type) { return type >= formats::ElementType::F16; }
 
 // Calls `use` with a value of the C++ type that `type` stands for.
 template <class Use>
-void with_stored_type(ElementType type, const Use& use) {
+void with_stored_type(formats::ElementType type, const Use& use) {
   switch (type) {
-    case ElementType::Bool:  // a byte that may be anything
-    case ElementType::U8: return use(uint8_t{});
-    case ElementType::I8: return use(int8_t{});
-    case ElementType::U16: return use(uint16_t{});
-    case ElementType::I16: return use(int16_t{});
-    case ElementType::U32: return use(uint32_t{});
-    case ElementType::I32: return use(int32_t{});
-    case ElementType::I64: return use(int64_t{});
-    case ElementType::F16: return use(c10::Half{});
-    case ElementType::BF16: return use(c10::BFloat16{});
-    case ElementType::F32: return use(float{});
-    case ElementType::F64: return use(double{});
+    case formats::ElementType::Bool:  // a byte that may be anything
+    case formats::ElementType::U8: return use(uint8_t{});
+    case formats::ElementType::I8: return use(int8_t{});
+    case formats::ElementType::U16: return use(uint16_t{});
+    case formats::ElementType::I16: return use(int16_t{});
+    case formats::ElementType::U32: return use(uint32_t{});
+    case formats::ElementType::I32: return use(int32_t{});
+    case formats::ElementType::I64: return use(int64_t{});
+    case formats::ElementType::F16: return use(c10::Half{});
+    case formats::ElementType::BF16: return use(c10::BFloat16{});
+    case formats::ElementType::F32: return use(float{});
+    case formats::ElementType::F64: return use(double{});
   }
 }
 
@@ -116,7 +116,7 @@ ArrayDataset::ArrayDataset(std::string name, const ArrayDatasetConfig& config, A
   check(!files_.files.empty(), "a dataset of arrays needs a file");
   for (size_t number = 0; number < files_.files.size(); ++number) {
     if (files_.files.size() > 1)
-      identities_.push_back(MappedFile::identity_of(files_.files[number]));
+      identities_.push_back(formats::MappedFile::identity_of(files_.files[number]));
     auto shard = open(number);
     std::vector<FieldLayout> layout;
     for (const auto& field : shard.fields) layout.push_back({field.name, field.given, field.shape});
@@ -172,8 +172,8 @@ ArrayDataset::OpenShard ArrayDataset::open(size_t number) const {
 ArrayDataset::OpenShard ArrayDataset::reopen(size_t number) const {
   // The cache lets one thread at a time load a shard.
   if (only_) return *std::exchange(only_, std::nullopt);
-  auto shard = MappedFile::read_again(files_.files[number], identities_[number],
-                                      [&] { return open(number); });
+  auto shard = formats::MappedFile::read_again(files_.files[number], identities_[number],
+                                               [&] { return open(number); });
   // Memory is read by these, so size and time alone are not trusted.
   const auto before = number == 0 ? 0 : ends_[number - 1];
   bool same = shard.size >= ends_[number] - before && shard.fields.size() == layout_.size();
@@ -187,10 +187,10 @@ ArrayDataset::OpenShard ArrayDataset::reopen(size_t number) const {
 
 ArrayDataset::Field ArrayDataset::make_field(const std::string& name,
                                              const ArrayFieldConfig& change,
-                                             const std::vector<StoredArray>& arrays,
+                                             const std::vector<formats::StoredArray>& arrays,
                                              size_t shard) const {
   const auto wanted = change.from.value_or(name);
-  const auto found = std::ranges::find(arrays, wanted, &StoredArray::name);
+  const auto found = std::ranges::find(arrays, wanted, &formats::StoredArray::name);
   if (found == arrays.end()) {
     std::vector<std::string> names;
     for (const auto& array : arrays) names.push_back(array.name);
@@ -203,7 +203,7 @@ ArrayDataset::Field ArrayDataset::make_field(const std::string& name,
                   fmt::format("array '{}' is a single number: samples need a first dimension",
                               printable(wanted)));
   field.shape.assign(array.shape.begin() + 1, array.shape.end());
-  field.row_elements = *num_elements(field.shape);
+  field.row_elements = *formats::num_elements(field.shape);
   if (change.mean.has_value() != change.std.has_value())
     throw refused(shard, fmt::format("field '{}': mean and std belong together", printable(name)));
   const bool computes = change.divide_by || change.mean;
@@ -216,13 +216,14 @@ ArrayDataset::Field ArrayDataset::make_field(const std::string& name,
                   fmt::format("field '{}': divide_by, mean and std need a dtype of float32 or "
                               "float64",
                               printable(name)));
-  const bool narrows =
-      field.given == at::kInt && (array.type == ElementType::I64 || array.type == ElementType::U32);
+  const bool narrows = field.given == at::kInt && (array.type == formats::ElementType::I64 ||
+                                                   array.type == formats::ElementType::U32);
   if (change.dtype && to_integers && (is_floating(array.type) || narrows))
     throw refused(shard, fmt::format("field '{}': {} would lose digits as {}", printable(name),
                                      name_of(array.type), name_of(*change.dtype)));
-  const bool widens = array.type == ElementType::U16 || array.type == ElementType::U32;
-  if (array.type == ElementType::U8 && field.given == at::kFloat)
+  const bool widens =
+      array.type == formats::ElementType::U16 || array.type == formats::ElementType::U32;
+  if (array.type == formats::ElementType::U8 && field.given == at::kFloat)
     field.scaling.emplace(ByteScale{change.divide_by, change.mean, change.std});
   field.is_copy = !computes && !widens && field.given == scalar_type_of(array.type);
   return field;
@@ -231,7 +232,7 @@ ArrayDataset::Field ArrayDataset::make_field(const std::string& name,
 std::vector<FieldLayout> ArrayDataset::layout() const { return layout_; }
 
 void ArrayDataset::verify_unchanged(const OpenShard& shard) {
-  const MappedFile* verified = nullptr;  // all tensors of a safetensors file lie in one
+  const formats::MappedFile* verified = nullptr;  // all tensors of a safetensors file lie in one
   for (const auto& field : shard.fields) {
     if (field.array.mapped && field.array.mapped.get() != verified)
       field.array.mapped->verify_unchanged();
@@ -250,7 +251,7 @@ void ArrayDataset::gather(const Field& field, std::span<const int64_t> rows,
       ask_ahead(base, row_bytes, rows, i);
       auto* out = all + static_cast<size_t>(places[i]) * row_bytes;
       std::memcpy(out, base + static_cast<size_t>(rows[i]) * row_bytes, row_bytes);
-      if (field.array.type == ElementType::Bool)
+      if (field.array.type == formats::ElementType::Bool)
         std::transform(out, out + row_bytes, out, [](uint8_t byte) { return byte != 0; });
     }
     return;
@@ -311,4 +312,4 @@ std::vector<double> ArrayDataset::numbers_of(const std::string& field_name) cons
   return all;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -17,7 +17,7 @@
 #include "lockstep/config_value.h"
 #include "lockstep/dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 enum class ArrayDtype { Float32, Float64, Int32, Int64 };
 constexpr auto choices(ArrayDtype) { return std::array{"float32", "float64", "int32", "int64"}; }
@@ -51,7 +51,7 @@ struct ArrayDatasetConfig {
 struct ArrayShards {
   std::vector<std::filesystem::path> files;
   // The arrays of files[number].
-  std::function<std::vector<StoredArray>(size_t number)> open;
+  std::function<std::vector<formats::StoredArray>(size_t number)> open;
   // They are mapped, so that a shard costs no memory; otherwise it is read as a whole.
   bool mapped = true;
 };
@@ -77,7 +77,7 @@ class ArrayDataset : public Dataset {
  private:
   struct Field {
     std::string name;
-    StoredArray array;
+    formats::StoredArray array;
     std::vector<int64_t> shape;  // of one sample
     size_t row_elements = 0;
     ArrayFieldConfig change;
@@ -95,7 +95,7 @@ class ArrayDataset : public Dataset {
   OpenShard open(size_t number) const;
   OpenShard reopen(size_t number) const;
   Field make_field(const std::string& name, const ArrayFieldConfig& change,
-                   const std::vector<StoredArray>& arrays, size_t shard) const;
+                   const std::vector<formats::StoredArray>& arrays, size_t shard) const;
   Error refused(std::optional<size_t> number, const std::string& why) const;
   // Of the files that are mapped, after something was read.
   static void verify_unchanged(const OpenShard& shard);
@@ -107,10 +107,10 @@ class ArrayDataset : public Dataset {
   std::string path_;  // for messages
   ArrayShards files_;
   std::vector<FieldLayout> layout_;
-  std::vector<int64_t> ends_;                     // of the shards, in the order of their samples
-  std::vector<MappedFile::Identity> identities_;  // of the shards, where there are several
+  std::vector<int64_t> ends_;  // of the shards, in the order of their samples
+  std::vector<formats::MappedFile::Identity> identities_;  // of the shards, where there are several
   mutable std::optional<OpenShard> only_;  // the shard, where there is one, until the first use
   mutable BlockCache<OpenShard> open_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

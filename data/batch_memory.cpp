@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <atomic>
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 bool is_unused(const at::Tensor& tensor) {
@@ -75,4 +75,4 @@ Batch BatchMemory::take(int64_t count) {
   return batch;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -7,7 +7,7 @@
 
 #include "lockstep/dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 struct BatchMemoryOptions {
   int64_t rows = 0;          // samples of a batch at most
@@ -38,4 +38,4 @@ class BatchMemory {
   std::vector<Batch> kept_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

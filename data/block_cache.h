@@ -12,7 +12,7 @@
 #include "core/system/shared_work.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Invariant: there are never more blocks than were asked to be kept, or than threads have been
 // inside use() at once, if that is more: with nothing to keep, one worker holds one block. Beyond
@@ -129,4 +129,4 @@ class BlockCache {
   uint64_t uses_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

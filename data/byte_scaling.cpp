@@ -4,7 +4,7 @@
 #include <cstring>
 #include <numeric>
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 bool has_wide_arithmetic() {
@@ -70,4 +70,4 @@ void ByteScaling::apply(std::span<const uint8_t> bytes, float* out) const {
   for (size_t i = 0; i < size; ++i) out[i] = table_[in[i]];
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

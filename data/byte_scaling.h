@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-namespace lockstep {
+namespace lockstep::data {
 
 struct ByteScale {
   std::optional<double> divide_by, mean, std;  // mean and std: both or none
@@ -35,4 +35,4 @@ class ByteScaling {
   bool computes_ = false;  // the processor can, and all 256 results are those of the table
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

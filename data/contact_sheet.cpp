@@ -7,7 +7,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int kGap = 2;  // black pixels between images
@@ -47,4 +47,4 @@ RgbImage contact_sheet(const at::Tensor& images, int columns) {
   return sheet;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -20,7 +20,7 @@ Batch gather(const Dataset& dataset, const SampleRequest& request) {
   const auto layout = dataset.layout();
   check(!layout.empty(), "a dataset has a layout(), or a get_batch() of its own");
   const auto count = static_cast<int64_t>(request.indices.size());
-  auto batch = BatchMemory(layout, {.rows = count}).take(count);
+  auto batch = data::BatchMemory(layout, {.rows = count}).take(count);
   std::ranges::copy(request.indices, batch.indices.mutable_data_ptr<int64_t>());
   std::vector<at::Tensor> fields;
   for (const auto& [name, tensor] : batch.fields) fields.push_back(tensor);

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // So many rows ahead: the time that two long rows, or sixteen of some numbers, take is about that
 // of memory.
@@ -29,4 +29,4 @@ constexpr size_t kRowsAhead = 2, kShortRowsAhead = 16;
   ask_for(base + static_cast<size_t>(rows[at + ahead]) * row_bytes, row_bytes);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

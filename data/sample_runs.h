@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Calls use(shard, rows, places) for each shard of which there are samples: rows[i], counted from
 // the shard's begin, is the sample at place places[i] of `indices`. `ends`: of the shards, as
@@ -45,4 +45,4 @@ void for_each_shard(const std::vector<int64_t>& ends, std::span<const int64_t> i
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

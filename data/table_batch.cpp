@@ -6,15 +6,16 @@
 
 #include "data/row_ahead.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
-void gather_numbers(const TableEncoding& encoding, const float* numbers, float* out) {
+void gather_numbers(const formats::TableEncoding& encoding, const float* numbers, float* out) {
   for (const auto& place : encoding.places())
     if (!place.is_text) out[place.feature] = numbers[place.column];
 }
 
-void gather_words(const TableEncoding& encoding, const EncodedRows& block, size_t row, float* out) {
+void gather_words(const formats::TableEncoding& encoding, const formats::EncodedRows& block,
+                  size_t row, float* out) {
   for (const auto& place : encoding.places()) {
     if (!place.is_text) continue;
     std::fill_n(out + place.feature, place.width, 0.0f);
@@ -23,7 +24,7 @@ void gather_words(const TableEncoding& encoding, const EncodedRows& block, size_
   }
 }
 
-void gather_features(const TableEncoding& encoding, const EncodedRows& block,
+void gather_features(const formats::TableEncoding& encoding, const formats::EncodedRows& block,
                      std::span<const int64_t> rows, std::span<const int64_t> places, float* out) {
   const auto width = encoding.num_features(), num_numbers = encoding.num_numbers();
   const auto* base = reinterpret_cast<const uint8_t*>(block.numbers.data());
@@ -43,7 +44,7 @@ void gather_features(const TableEncoding& encoding, const EncodedRows& block,
 
 }  // namespace
 
-std::vector<FieldLayout> table_layout(const TableEncoding& encoding) {
+std::vector<FieldLayout> table_layout(const formats::TableEncoding& encoding) {
   std::vector<FieldLayout> layout;
   if (encoding.num_features() > 0)
     layout.push_back({"features", at::kFloat, {encoding.num_features()}});
@@ -54,7 +55,7 @@ std::vector<FieldLayout> table_layout(const TableEncoding& encoding) {
   return layout;
 }
 
-void gather_rows(const TableEncoding& encoding, const EncodedRows& block,
+void gather_rows(const formats::TableEncoding& encoding, const formats::EncodedRows& block,
                  std::span<const int64_t> rows, std::span<const int64_t> places,
                  std::span<const at::Tensor> fields) {
   size_t next = 0;
@@ -80,7 +81,7 @@ void gather_rows(const TableEncoding& encoding, const EncodedRows& block,
   }
 }
 
-void add_labels(const TableEncoding& encoding, const EncodedRows& block,
+void add_labels(const formats::TableEncoding& encoding, const formats::EncodedRows& block,
                 std::vector<double>& labels) {
   if (encoding.labels_are_classes())
     labels.insert(labels.end(), block.classes.begin(), block.classes.end());
@@ -88,4 +89,4 @@ void add_labels(const TableEncoding& encoding, const EncodedRows& block,
     labels.insert(labels.end(), block.values.begin(), block.values.end());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

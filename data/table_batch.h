@@ -9,17 +9,17 @@
 #include "formats/table/table_encoding.h"
 #include "lockstep/dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
-std::vector<FieldLayout> table_layout(const TableEncoding& encoding);
+std::vector<FieldLayout> table_layout(const formats::TableEncoding& encoding);
 
 // Puts row rows[i] of `block` into sample places[i] of `fields`, the tensors of table_layout().
-void gather_rows(const TableEncoding& encoding, const EncodedRows& block,
+void gather_rows(const formats::TableEncoding& encoding, const formats::EncodedRows& block,
                  std::span<const int64_t> rows, std::span<const int64_t> places,
                  std::span<const at::Tensor> fields);
 
 // Appends the labels of `block` to `labels`, as SampleInfo::labels gives them.
-void add_labels(const TableEncoding& encoding, const EncodedRows& block,
+void add_labels(const formats::TableEncoding& encoding, const formats::EncodedRows& block,
                 std::vector<double>& labels);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -9,12 +9,12 @@
 #include "data/sample_runs.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-void keep_first_rows(DataTable& table, int64_t count) {
+void keep_first_rows(formats::DataTable& table, int64_t count) {
   std::vector<bool> kept(table.rows, false);
   std::fill_n(kept.begin(), count, true);
   if (static_cast<size_t>(count) < table.rows) keep_rows(table, kept);
@@ -51,7 +51,7 @@ std::vector<fs::path> table_files(const std::string& path,
   return files;
 }
 
-TableDataset::TableDataset(const TableConfig& config, TableFiles files)
+TableDataset::TableDataset(const formats::TableConfig& config, TableFiles files)
     : config_(config), files_(std::move(files)), blocks_([this](size_t file, SharedWork& work) {
         return encoding().encode(reread(file), pieces_of(work));
       }) {
@@ -70,7 +70,7 @@ TableDataset::TableDataset(const TableConfig& config, TableFiles files)
 }
 
 void TableDataset::add_file(const fs::path& file, int64_t& bad_rows) {
-  identities_.push_back(MappedFile::identity_of(file));
+  identities_.push_back(formats::MappedFile::identity_of(file));
   table_ = read_used(file, files_.max_bad_rows - bad_rows);
   if (table_->bad_rows > 0)
     remarks_.push_back(fmt::format("{}: {} rows that cannot be read are left out; the first: {}",
@@ -82,7 +82,7 @@ void TableDataset::add_file(const fs::path& file, int64_t& bad_rows) {
   ends_.push_back(size() + static_cast<int64_t>(table_->rows));
 }
 
-DataTable TableDataset::read_used(const fs::path& file, int64_t max_bad_rows) const {
+formats::DataTable TableDataset::read_used(const fs::path& file, int64_t max_bad_rows) const {
   auto table = files_.read(file, max_bad_rows);
   drop_missing(config_, table);
   return table;
@@ -102,7 +102,7 @@ void TableDataset::learn(const Dataset& train_set, std::span<const int64_t> trai
     const auto all = other && !training.empty()
                          ? std::vector<int64_t>(training.begin(), training.end())
                          : all_rows(static_cast<size_t>(size()));
-    TableEncoding::Statistics statistics(config_);
+    formats::TableEncoding::Statistics statistics(config_);
     for_each_shard(ends_, all, [&](size_t file, auto rows, auto) {
       statistics.add(table_ ? *table_ : reread(file), rows);
     });
@@ -118,7 +118,7 @@ void TableDataset::fill(const SampleRequest& request, std::span<const at::Tensor
     check(index >= 0 && index < size(), "sample index outside the dataset");
   for_each_shard(ends_, request.indices, [&](size_t file, auto rows, auto places) {
     if (!is_sharded()) return gather_rows(encoding(), rows_, rows, places, fields);
-    blocks_.use(file, request.nearby_groups, [&](const EncodedRows& block) {
+    blocks_.use(file, request.nearby_groups, [&](const formats::EncodedRows& block) {
       gather_rows(encoding(), block, rows, places, fields);
     });
   });
@@ -134,8 +134,8 @@ std::vector<double> TableDataset::labels() const {
   return labels;
 }
 
-DataTable TableDataset::reread(size_t file) const {
-  auto table = MappedFile::read_again(files_.files[file], identities_[file], [&] {
+formats::DataTable TableDataset::reread(size_t file) const {
+  auto table = formats::MappedFile::read_again(files_.files[file], identities_[file], [&] {
     return read_used(files_.files[file], files_.max_bad_rows);
   });
   const auto count = ends_[file] - (file == 0 ? 0 : ends_[file - 1]);
@@ -145,9 +145,9 @@ DataTable TableDataset::reread(size_t file) const {
   return table;
 }
 
-const TableEncoding& TableDataset::encoding() const {
+const formats::TableEncoding& TableDataset::encoding() const {
   check(encoding_.has_value(), "learn() comes before the first batch");
   return *encoding_;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

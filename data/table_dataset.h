@@ -14,14 +14,14 @@
 #include "formats/mapped_file.h"
 #include "lockstep/dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Where the rows come from.
 struct TableFiles {
   std::string path;  // for messages
   std::vector<std::filesystem::path> files;
   // The table in a file, at most `max_bad_rows` of whose rows may be left out.
-  std::function<DataTable(const std::filesystem::path& file, int64_t max_bad_rows)> read;
+  std::function<formats::DataTable(const std::filesystem::path& file, int64_t max_bad_rows)> read;
   int64_t max_bad_rows = 0;  // of all files together
   std::optional<int64_t> limit;
 };
@@ -34,7 +34,7 @@ std::vector<std::filesystem::path> table_files(const std::string& path,
 class TableDataset : public Dataset {
  public:
   // Throws Config: what `read` throws, no rows left, a limit above the rows there are.
-  TableDataset(const TableConfig& config, TableFiles files);
+  TableDataset(const formats::TableConfig& config, TableFiles files);
 
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   SampleInfo sample_info() const override;
@@ -47,20 +47,20 @@ class TableDataset : public Dataset {
  private:
   bool is_sharded() const { return files_.files.size() > 1; }
   void add_file(const std::filesystem::path& file, int64_t& bad_rows);
-  DataTable read_used(const std::filesystem::path& file, int64_t max_bad_rows) const;
-  DataTable reread(size_t file) const;
-  const TableEncoding& encoding() const;
+  formats::DataTable read_used(const std::filesystem::path& file, int64_t max_bad_rows) const;
+  formats::DataTable reread(size_t file) const;
+  const formats::TableEncoding& encoding() const;
   std::vector<double> labels() const;
 
-  TableConfig config_;
+  formats::TableConfig config_;
   TableFiles files_;
-  std::vector<MappedFile::Identity> identities_;
-  std::vector<int64_t> ends_;       // of the files' rows
-  std::optional<DataTable> table_;  // of a single file, until learn()
-  std::optional<TableEncoding> encoding_;
-  EncodedRows rows_;  // of a single file
-  mutable BlockCache<EncodedRows> blocks_;
+  std::vector<formats::MappedFile::Identity> identities_;
+  std::vector<int64_t> ends_;                // of the files' rows
+  std::optional<formats::DataTable> table_;  // of a single file, until learn()
+  std::optional<formats::TableEncoding> encoding_;
+  formats::EncodedRows rows_;  // of a single file
+  mutable BlockCache<formats::EncodedRows> blocks_;
   std::vector<std::string> remarks_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

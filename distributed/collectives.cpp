@@ -9,7 +9,7 @@
 #include "distributed/backends/process_groups.h"
 #include "distributed/fence.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 namespace {
 
 c10d::ReduceOp to_c10d(ReduceOp op) {
@@ -122,4 +122,4 @@ void barrier(World& world, std::string_view name,
       {});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

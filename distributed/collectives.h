@@ -13,7 +13,7 @@
 
 #include "lockstep/world.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 enum class ReduceOp { Sum, Min, Max };
 
@@ -38,4 +38,4 @@ at::Tensor all_gather(World& world, const at::Tensor& tensor, std::string_view n
 void barrier(World& world, std::string_view name,
              std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -11,7 +11,7 @@
 #include "distributed/objects.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 namespace {
 
 // Note [Agreement on names]: the packed tensor must have one size on every rank, whatever names it
@@ -104,4 +104,4 @@ Counters merge_counters(World& world, const Counters& counters) {
   return result;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -9,7 +9,7 @@
 
 #include "lockstep/world.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 // A sum and what it is over. Counts are exact up to 2^53.
 struct Counter {
@@ -26,4 +26,4 @@ using Counters = std::map<std::string, Counter>;
 // position would silently mix metrics.
 Counters merge_counters(World& world, const Counters& counters);
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -10,7 +10,7 @@
 
 #include "distributed/shm/peers.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 namespace {
 
 // LibTorch's messages carry the place and a stack behind the first line; a person needs the first
@@ -60,4 +60,4 @@ PeerError peer_error(const World& world, std::string_view operation,
                                place_of(world.progress().snapshot())));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

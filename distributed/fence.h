@@ -10,7 +10,7 @@
 #include "lockstep/error.h"
 #include "lockstep/world.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 // True when LibTorch's exception is of communication rather than of arithmetic or memory.
 bool is_communication_failure(const std::exception& error);
@@ -50,4 +50,4 @@ auto fenced(const World& world, std::string_view operation, Body&& body,
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -10,7 +10,7 @@
 #include "distributed/fence.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 namespace {
 
 constexpr int64_t kMaxBytes = int64_t{1} << 30;
@@ -132,4 +132,4 @@ nlohmann::json act_on_main(World& world, const std::string& name,
   throw PeerError(message, kind);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -11,7 +11,7 @@
 
 #include "lockstep/world.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 // Every rank's value, rank by rank, on every rank.
 std::vector<nlohmann::json> all_gather_object(World& world, const nlohmann::json& value,
@@ -35,4 +35,4 @@ nlohmann::json scatter_object(World& world, const std::vector<nlohmann::json>& v
 nlohmann::json act_on_main(World& world, const std::string& name,
                            const std::function<nlohmann::json()>& act);
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -5,7 +5,7 @@
 #include "distributed/backends/process_groups.h"
 #include "distributed/fence.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 struct StepVote::Pending {
   c10::intrusive_ptr<c10d::Work> work;
@@ -36,4 +36,4 @@ uint32_t StepVote::finish() {
   return static_cast<uint32_t>(*flags_.const_data_ptr<int32_t>());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

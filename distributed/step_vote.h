@@ -13,7 +13,7 @@
 
 #include "lockstep/world.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 class StepVote {
  public:
@@ -35,4 +35,4 @@ class StepVote {
   std::unique_ptr<Pending> pending_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -33,7 +33,7 @@ void check_ranks(const WorldOptions& options) {
 
 at::Device choose_device(const WorldOptions& options) {
   if (!wants_gpu(options.device)) return at::kCPU;
-  use_gpu(options.local_rank);
+  distributed::use_gpu(options.local_rank);
   return {at::kCUDA, static_cast<c10::DeviceIndex>(options.local_rank)};
 }
 
@@ -75,9 +75,9 @@ c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options,
 std::string gloo_address(c10d::Store& store, const WorldOptions& options) {
   if (options.local_world_size == options.world_size) return "127.0.0.1";
   const auto* tcp = std::get_if<TcpRendezvous>(&options.rendezvous);
-  return own_address(store, {.master = tcp ? tcp->host : own_host_name(),
-                             .world_size = options.world_size,
-                             .timeout = options.timeout});
+  return distributed::own_address(store, {.master = tcp ? tcp->host : own_host_name(),
+                                          .world_size = options.world_size,
+                                          .timeout = options.timeout});
 }
 
 struct ChosenBackend {
@@ -87,15 +87,16 @@ struct ChosenBackend {
 
 // For tensors on the CPU: shared memory where all ranks have it, else Gloo.
 ChosenBackend make_cpu_backend(const c10::intrusive_ptr<c10d::Store>& store,
-                               const WorldOptions& options, ProcessGroups& groups) {
+                               const WorldOptions& options, distributed::ProcessGroups& groups) {
   if (options.backend == BackendChoice::Hierarchical)
-    return {BackendChoice::Hierarchical,
-            make_hierarchical_backend(store, {.rank = options.rank,
-                                              .world_size = options.world_size,
-                                              .timeout = options.timeout,
-                                              .address = gloo_address(*store, options)})};
+    return {BackendChoice::Hierarchical, distributed::make_hierarchical_backend(
+                                             store, {.rank = options.rank,
+                                                     .world_size = options.world_size,
+                                                     .timeout = options.timeout,
+                                                     .address = gloo_address(*store, options)})};
   if (options.backend != BackendChoice::Gloo) {
-    auto host = make_shm_backend(store, options.rank, options.world_size, options.timeout);
+    auto host =
+        distributed::make_shm_backend(store, options.rank, options.world_size, options.timeout);
     groups.shared = host.backend;
     if (host.backend) return {BackendChoice::Shm, host.backend};
     if (options.backend == BackendChoice::Shm)
@@ -103,8 +104,9 @@ ChosenBackend make_cpu_backend(const c10::intrusive_ptr<c10d::Store>& store,
           "distributed.backend 'shm' needs all ranks on one host: {}; use 'gloo' or 'auto'",
           host.reason));
   }
-  return {BackendChoice::Gloo, make_gloo_backend(store, options.rank, options.world_size,
-                                                 options.timeout, gloo_address(*store, options))};
+  return {BackendChoice::Gloo,
+          distributed::make_gloo_backend(store, options.rank, options.world_size, options.timeout,
+                                         gloo_address(*store, options))};
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store,
@@ -123,7 +125,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_group(const c10::intrusive_ptr<c10d:
 }
 
 // Returns the device group's backend.
-BackendChoice make_groups(ProcessGroups& groups, const WorldOptions& options,
+BackendChoice make_groups(distributed::ProcessGroups& groups, const WorldOptions& options,
                           const at::Device& device) {
   const auto store_of = [&](const std::string& name) {
     return c10::make_intrusive<c10d::PrefixStore>(name, groups.store);
@@ -134,24 +136,25 @@ BackendChoice make_groups(ProcessGroups& groups, const WorldOptions& options,
   groups.device = groups.control;
   if (device.is_cpu()) return control.choice;
   const auto store = store_of("device");
-  groups.device =
-      make_group(store, options, "device",
-                 {BackendChoice::Nccl,
-                  make_nccl_backend(store, options.rank, options.world_size, options.timeout)});
+  groups.device = make_group(
+      store, options, "device",
+      {BackendChoice::Nccl,
+       distributed::make_nccl_backend(store, options.rank, options.world_size, options.timeout)});
   return BackendChoice::Nccl;
 }
 
 }  // namespace
 
 bool wants_gpu(DeviceChoice device) {
-  return device == DeviceChoice::Cuda || (device == DeviceChoice::Auto && machine_has_gpu());
+  return device == DeviceChoice::Cuda ||
+         (device == DeviceChoice::Auto && distributed::machine_has_gpu());
 }
 
 World::World(const WorldOptions& options)
     : own_progress_(options.progress ? nullptr : std::make_unique<ProgressPage>()),
       options_(options),
       device_(choose_device(options)),
-      groups_(std::make_unique<ProcessGroups>()) {
+      groups_(std::make_unique<distributed::ProcessGroups>()) {
   if (own_progress_) options_.progress = own_progress_.get();
   check_ranks(options);
   check_backend(options, device_);
@@ -161,7 +164,8 @@ World::World(const WorldOptions& options)
   const auto* tcp = std::get_if<TcpRendezvous>(&options.rendezvous);
   groups_->store = c10::make_intrusive<c10d::PrefixStore>("lockstep/" + (tcp ? tcp->prefix : ""),
                                                           groups_->base_store);
-  fenced(*this, "meeting", [&] { backend_ = make_groups(*groups_, options, device_); });
+  distributed::fenced(*this, "meeting",
+                      [&] { backend_ = make_groups(*groups_, options, device_); });
 }
 
 World::~World() = default;
@@ -174,8 +178,8 @@ void World::set_timeout(std::chrono::milliseconds timeout) {
 }
 
 void World::finish() {
-  if (is_distributed() && groups_->control) barrier(*this, "finish");
-  groups_ = std::make_unique<ProcessGroups>();
+  if (is_distributed() && groups_->control) distributed::barrier(*this, "finish");
+  groups_ = std::make_unique<distributed::ProcessGroups>();
 }
 
 std::optional<std::string> World::recall(const std::string& key) {

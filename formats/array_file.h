@@ -10,7 +10,7 @@
 #include "formats/element_type.h"
 #include "formats/mapped_file.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // An array in row-major order.
 struct StoredArray {
@@ -25,4 +25,4 @@ struct StoredArray {
 // "float32 60000 x 28 x 28", for messages.
 std::string array_text(const StoredArray& array);
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

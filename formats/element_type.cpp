@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 struct KnownElement {
@@ -40,4 +40,4 @@ std::optional<size_t> num_elements(const std::vector<int64_t>& shape) {
   return count;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

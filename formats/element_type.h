@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::formats {
 
 enum class ElementType { Bool, U8, I8, U16, I16, U32, I32, I64, F16, BF16, F32, F64 };
 
@@ -19,4 +19,4 @@ const char* name_of(ElementType type);
 // dimension is negative.
 std::optional<size_t> num_elements(const std::vector<int64_t>& shape);
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

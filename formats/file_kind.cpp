@@ -8,7 +8,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 using namespace std::string_view_literals;
@@ -73,4 +73,4 @@ void refuse_other_kinds(std::string_view text, const std::string& name, const ch
         fmt::format("{}: it is {}, not {}; {}", name, other->name, expected, other->remedy));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

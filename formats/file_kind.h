@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::formats {
 
 struct FileKind {
   const char* name;    // "a Parquet file"
@@ -19,4 +19,4 @@ std::optional<FileKind> other_file_kind(std::string_view begin);
 // Throws Config when `text` is of such a format, naming it. `expected`: e.g. "CSV".
 void refuse_other_kinds(std::string_view text, const std::string& name, const char* expected);
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -8,7 +8,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 constexpr int kGzipFormatOnly = 16 + MAX_WBITS;
@@ -71,4 +71,4 @@ size_t GzipReader::read(std::span<uint8_t> out) {
   return filled;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // True when `bytes` begin as a gzip file does.
 bool is_gzip(std::span<const uint8_t> bytes);
@@ -36,4 +36,4 @@ class GzipReader {
   std::string name_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -11,7 +11,7 @@
 #include "formats/gzip.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 constexpr uint64_t kMaxIdxBytes = 4ull << 30;
@@ -138,4 +138,4 @@ std::string dims_text(const std::vector<int64_t>& dims) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // Elements of one byte in row-major order.
 struct IdxArray {
@@ -30,4 +30,4 @@ IdxArray read_idx_file(const std::filesystem::path& path);
 // "60000 x 28 x 28", for messages.
 std::string dims_text(const std::vector<int64_t>& dims);
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

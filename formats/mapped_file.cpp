@@ -10,7 +10,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 MappedFile::Identity identity_in(const struct stat& status) {
@@ -91,4 +91,4 @@ void MappedFile::verify_unchanged() const {
   throw environment_error(name_ + ": " + what + " while it was being read");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -13,7 +13,7 @@
 #include "formats/mapping_guard.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // For the message that there is nothing at `path`: where a relative path starts, else nothing.
 std::string relative_path_hint(const std::filesystem::path& path);
@@ -90,4 +90,4 @@ class MappedFile {
   std::optional<MappingGuard> guard_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

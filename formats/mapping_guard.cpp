@@ -10,7 +10,7 @@
 
 #include "core/system/mutex.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 struct GuardedMapping {
@@ -83,4 +83,4 @@ MappingGuard::~MappingGuard() {
   mappings.by_begin.erase(reinterpret_cast<uintptr_t>(begin_));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -11,7 +11,7 @@
 #include <atomic>
 #include <cstddef>
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // Thread: has_failed() from any thread.
 class MappingGuard {
@@ -30,4 +30,4 @@ class MappingGuard {
   std::atomic<bool> failed_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -11,7 +11,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
@@ -208,4 +208,4 @@ StoredArray parse_npy(std::span<const uint8_t> bytes, const std::string& name) {
   return array;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -9,7 +9,7 @@
 
 #include "formats/array_file.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // The array in `bytes`, which may be anything; its `bytes` point into them, or, of an array in
 // Fortran order, into `memory`, where its elements are in row-major order. `name` stands for the
@@ -19,4 +19,4 @@ namespace lockstep {
 // that are no numbers (objects, texts, dates) or that tensors have no type for.
 StoredArray parse_npy(std::span<const uint8_t> bytes, const std::string& name);
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

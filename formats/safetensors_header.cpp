@@ -6,7 +6,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -131,4 +131,4 @@ std::string make_safetensors_header(const std::vector<TensorEntry>& entries) {
   return header + text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

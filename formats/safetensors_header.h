@@ -10,7 +10,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 struct TensorEntry {
   std::string name;
@@ -33,4 +33,4 @@ std::vector<TensorEntry> parse_safetensors(std::span<const uint8_t> file, const 
 // bytes long.
 std::string make_safetensors_header(const std::vector<TensorEntry>& entries);
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

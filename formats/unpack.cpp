@@ -9,7 +9,7 @@
 #include "formats/gzip.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 constexpr size_t kPieceOfText = 1u << 20;
@@ -77,4 +77,4 @@ std::string unpacked(std::span<const uint8_t> bytes, const std::string& name) {
   return is_gzip(bytes) ? unpacked_gzip(bytes, limit, name) : unpacked_zstd(bytes, limit, name);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

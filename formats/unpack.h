@@ -9,7 +9,7 @@
 
 #include "formats/mapped_file.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // True when `bytes` begin as a gzip or a zstd file does.
 bool is_compressed(std::span<const uint8_t> bytes);
@@ -34,4 +34,4 @@ auto read_unpacked(const std::filesystem::path& path, const Use& use) {
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -8,7 +8,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 constexpr int64_t kMaxMembers = 100'000;
@@ -85,4 +85,4 @@ std::vector<uint8_t> ZipFile::read(size_t index, uint64_t max_bytes) const {
   return content;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

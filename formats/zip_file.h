@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // Thread: one at a time.
 class ZipFile {
@@ -32,4 +32,4 @@ class ZipFile {
   std::string name_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -16,7 +16,7 @@
 #include "launch/workers/worker_group.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kConsoleTime{2000};  // for what is still to be shown at the end
@@ -237,4 +237,4 @@ LaunchReport run_workers(const LaunchOptions& options, const LogDirectory& log_d
   return Agent(named, log_dir).run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -13,7 +13,7 @@
 #include "launch/report/launch_report.h"
 #include "launch/workers/log_directory.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 // Each start of the workers gets the next free <log_dir>/attempt_<n>, with
 // <local rank>/{stdout.log,stderr.log,error.json}.
@@ -25,4 +25,4 @@ namespace lockstep {
 // a time in a process; other threads must not take signals.
 LaunchReport run_workers(const LaunchOptions& options, const LogDirectory& log_dir);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -4,7 +4,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 bool is_ignored(int signal) {
@@ -47,4 +47,4 @@ std::optional<int> SignalWatch::next() {
   return std::nullopt;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -9,7 +9,7 @@
 
 #include "core/system/file_descriptor.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 class SignalWatch {
  public:
@@ -32,4 +32,4 @@ class SignalWatch {
   FileDescriptor fd_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -9,7 +9,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 // The labels as int64 [B]: whole numbers of fewer bits are converted.
@@ -57,4 +57,4 @@ std::string shape_text(const at::Tensor& tensor) {
   return fmt::format("[{}]", fmt::join(tensor.sizes(), ", "));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -3,7 +3,7 @@
 
 #include "lockstep/model.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 // The field `field` as float32: numbers of another precision, such as numpy's float64, are
 // converted. Throws Config for integers, whose scale is the user's to say.
@@ -20,4 +20,4 @@ Outputs classification_outputs(const at::Tensor& logits, const Batch& batch);
 // "[128, 1, 28, 28]", for messages.
 std::string shape_text(const at::Tensor& tensor);
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -9,7 +9,7 @@
 #include "lockstep/error.h"
 #include "models/classification.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 at::Tensor count_token_targets(const Batch& batch) {
   return batch.at("targets").ne(kIgnoredTarget).sum();
@@ -60,4 +60,4 @@ Outputs language_outputs(const at::Tensor& logits_BTV, const Batch& batch, bool 
   return outputs;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -3,7 +3,7 @@
 
 #include "lockstep/model.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 // A target that no loss counts, e.g. of a padded token; PyTorch's number for it.
 constexpr int64_t kIgnoredTarget = -100;
@@ -26,4 +26,4 @@ struct TokenRange {
 };
 void verify_tokens(const std::string& name, const at::Tensor& tokens, const TokenRange& range);
 
-}  // namespace lockstep
+}  // namespace lockstep::models

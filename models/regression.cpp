@@ -6,7 +6,7 @@
 #include "lockstep/error.h"
 #include "models/classification.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 Outputs regression_outputs(const at::Tensor& outputs_BK, const Batch& batch) {
   Outputs outputs{.loss = {}, .count = outputs_BK.size(0), .predictions = outputs_BK, .sums = {}};
@@ -26,4 +26,4 @@ Outputs regression_outputs(const at::Tensor& outputs_BK, const Batch& batch) {
   return outputs;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

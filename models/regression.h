@@ -3,7 +3,7 @@
 
 #include "lockstep/model.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 // `outputs` [B, K] of `batch`. With a field "label" (floating-point [B, K], or [B] where K is 1)
 // the outputs carry the mean squared error over all B * K values as loss, as Python's
@@ -13,4 +13,4 @@ namespace lockstep {
 // Throws Config: labels of another shape or type.
 Outputs regression_outputs(const at::Tensor& outputs, const Batch& batch);
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -5,11 +5,11 @@
 #include "tracking/agent/forwarding.h"
 #include "tracking/config/tracking_config.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // `options.tracking` is not used. `forwarding`: how logs travel between nodes without a shared file
 // system.
 Tracker open_tracker(const TrackerOptions& options, const TrackingConfig& config,
                      const Forwarding& forwarding);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

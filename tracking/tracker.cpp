@@ -78,12 +78,13 @@ struct Tracker::State {
   std::filesystem::path run_dir;
   int node_rank = 0;
   std::chrono::milliseconds finish_timeout{0};
-  std::optional<EventLogWriter> log;    // none: this process does not log
-  std::shared_ptr<Sink> console;        // none: it shows no progress, or that failed
-  std::unique_ptr<AgentProcess> agent;  // none: another process started it, or there is none
+  std::optional<tracking::EventLogWriter> log;  // none: this process does not log
+  std::shared_ptr<Sink> console;                // none: it shows no progress, or that failed
+  std::unique_ptr<tracking::AgentProcess>
+      agent;  // none: another process started it, or there is none
   std::string problem;
 
-  std::optional<PathWatch> watch;  // of the log, or else of the run directory
+  std::optional<tracking::PathWatch> watch;  // of the log, or else of the run directory
   std::chrono::steady_clock::time_point looked_at;
   std::string lost;  // see TrackingReport
 
@@ -113,10 +114,10 @@ void Tracker::State::look_for_log() noexcept {
     lost = fmt::format("the {} of this run ({}) {} during the run", log ? "event log" : "directory",
                        (log ? log_path : run_dir).string(), found);
     show([&](Sink& sink) {
-      sink.text({.time = unix_now(),
+      sink.text({.time = tracking::unix_now(),
                  .level = TextLevel::Error,
                  .line = lost + "; training goes on, and checkpoints are saved in " +
-                         checkpoints_path(run_dir).string()});
+                         tracking::checkpoints_path(run_dir).string()});
     });
   });
 }
@@ -131,26 +132,26 @@ bool Tracker::is_logging() const { return state_ && state_->log; }
 
 namespace {
 
-std::unique_ptr<AgentProcess> start_agent(const TrackerOptions& options,
-                                          const TrackingConfig& config,
-                                          const Forwarding& forwarding) {
+std::unique_ptr<tracking::AgentProcess> start_agent(const TrackerOptions& options,
+                                                    const tracking::TrackingConfig& config,
+                                                    const tracking::Forwarding& forwarding) {
   const auto& process = options.process;
-  if (!config.agent || options.agent_program.empty() || !starts_agent(process.local_rank))
+  if (!config.agent || options.agent_program.empty() || !tracking::starts_agent(process.local_rank))
     return nullptr;
-  return std::make_unique<AgentProcess>(AgentCommand{
+  return std::make_unique<tracking::AgentProcess>(tracking::AgentCommand{
       .program = options.agent_program,
       .run_dir = options.run_dir,
       .node_rank = process.node_rank,
-      .expected_logs = count_logging(config.ranks, process.rank - process.local_rank,
-                                     options.local_world_size),
+      .expected_logs =
+          count_logging(config.ranks, process.rank - process.local_rank, options.local_world_size),
       .pids = options.local_pids,
       .launcher = options.launcher,
       .forwarding = forwarding});
 }
 
-std::shared_ptr<Sink> start_console(const ConsoleOptions& console, const TrackingConfig& config,
-                                    int rank) {
-  const auto* part = config.sinks.find(kConsoleSink);
+std::shared_ptr<Sink> start_console(const ConsoleOptions& console,
+                                    const tracking::TrackingConfig& config, int rank) {
+  const auto* part = config.sinks.find(tracking::kConsoleSink);
   if (!part || !shows_progress(config.ranks, rank)) return nullptr;
   return part->build({.console = console});
 }
@@ -158,28 +159,28 @@ std::shared_ptr<Sink> start_console(const ConsoleOptions& console, const Trackin
 }  // namespace
 
 Tracker open_tracker(const TrackerOptions& options) {
-  TrackingConfig config;
+  tracking::TrackingConfig config;
   if (!options.tracking.empty())
     read_fields(parse_config(options.tracking, "TrackerOptions::tracking"), "tracking", config);
-  return open_tracker(options, config, {});
+  return tracking::open_tracker(options, config, {});
 }
 
-Tracker open_tracker(const TrackerOptions& options, const TrackingConfig& config,
-                     const Forwarding& forwarding) {
+Tracker tracking::open_tracker(const TrackerOptions& options, const TrackingConfig& config,
+                               const tracking::Forwarding& forwarding) {
   sink_registry().verify();
-  auto info = decide(config.ranks, options.process,
-                     {.run_name = config.run_name, .group = config.group});
+  auto info =
+      decide(config.ranks, options.process, {.run_name = config.run_name, .group = config.group});
   auto state = std::make_unique<Tracker::State>();
   state->run_dir = options.run_dir;
   state->node_rank = options.process.node_rank;
   state->finish_timeout = config.finish_timeout.value;
   if (info) {
-    if (info->created == 0) info->created = unix_now();
-    make_directories(event_log_path(options.run_dir, info->rank).parent_path());
-    state->log_path = event_log_path(options.run_dir, info->rank);
+    if (info->created == 0) info->created = tracking::unix_now();
+    make_directories(tracking::event_log_path(options.run_dir, info->rank).parent_path());
+    state->log_path = tracking::event_log_path(options.run_dir, info->rank);
     state->log.emplace(state->log_path);
     state->resume_step = options.resume_step;
-    state->record([&](EventLogWriter& log) {
+    state->record([&](tracking::EventLogWriter& log) {
       const bool takes_back = options.resume_step && log.continues();
       log.identity(*info);
       log.config(options.run_config.is_null() ? Json::object() : options.run_config);
@@ -201,9 +202,10 @@ ScalarRow Tracker::State::without_known(const ScalarRow& row) {
   if (row.step != resume_step) return row;
   if (!known) {
     known.emplace();
-    LogTail tail(log_path);
+    tracking::LogTail tail(log_path);
     while (const auto record = tail.next())
-      if (const auto* before = std::get_if<LoggedRow>(&*record); before && before->step == row.step)
+      if (const auto* before = std::get_if<tracking::LoggedRow>(&*record);
+          before && before->step == row.step)
         for (const auto& [key, value] : before->values) known->insert(tail.keys()[key]);
   }
   unknown.clear();
@@ -214,50 +216,51 @@ ScalarRow Tracker::State::without_known(const ScalarRow& row) {
 
 void Tracker::log(int64_t step, double epoch, std::span<const Metric> metrics) noexcept {
   if (!state_) return;
-  const ScalarRow row{.step = step, .time = unix_now(), .epoch = epoch, .values = metrics};
-  state_->record([&](EventLogWriter& log) { log.scalars(state_->without_known(row)); });
+  const ScalarRow row{
+      .step = step, .time = tracking::unix_now(), .epoch = epoch, .values = metrics};
+  state_->record([&](tracking::EventLogWriter& log) { log.scalars(state_->without_known(row)); });
   state_->show([&](Sink& sink) { sink.scalars(row); });
 }
 
 void Tracker::text(TextLevel level, std::string_view line) noexcept {
   if (!state_) return;
   state_->fenced("text", [&] {
-    const TextLine text{.time = unix_now(), .level = level, .line = std::string(line)};
-    state_->record([&](EventLogWriter& log) { log.text(text); });
+    const TextLine text{.time = tracking::unix_now(), .level = level, .line = std::string(line)};
+    state_->record([&](tracking::EventLogWriter& log) { log.text(text); });
     state_->show([&](Sink& sink) { sink.text(text); });
   });
 }
 
 void Tracker::summary(std::string_view name, double value) noexcept {
   if (!state_) return;
-  state_->record([&](EventLogWriter& log) { log.summary({{std::string(name), value}}); });
+  state_->record([&](tracking::EventLogWriter& log) { log.summary({{std::string(name), value}}); });
 }
 
 void Tracker::histogram(Histogram histogram) noexcept {
-  histogram.at.time = unix_now();
-  if (state_) state_->record([&](EventLogWriter& log) { log.histogram(histogram); });
+  histogram.at.time = tracking::unix_now();
+  if (state_) state_->record([&](tracking::EventLogWriter& log) { log.histogram(histogram); });
 }
 
 void Tracker::image(Image image) noexcept {
-  image.at.time = unix_now();
-  if (state_) state_->record([&](EventLogWriter& log) { log.image(image); });
+  image.at.time = tracking::unix_now();
+  if (state_) state_->record([&](tracking::EventLogWriter& log) { log.image(image); });
 }
 
 void Tracker::table(Table table) noexcept {
-  table.at.time = unix_now();
-  if (state_) state_->record([&](EventLogWriter& log) { log.table(table); });
+  table.at.time = tracking::unix_now();
+  if (state_) state_->record([&](tracking::EventLogWriter& log) { log.table(table); });
 }
 
 void Tracker::alert(Alert alert) noexcept {
-  alert.time = unix_now();
+  alert.time = tracking::unix_now();
   if (!state_) return;
-  state_->record([&](EventLogWriter& log) { log.alert(alert); });
+  state_->record([&](tracking::EventLogWriter& log) { log.alert(alert); });
   state_->show([&](Sink& sink) { sink.alert(alert); });
 }
 
 void Tracker::artifact(ArtifactUse artifact) noexcept {
-  artifact.time = unix_now();
-  if (state_) state_->record([&](EventLogWriter& log) { log.artifact(artifact); });
+  artifact.time = tracking::unix_now();
+  if (state_) state_->record([&](tracking::EventLogWriter& log) { log.artifact(artifact); });
 }
 
 // Sinks that are behind go on without this process; the user is told which, and what to do about
@@ -267,13 +270,13 @@ void Tracker::State::wait_for_agent() {
   if (!ended && finish_timeout > kQuietWait) {
     const auto rest = finish_timeout - kQuietWait;
     show([&](Sink& sink) {
-      sink.text({.time = unix_now(),
+      sink.text({.time = tracking::unix_now(),
                  .level = TextLevel::Info,
                  .line = fmt::format("waiting for the sinks, at most {} s", rest.count() / 1000)});
     });
     ended = agent->finish(rest);
   }
-  const auto left = describe_incomplete(read_sink_status(run_dir, node_rank));
+  const auto left = tracking::describe_incomplete(tracking::read_sink_status(run_dir, node_rank));
   if (left.empty()) return;
   const auto sync = fmt::format("lockstep sync {}", run_dir.string());
   problem =
@@ -285,7 +288,7 @@ TrackingReport Tracker::finish(const RunEnd& end) noexcept {
   if (!state_) return {};
   const auto state = std::move(state_);
   state->look_for_log();
-  state->record([&](EventLogWriter& log) {
+  state->record([&](tracking::EventLogWriter& log) {
     log.end(end);
     log.close();
   });

@@ -14,7 +14,7 @@
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 constexpr int kForwardingTokenBytes = 32;
@@ -25,7 +25,7 @@ constexpr auto kLooksFor = std::chrono::seconds(2);
 class Probe {
  public:
   explicit Probe(const std::filesystem::path& run_dir)
-      : path_(run_dir / fmt::format(".seen-by-{}", random_hex(8))) {
+      : path_(run_dir / fmt::format(".seen-by-{}", launch::random_hex(8))) {
     write_file_durably(path_, "");
   }
   ~Probe() {
@@ -79,9 +79,9 @@ std::string url_of(const std::string& host, int port) {
 // its number stays for the next.
 FileDescriptor listen_at_some_port() {
   for (int tries = 10;; --tries) {
-    const int port = local_address(listen_everywhere(0).get()).port();
+    const int port = launch::local_address(launch::listen_everywhere(0).get()).port();
     try {
-      return listen_everywhere(port);
+      return launch::listen_everywhere(port);
     } catch (const Error&) {
       if (tries == 1) throw;  // taken meanwhile
     }
@@ -89,35 +89,37 @@ FileDescriptor listen_at_some_port() {
 }
 
 // Rank 0 opens the door, and says where it is.
-nlohmann::json open_for_logs(const NodeLogs& node, Forwarding& forwarding) {
+nlohmann::json open_for_logs(const NodeLogs& node, tracking::Forwarding& forwarding) {
   nlohmann::json answer = nlohmann::json::object();
   answer["problem"] = problem_of([&] {
     forwarding.listener = std::make_shared<const FileDescriptor>(listen_at_some_port());
-    answer["to"] = url_of(node.ranks.master_addr, local_address(forwarding.listener->get()).port());
-    answer["token"] = random_hex(kForwardingTokenBytes);
+    answer["to"] =
+        url_of(node.ranks.master_addr, launch::local_address(forwarding.listener->get()).port());
+    answer["token"] = launch::random_hex(kForwardingTokenBytes);
   });
   return answer;
 }
 
 }  // namespace
 
-Forwarding arrange_forwarding(World& world, const NodeLogs& node) {
+tracking::Forwarding arrange_forwarding(World& world, const NodeLogs& node) {
   if (node.ranks.world_size == node.ranks.local_world_size) return {};
-  const bool is_first = is_main(world.rank());
+  const bool is_first = tracking::is_main(world.rank());
   std::optional<Probe> probe;
   nlohmann::json asked = nlohmann::json::object();
   if (is_first) {
     asked["problem"] = problem_of([&] { probe.emplace(node.run_dir); });
     if (probe) asked["name"] = probe->name();
   }
-  asked = broadcast_object(world, asked, 0, "shared run directory");
+  asked = distributed::broadcast_object(world, asked, 0, "shared run directory");
   throw_first_problem(nlohmann::json::array({asked}));
-  const auto answers = all_gather_object(world,
-                                         nlohmann::json{{"node", node.ranks.node_rank},
-                                                        {"sees", sees(node.run_dir, asked["name"])},
-                                                        {"logs", node.logs}},
-                                         "shared run directory");
-  Forwarding forwarding;
+  const auto answers =
+      distributed::all_gather_object(world,
+                                     nlohmann::json{{"node", node.ranks.node_rank},
+                                                    {"sees", sees(node.run_dir, asked["name"])},
+                                                    {"logs", node.logs}},
+                                     "shared run directory");
+  tracking::Forwarding forwarding;
   std::set<int> apart;
   for (const auto& answer : answers) {
     if (answer["sees"].get<bool>()) continue;
@@ -128,18 +130,18 @@ Forwarding arrange_forwarding(World& world, const NodeLogs& node) {
 
   nlohmann::json door;
   if (is_first) door = open_for_logs(node, forwarding);
-  door = broadcast_object(world, door, 0, "forwarding of logs");
+  door = distributed::broadcast_object(world, door, 0, "forwarding of logs");
   throw_first_problem(nlohmann::json::array({door}));
   const bool is_apart = apart.contains(node.ranks.node_rank);
   const auto problem = problem_of([&] {
     if (is_apart && node.ranks.local_rank == 0) node.make_run_dir();
   });
-  throw_first_problem(
-      all_gather_object(world, nlohmann::json{{"problem", problem}}, "run directories"));
+  throw_first_problem(distributed::all_gather_object(world, nlohmann::json{{"problem", problem}},
+                                                     "run directories"));
   forwarding.token = door["token"];
   if (is_first) forwarding.from_nodes.assign(apart.begin(), apart.end());
   if (is_apart) forwarding.to = door["to"];
   return forwarding;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -8,7 +8,7 @@
 #include "lockstep/world.h"
 #include "tracking/agent/forwarding.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct NodeLogs {
   const RankEnv& ranks;
@@ -21,6 +21,6 @@ struct NodeLogs {
 // Collective. Finds the nodes that do not see rank 0's run directory, makes one of the same name
 // there, and says what their tracking agents and rank 0's do about it; nothing where all nodes see
 // it. Throws Environment on every rank when a directory cannot be made or no port be had.
-Forwarding arrange_forwarding(World& world, const NodeLogs& node);
+tracking::Forwarding arrange_forwarding(World& world, const NodeLogs& node);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

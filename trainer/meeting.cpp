@@ -7,7 +7,7 @@
 #include "distributed/objects.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 // What the order of training is made of: ranks that differ in it would take different steps.
@@ -62,7 +62,7 @@ std::vector<int64_t> compare_notes(World& world, const PreparedRun& run) {
                         {"pid", ::getpid()},
                         {"data.train", describe_data(*data.train)}};
   if (data.eval) own["data.eval"] = describe_data(*data.eval);
-  const auto all = all_gather_object(world, own, "run file");
+  const auto all = distributed::all_gather_object(world, own, "run file");
   std::vector<int64_t> local_pids;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank]["run_file"] != all[0]["run_file"])
@@ -76,4 +76,4 @@ std::vector<int64_t> compare_notes(World& world, const PreparedRun& run) {
   return local_pids;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -7,7 +7,7 @@
 #include "lockstep/world.h"
 #include "trainer/prepared/prepared_run.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // Of the World of a process that was started as `ranks` says. `progress`: may be null.
 WorldOptions world_options(const RankEnv& ranks, const DistributedSection& config,
@@ -18,4 +18,4 @@ WorldOptions world_options(const RankEnv& ranks, const DistributedSection& confi
 // first one that differs.
 std::vector<int64_t> compare_notes(World& world, const PreparedRun& run);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -22,7 +22,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/log_forwarding.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 constexpr const char* kRunIdKey = "lockstep/run_id";
@@ -33,15 +33,15 @@ std::string choose_run_id(World& world, const SessionOptions& options, const Run
   if (options.resume_id) return *options.resume_id;
   if (options.ranks.run_id) return *options.ranks.run_id;
   if (!options.ranks.job.empty())
-    return run_of_job(config.run.dir, config.run.name,
-                      {.id = options.ranks.job, .restarted = options.ranks.job_restarted})
+    return tracking::run_of_job(config.run.dir, config.run.name,
+                                {.id = options.ranks.job, .restarted = options.ranks.job_restarted})
         .value_or(new_run_id(config.run.name));
   if (const auto earlier = world.recall(kRunIdKey)) return *earlier;
   return new_run_id(config.run.name);
 }
 
 void verify_resumable(const std::filesystem::path& run_dir, const std::string& id) {
-  if (!list_checkpoints(checkpoints_path(run_dir)).empty()) return;
+  if (!list_checkpoints(tracking::checkpoints_path(run_dir)).empty()) return;
   throw config_error(
       fmt::format("--resume {}: {} has no checkpoint to continue from", id, run_dir.string()));
 }
@@ -66,23 +66,24 @@ RunInfo describe_process(const SessionOptions& options, const RunConfig& config,
 // What there is to know at the end of a run whose record is gone.
 std::string describe_loss(const std::string& lost, const std::filesystem::path& run_dir) {
   if (lost.empty()) return "";
-  const auto steps = list_checkpoints(checkpoints_path(run_dir));
+  const auto steps = list_checkpoints(tracking::checkpoints_path(run_dir));
   if (steps.empty()) return lost + "; there is no checkpoint of it";
   return fmt::format("{}; the last checkpoint is {}", lost,
-                     (checkpoints_path(run_dir) / std::to_string(steps.back())).string());
+                     (tracking::checkpoints_path(run_dir) / std::to_string(steps.back())).string());
 }
 
 // The main rank's word on how the job ended, before the agent may ask for it. A run that came to
 // its last step needs no word, but an agent of an attempt before may have said that it was killed.
 void record_good_end(const std::filesystem::path& run_dir, const RunEnd& end) {
-  clear_end(run_dir);
+  tracking::clear_end(run_dir);
   if (end.reason.empty()) return;
   try {
-    record_end(run_dir, {.by = Witness::Trainer, .end = end, .time = unix_now()});
+    tracking::record_end(
+        run_dir, {.by = tracking::Witness::Trainer, .end = end, .time = tracking::unix_now()});
   } catch (const Error&) {
     // A full disk; the event log says the same.
   }
-  clear_stop_request(run_dir);
+  tracking::clear_stop_request(run_dir);
 }
 
 // A failure is recorded twice: as a fact about the job, which the agent reads once the log is
@@ -91,12 +92,12 @@ void record_good_end(const std::filesystem::path& run_dir, const RunEnd& end) {
 void record_failure(const std::filesystem::path& run_dir, const RankEnv& ranks, const RunEnd& end,
                     bool is_consequence) {
   try {
-    if ((is_main(ranks.rank) || ranks.launcher == 0) && read_job(run_dir))
-      record_end(run_dir, {.by = Witness::Trainer,
-                           .number = ranks.rank,
-                           .end = end,
-                           .is_consequence = is_consequence,
-                           .time = unix_now()});
+    if ((tracking::is_main(ranks.rank) || ranks.launcher == 0) && tracking::read_job(run_dir))
+      tracking::record_end(run_dir, {.by = tracking::Witness::Trainer,
+                                     .number = ranks.rank,
+                                     .end = end,
+                                     .is_consequence = is_consequence,
+                                     .time = tracking::unix_now()});
   } catch (const Error&) {
     // The disk may be what failed; the error on its way to the user is the one that matters.
   }
@@ -117,8 +118,8 @@ class ManagedRun final : public RecordedRun {
   Tracker& tracker() override { return tracker_; }
 
   void claim() override {
-    act_on_main(world_, "run directory", [&] {
-      if (is_written_on(dir(), process_.node_rank))
+    distributed::act_on_main(world_, "run directory", [&] {
+      if (tracking::is_written_on(dir(), process_.node_rank))
         throw environment_error(
             fmt::format("run {} is being written by another job ({}): wait for its end, or choose "
                         "another run id",
@@ -129,9 +130,9 @@ class ManagedRun final : public RecordedRun {
   }
 
   void open(RunLength planned, int64_t resumed) override {
-    act_on_main(world_, "run directory", [&] {
+    distributed::act_on_main(world_, "run directory", [&] {
       create_run_directory(dir(), process_, run_.resolved);
-      clear_stop_request(dir());  // of an earlier part of the run
+      tracking::clear_stop_request(dir());  // of an earlier part of the run
       world_.remember(kRunIdKey, id());
       return true;
     });
@@ -154,7 +155,7 @@ class ManagedRun final : public RecordedRun {
     world_.progress().set_limits(config.distributed.hang_warning.value +
                                      config.tracking.finish_timeout.value / kPatienceOutsideOfSteps,
                                  world_.timeout());
-    if (is_main(world_.rank())) record_good_end(dir(), end);
+    if (tracking::is_main(world_.rank())) record_good_end(dir(), end);
     const auto report = tracker_.finish(end);
     if (options_.console.out && !report.problem.empty())
       *options_.console.out << "tracking: " << report.problem << std::endl;
@@ -163,9 +164,9 @@ class ManagedRun final : public RecordedRun {
 
   void fail(const std::exception& error) override {
     if (!is_claimed_) return;  // it may be another job's
-    const auto report = describe_error(error);
+    const auto report = launch::describe_error(error);
     const RunEnd end{.state = RunState::Failed,
-                     .exit_code = exit_code_of(report),
+                     .exit_code = launch::exit_code_of(report),
                      .rank = options_.ranks.rank,
                      .reason = report.message.substr(0, report.message.find('\n'))};
     record_failure(dir(), options_.ranks, end, report.peer);
@@ -173,7 +174,7 @@ class ManagedRun final : public RecordedRun {
   }
 
  private:
-  Forwarding forwarding() {
+  tracking::Forwarding forwarding() {
     if (!run_.config.tracking.agent || options_.agent_program.empty()) return {};
     return arrange_forwarding(
         world_,
@@ -206,7 +207,7 @@ class EmbeddedRun final : public RecordedRun {
 std::unique_ptr<RecordedRun> agree_on_run(World& world, const SessionOptions& options,
                                           const PreparedRun& run, std::vector<int64_t> local_pids) {
   const auto& config = run.config;
-  const auto id = act_on_main(world, "run id", [&] {
+  const auto id = distributed::act_on_main(world, "run id", [&] {
     const std::string chosen = options.own_run ? options.own_run->run_dir.filename().string()
                                                : choose_run_id(world, options, config);
     if (!is_run_id(chosen)) throw config_error(fmt::format("'{}' is no run id", chosen));
@@ -218,4 +219,4 @@ std::unique_ptr<RecordedRun> agree_on_run(World& world, const SessionOptions& op
   return std::make_unique<ManagedRun>(world, options, run, id, std::move(local_pids));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -12,7 +12,7 @@
 #include "lockstep/world.h"
 #include "trainer/prepared/prepared_run.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // The calls come in this order, on every rank. Those of a run of the program's own do nothing.
 class RecordedRun {
@@ -45,4 +45,4 @@ class RecordedRun {
 std::unique_ptr<RecordedRun> agree_on_run(World& world, const SessionOptions& options,
                                           const PreparedRun& run, std::vector<int64_t> local_pids);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -20,14 +20,14 @@ namespace {
 // What the data mean, beside the weights that were trained on them.
 void tell_about_data(const Dataset& train_set, Tracker& tracker, const World& world,
                      const std::filesystem::path& run_dir) {
-  if (!is_main(world.rank())) return;
+  if (!tracking::is_main(world.rank())) return;
   for (const auto& line : train_set.remarks())
     tracker.text(TextLevel::Warning, "data.train: " + line);
   if (const auto meaning = train_set.meaning(); !meaning.is_null())
     write_file_durably(run_dir / "data.json", meaning.dump(2) + "\n");
 }
 
-RunEnd describe_end(const Trainer& trainer, const std::filesystem::path& run_dir) {
+RunEnd describe_end(const trainer::Trainer& trainer, const std::filesystem::path& run_dir) {
   const auto& stop = trainer.stop();
   if (!stop.is_stopping()) return {.state = RunState::Finished};
   const auto where =
@@ -37,34 +37,36 @@ RunEnd describe_end(const Trainer& trainer, const std::filesystem::path& run_dir
       return {.state = RunState::Finished,
               .reason = fmt::format("stopped early {}: {}", where, stop.explanation())};
     case StopReason::Requested: {
-      const auto request = read_stop_request(run_dir);
+      const auto request = tracking::read_stop_request(run_dir);
       const bool has_reason = request && !request->reason.empty();
       return {.state = RunState::Finished,
               .reason = fmt::format("stopped on request {}{}", where,
                                     has_reason ? ": " + request->reason : "")};
     }
     case StopReason::Preempted: {
-      return {.state = RunState::Preempted,
-              .exit_code = 128 + stop.signal(),
-              .signal = stop.signal(),
-              .reason = fmt::format("preempted by {} {}", signal_name(stop.signal()), where)};
+      return {
+          .state = RunState::Preempted,
+          .exit_code = 128 + stop.signal(),
+          .signal = stop.signal(),
+          .reason = fmt::format("preempted by {} {}", launch::signal_name(stop.signal()), where)};
     }
   }
   return {.state = RunState::Finished};
 }
 
-SessionResult train(World& world, const SessionOptions& options, PreparedRun& run,
-                    RecordedRun& record) {
+SessionResult train(World& world, const SessionOptions& options, trainer::PreparedRun& run,
+                    trainer::RecordedRun& record) {
   // Out here, so that a failure is recorded before a checkpoint under way is waited for.
-  std::optional<Interruption> interruption;
-  std::optional<Trainer> trainer;
+  std::optional<trainer::Interruption> interruption;
+  std::optional<trainer::Trainer> trainer;
   try {
     world.progress().enter(Phase::Building);
     if (options.handle_signals) interruption.emplace(world.progress());
     record.claim();
-    trainer.emplace(TrainerParts{world, run, record.tracker(), record.dir(),
-                                 interruption ? &*interruption : nullptr});
-    const bool continues = options.resume_id || run.config.checkpoint.resume == ResumePolicy::Auto;
+    trainer.emplace(trainer::TrainerParts{world, run, record.tracker(), record.dir(),
+                                          interruption ? &*interruption : nullptr});
+    const bool continues =
+        options.resume_id || run.config.checkpoint.resume == trainer::ResumePolicy::Auto;
     const auto resumed = continues ? trainer->resume() : 0;
     if (resumed == 0) load_initial_weights(world, run);
     try_model(run, world.device());
@@ -94,18 +96,18 @@ SessionResult train(World& world, const SessionOptions& options, PreparedRun& ru
 }  // namespace
 
 SessionResult run_session(const SessionOptions& options) {
-  auto run =
-      prepare_training(load_run_config(options.config_path, options.overrides), options.ranks);
-  World world(world_options(options.ranks, run.config.distributed, options.progress));
+  auto run = trainer::prepare_training(
+      trainer::load_run_config(options.config_path, options.overrides), options.ranks);
+  World world(trainer::world_options(options.ranks, run.config.distributed, options.progress));
   try {
-    auto local_pids = compare_notes(world, run);
-    const auto record = agree_on_run(world, options, run, std::move(local_pids));
+    auto local_pids = trainer::compare_notes(world, run);
+    const auto record = trainer::agree_on_run(world, options, run, std::move(local_pids));
     const auto result = train(world, options, run, *record);
     world.finish();
     return result;
   } catch (const std::exception& error) {
     // Before this rank leaves the others, who fail because of that.
-    tell_failure(world.progress(), describe_error(error));
+    launch::tell_failure(world.progress(), launch::describe_error(error));
     throw;
   }
 }

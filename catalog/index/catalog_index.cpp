@@ -13,7 +13,7 @@
 #include "lockstep/error.h"
 #include "lockstep/version.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 namespace {
 
 namespace fs = std::filesystem;
@@ -124,7 +124,7 @@ void visit_run(A& archive, Run& run) {
   archive.choice(run.state, RunState::Lost);
   visit_end_if_any(archive, run.end);
   archive.list(run.end_facts, [](A& a, auto& fact) {
-    a.choice(fact.by, Witness::Agent);
+    a.choice(fact.by, tracking::Witness::Agent);
     a.value(fact.number);
     visit_end(a, fact.end);
     a.value(fact.is_consequence);
@@ -158,7 +158,7 @@ void append_block(std::string& file, std::string_view payload) {
 
 // The next block, or nullopt where there is no whole one.
 std::optional<std::string_view> next_block(std::string_view& file) {
-  PayloadReader reader(file);
+  tracking::PayloadReader reader(file);
   uint32_t size = 0, sum = 0;
   if (!reader.take(size) || !reader.take(sum) || size > reader.rest().size()) return std::nullopt;
   const auto payload = reader.rest().substr(0, size);
@@ -170,7 +170,7 @@ std::optional<std::string_view> next_block(std::string_view& file) {
 // Their numbers in `names`; nullopt where another version wrote the file.
 std::optional<std::vector<uint32_t>> read_texts(std::string_view& file, NameTable& names) {
   std::string_view magic = file.substr(0, kIndexMagic.size());
-  PayloadReader head(file.substr(magic.size()));
+  tracking::PayloadReader head(file.substr(magic.size()));
   uint32_t format = 0;
   if (magic != kIndexMagic || !head.take(format) || format != kIndexVersion) return std::nullopt;
   file = head.rest();
@@ -257,4 +257,4 @@ std::optional<IndexedRun> decode_indexed_run(std::string_view bytes,
   return run;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

@@ -17,7 +17,7 @@
 
 #include "catalog/index/run_summary.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 
 struct IndexedRun {
   RunSummary summary;  // but for dir, version and changed
@@ -47,4 +47,4 @@ std::string encode_indexed_run(IndexWriter& writer, const RunSummary& run, uint6
 std::optional<IndexedRun> decode_indexed_run(std::string_view bytes,
                                              const std::vector<uint32_t>& places);
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

@@ -9,7 +9,7 @@
 #include "core/system/whole_io.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 namespace {
 
 constexpr uint64_t kHolePage = 4096;
@@ -69,4 +69,4 @@ uint64_t ColumnSpool::size() const {
   return used_;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

@@ -11,7 +11,7 @@
 #include "core/system/file_descriptor.h"
 #include "core/system/mutex.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 
 // Thread: any.
 class ColumnSpool {
@@ -36,4 +36,4 @@ class ColumnSpool {
   uint64_t end_ GUARDED_BY(mutex_) = 0, used_ GUARDED_BY(mutex_) = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

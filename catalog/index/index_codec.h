@@ -14,7 +14,7 @@
 #include "catalog/index/name_table.h"
 #include "tracking/log/event_frame.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 
 template <class T>
 concept PlainNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
@@ -87,7 +87,7 @@ class IndexReader {
     const auto rest = bytes_.rest();
     if (size > rest.size()) return fail();
     text = rest.substr(0, size);
-    bytes_ = PayloadReader(rest.substr(size));
+    bytes_ = tracking::PayloadReader(rest.substr(size));
   }
   template <class T>
   void value(std::optional<T>& maybe) {
@@ -128,12 +128,12 @@ class IndexReader {
  private:
   void fail() {
     failed_ = true;
-    bytes_ = PayloadReader({});
+    bytes_ = tracking::PayloadReader({});
   }
 
-  PayloadReader bytes_;
+  tracking::PayloadReader bytes_;
   const std::vector<uint32_t>& places_;
   bool failed_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

@@ -8,7 +8,7 @@
 
 #include "catalog/index/log_index.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 namespace {
 
 constexpr size_t kWord = 8;
@@ -129,4 +129,4 @@ Curve LogIndex::read(uint32_t metric, CurveParts parts) const {
   return curve;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

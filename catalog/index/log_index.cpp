@@ -12,7 +12,7 @@
 #include "tracking/log/event_log_reader.h"
 #include "tracking/runs/end_facts.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 namespace {
 
 // Values of a block: few enough to be kept in memory of each log that grows, and many where a log
@@ -37,10 +37,11 @@ void refuse_no_file(const std::filesystem::path& path) {
 std::string header_problem_of(const std::filesystem::path& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) return "";
-  return log_header_problem(read_log_piece(file.get(), 0, kEventLogHeaderBytes));
+  return tracking::log_header_problem(
+      tracking::read_log_piece(file.get(), 0, tracking::kEventLogHeaderBytes));
 }
 
-std::string damage_of(const LogTail& log) {
+std::string damage_of(const tracking::LogTail& log) {
   const auto problem = header_problem_of(log.path());
   if (!problem.empty()) return problem;
   return fmt::format("damaged after {} records ({} bytes), which is what is shown",
@@ -89,7 +90,7 @@ bool LogIndex::catch_up() {
   const bool replaced = was_replaced();
   if (replaced) begin_anew();
   const auto before = tail_ ? tail_->offset() : 0;
-  const bool alive = has_writer(name_.path);  // first: see has_writer()
+  const bool alive = tracking::has_writer(name_.path);  // first: see has_writer()
   summary_.problem.clear();
   try {
     read_appended();
@@ -110,7 +111,7 @@ void LogIndex::read_appended() {
     if (!tail_) {
       refuse_no_file(name_.path);
       inode_ = inode_of(name_.path);
-      tail_ = std::make_unique<LogTail>(name_.path);
+      tail_ = std::make_unique<tracking::LogTail>(name_.path);
     }
     bool went_back = false;
     auto begin = tail_->offset();
@@ -130,26 +131,26 @@ void LogIndex::read_appended() {
 void LogIndex::finish_state(bool alive) {
   if (tail_ && tail_->identity()) summary_.info = *tail_->identity();
   if (tail_) config_ = tail_->config();
-  summary_.state = resolve({}, summary_.end, alive).state;
+  summary_.state = tracking::resolve({}, summary_.end, alive).state;
   if (!alive && summary_.problem.empty() && tail_ && tail_->is_damaged())
     summary_.problem = fmt::format("{}: {}", name_.path.filename().string(), damage_of(*tail_));
   if (!alive && open_.num_values > 0) flush_block();
   if (!alive) open_ = {};
 }
 
-bool LogIndex::take(Record&& record, uint64_t begin) {
+bool LogIndex::take(tracking::Record&& record, uint64_t begin) {
   auto& s = summary_;
-  if (const auto* row = std::get_if<LoggedRow>(&record)) {
+  if (const auto* row = std::get_if<tracking::LoggedRow>(&record)) {
     take_row(*row);
-  } else if (const auto* rewind = std::get_if<RewindRecord>(&record)) {
+  } else if (const auto* rewind = std::get_if<tracking::RewindRecord>(&record)) {
     return !(max_step_ && *max_step_ > rewind->step);
-  } else if (const auto* key = std::get_if<KeyRecord>(&record)) {
+  } else if (const auto* key = std::get_if<tracking::KeyRecord>(&record)) {
     s.metrics.push_back({.name = names_.add(key->name)});
   } else if (std::holds_alternative<RunInfo>(record)) {
     s.end.reset();
   } else if (auto* end = std::get_if<RunEnd>(&record)) {
     s.end = std::move(*end);
-  } else if (const auto* summary = std::get_if<SummaryRecord>(&record)) {
+  } else if (const auto* summary = std::get_if<tracking::SummaryRecord>(&record)) {
     for (const auto& [name, value] : summary->values.items()) {
       if (!value.is_number()) continue;
       const auto number = names_.add(name);
@@ -169,7 +170,7 @@ bool LogIndex::take(Record&& record, uint64_t begin) {
     s.updated = std::max(s.updated, alert->time);
     if (s.alerts.size() >= kKeptAlerts) s.alerts.erase(s.alerts.begin());
     s.alerts.push_back(std::move(*alert));
-  } else if (const auto* beat = std::get_if<Heartbeat>(&record)) {
+  } else if (const auto* beat = std::get_if<tracking::Heartbeat>(&record)) {
     s.updated = std::max(s.updated, beat->time);
   } else if (const auto* histogram = std::get_if<Histogram>(&record)) {
     take_media(MediaTotals::Kind::Histogram, histogram->at, begin);
@@ -202,7 +203,7 @@ void LogIndex::note_step(int64_t step) {
   if (!max_step_ || step > *max_step_) max_step_ = step;
 }
 
-void LogIndex::take_row(const LoggedRow& row) {
+void LogIndex::take_row(const tracking::LoggedRow& row) {
   auto& s = summary_;
   s.updated = std::max(s.updated, row.time);
   note_step(row.step);
@@ -267,8 +268,8 @@ void LogIndex::take_console(const ConsoleLine& line, uint64_t begin) {
   it->add(line, begin, tail_->offset());
 }
 
-std::optional<Record> LogIndex::read_record(const RecordPlace& place) const {
+std::optional<tracking::Record> LogIndex::read_record(const RecordPlace& place) const {
   return read_log_record(name_.path, place.begin, place.end);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

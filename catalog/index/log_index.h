@@ -16,7 +16,7 @@
 #include "catalog/index/run_summary.h"
 #include "tracking/log/log_tail.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 
 // The values of one metric in one log, in the order logged. All vectors have the same length.
 struct Curve {
@@ -77,7 +77,7 @@ class LogIndex {
   // What ranks printed, by rank and stream. Requires has_columns().
   const std::vector<RecordedConsole>& consoles() const { return consoles_; }
   // Reads the record from the log. nullopt when it is not there (any more).
-  std::optional<Record> read_record(const RecordPlace& place) const;
+  std::optional<tracking::Record> read_record(const RecordPlace& place) const;
 
  private:
   struct ColumnPlace {
@@ -105,9 +105,9 @@ class LogIndex {
   bool was_replaced();
   void read_appended();
   void finish_state(bool alive);
-  bool take(Record&& record, uint64_t begin);  // false: the log went back, read it again
+  bool take(tracking::Record&& record, uint64_t begin);  // false: the log went back, read it again
   void note_step(int64_t step);
-  void take_row(const LoggedRow& row);
+  void take_row(const tracking::LoggedRow& row);
   void take_media(MediaTotals::Kind kind, const Moment& at, uint64_t begin);
   void take_text(const TextLine& text, uint64_t begin);
   void take_console(const ConsoleLine& line, uint64_t begin);
@@ -121,7 +121,7 @@ class LogIndex {
   LogName name_;
   NameTable& names_;
   ColumnSpool* spool_;
-  std::unique_ptr<LogTail> tail_;
+  std::unique_ptr<tracking::LogTail> tail_;
   uint64_t inode_ = 0;
   SourceSummary summary_;
   Json config_;
@@ -134,4 +134,4 @@ class LogIndex {
   std::unordered_map<uint64_t, size_t> media_;  // kind and name to the place in summary_.media
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

@@ -10,7 +10,7 @@
 #include "lockstep/error.h"
 #include "tracking/log/event_log_segment.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 namespace {
 
 constexpr uint64_t kPartBytes = 64u << 10;  // of the log
@@ -29,13 +29,13 @@ uint64_t size_of_segment(int fd) {
 // The segment that has byte `offset`, or the last one.
 SegmentFile segment_at(const std::filesystem::path& log, uint64_t offset) {
   SegmentFile segment{.file = FileDescriptor(::open(log.c_str(), O_RDONLY | O_CLOEXEC)),
-                      .first = kEventLogHeaderBytes};
+                      .first = tracking::kEventLogHeaderBytes};
   if (!segment.file.is_open()) throw errno_error(fmt::format("cannot read {}", log.string()));
   uint32_t number = 0;
   while (true) {
     segment.size = size_of_segment(segment.file.get());
     if (offset <= segment.begin + segment.size) return segment;
-    auto next = next_segment(log, number);
+    auto next = tracking::next_segment(log, number);
     if (!next) return segment;
     number = next->beginning.number;
     segment = {.file = std::move(next->file),
@@ -54,10 +54,11 @@ void visit_console_lines(const std::filesystem::path& log, uint64_t begin, uint6
     const auto last = std::min(end, segment.begin + segment.size);
     const auto from = std::max(begin, segment.begin + segment.first);
     if (from >= last) return;
-    const auto bytes = read_log_piece(segment.file.get(), from - segment.begin, last - from);
-    FrameCursor cursor(bytes, 0);
+    const auto bytes =
+        tracking::read_log_piece(segment.file.get(), from - segment.begin, last - from);
+    tracking::FrameCursor cursor(bytes, 0);
     while (const auto frame = cursor.next()) {
-      if (frame->type != static_cast<uint8_t>(FrameType::Console)) continue;
+      if (frame->type != static_cast<uint8_t>(tracking::FrameType::Console)) continue;
       const auto record = decode_record(*frame, 0);
       if (const auto* line = record ? std::get_if<ConsoleLine>(&*record) : nullptr) take(*line);
     }
@@ -67,15 +68,15 @@ void visit_console_lines(const std::filesystem::path& log, uint64_t begin, uint6
 
 }  // namespace
 
-std::optional<Record> read_log_record(const std::filesystem::path& log, uint64_t begin,
-                                      uint64_t end) {
+std::optional<tracking::Record> read_log_record(const std::filesystem::path& log, uint64_t begin,
+                                                uint64_t end) {
   const auto segment = segment_at(log, end);
   if (end <= segment.begin + segment.first || end > segment.begin + segment.size)
     return std::nullopt;
   const auto from = std::max(begin, segment.begin + segment.first);
-  const auto bytes = read_log_piece(segment.file.get(), from - segment.begin, end - from);
-  FrameCursor cursor(bytes, 0);
-  std::optional<Record> last;
+  const auto bytes = tracking::read_log_piece(segment.file.get(), from - segment.begin, end - from);
+  tracking::FrameCursor cursor(bytes, 0);
+  std::optional<tracking::Record> last;
   while (const auto frame = cursor.next())
     if (cursor.offset() == bytes.size()) last = decode_record(*frame, 0);
   return last;
@@ -102,4 +103,4 @@ std::string RecordedConsole::read(uint64_t from, size_t most_bytes) const {
   return text.substr(std::min<uint64_t>(from - begin, text.size()), end - from);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

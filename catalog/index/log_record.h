@@ -10,13 +10,13 @@
 
 #include "tracking/log/record_codec.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 
 // The record that ends at byte `end` of the log, all segments counted, as LogTail::offset() counts
 // them; it begins at or behind `begin`. nullopt when there is none. Throws Environment when the log
 // cannot be read.
-std::optional<Record> read_log_record(const std::filesystem::path& log, uint64_t begin,
-                                      uint64_t end);
+std::optional<tracking::Record> read_log_record(const std::filesystem::path& log, uint64_t begin,
+                                                uint64_t end);
 
 // One rank's stdout or stderr as the event log of its node recorded it, as if it were a file of
 // these lines: all that there is of a node whose files are not on this machine.
@@ -44,4 +44,4 @@ struct RecordedConsole {
   std::string read(uint64_t from, size_t most_bytes) const;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <unordered_map>
 
-namespace lockstep {
+namespace lockstep::catalog {
 
 // Thread: any.
 class NameTable {
@@ -45,4 +45,4 @@ class NameTable {
   std::unordered_map<std::string_view, uint32_t> numbers_;  // views into texts_
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

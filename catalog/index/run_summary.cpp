@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace lockstep {
+namespace lockstep::catalog {
 namespace {
 
 constexpr size_t kLongestConfigText = 1000, kMostConfigKeys = 2000;
@@ -81,4 +81,4 @@ std::vector<std::pair<uint32_t, FieldValue>> flatten_config(const Json& config, 
   return leaves;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

@@ -18,7 +18,7 @@
 #include "tracking/runs/end_facts.h"
 #include "tracking/runs/run_tags.h"
 
-namespace lockstep {
+namespace lockstep::catalog {
 
 struct MetricTotals {
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -77,9 +77,9 @@ struct RunSummary {
   bool is_written = false;  // there is a run.json, and it could be read
   RunInfo info;             // of the job: `written`, and what its first log says beyond it
   RunState state = RunState::Lost;
-  std::optional<RunEnd> end;  // where it ended
-  EndFacts end_facts;         // what is told of it
-  RunTags tags;
+  std::optional<RunEnd> end;     // where it ended
+  tracking::EndFacts end_facts;  // what is told of it
+  tracking::RunTags tags;
   std::vector<SourceSummary> sources;                   // ranks in order, then nodes
   std::vector<std::pair<uint32_t, FieldValue>> config;  // "optimizer.lr", ascending by number
   std::string job_problem,
@@ -110,4 +110,4 @@ using RunSnapshot = std::shared_ptr<const RunSummary>;
 // Leaves of `config` as "optimizer.lr"; lists are texts as JSON has them.
 std::vector<std::pair<uint32_t, FieldValue>> flatten_config(const Json& config, NameTable& names);
 
-}  // namespace lockstep
+}  // namespace lockstep::catalog

@@ -12,7 +12,7 @@
 #include "core/config/launch_sections.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr const char* kDoctorHelp = R"(lockstep doctor: whether this machine can train
@@ -92,4 +92,4 @@ int doctor_command(int argc, char** argv) {
   std::_Exit(exit_code_of(findings));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

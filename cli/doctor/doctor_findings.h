@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::cli {
 
 enum class Health {
   Good,
@@ -40,4 +40,4 @@ Finding look_at_environment();
 Finding look_at_trainer();
 Finding look_at_gpus();
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

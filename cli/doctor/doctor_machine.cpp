@@ -19,7 +19,7 @@
 #include "tracking/system/cgroup_memory.h"
 #include "tracking/system/proc_file.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr uint64_t kLittleMemory = 1'000'000'000;
@@ -29,14 +29,14 @@ constexpr uint32_t kToken = 0x10c45799;
 // The share of processor time that control groups leave to this process, in cores; 0 where none
 // limits it. Of the second generation.
 double cores_of_control_groups() {
-  proc::FileReader reader;
+  tracking::proc::FileReader reader;
   double least = 0;
-  for (const auto& group : levels_of_group("/proc", "/sys", "cpu")) {
+  for (const auto& group : tracking::levels_of_group("/proc", "/sys", "cpu")) {
     const auto text = reader.read(group + "/cpu.max");
     if (!text) continue;
     const auto line = text->substr(0, text->find('\n'));  // "150000 100000" or "max 100000"
-    const auto quota = number_in<uint64_t>(proc::nth_word(line, 0));
-    const auto period = number_in<uint64_t>(proc::nth_word(line, 1));
+    const auto quota = number_in<uint64_t>(tracking::proc::nth_word(line, 0));
+    const auto period = number_in<uint64_t>(tracking::proc::nth_word(line, 1));
     if (!quota || !period || *period == 0) continue;
     const auto cores = static_cast<double>(*quota) / static_cast<double>(*period);
     if (least == 0 || cores < least) least = cores;
@@ -64,7 +64,7 @@ bool child_maps(const FileDescriptor& memory) {
 }  // namespace
 
 Finding look_at_cores() {
-  const auto usable = num_usable_cores();
+  const auto usable = launch::num_usable_cores();
   const auto all = ::sysconf(_SC_NPROCESSORS_ONLN);
   const auto granted = cores_of_control_groups();
   if (granted > 0 && granted < usable)
@@ -77,13 +77,13 @@ Finding look_at_cores() {
 }
 
 Finding look_at_memory() {
-  proc::FileReader reader;
+  tracking::proc::FileReader reader;
   const auto text = reader.read("/proc/meminfo");
   constexpr uint64_t kKilo = 1024;
-  const auto total = text ? proc::count_of(*text, "MemTotal:").value_or(0) * kKilo : 0;
-  auto free = text ? proc::count_of(*text, "MemAvailable:").value_or(0) * kKilo : 0;
+  const auto total = text ? tracking::proc::count_of(*text, "MemTotal:").value_or(0) * kKilo : 0;
+  auto free = text ? tracking::proc::count_of(*text, "MemAvailable:").value_or(0) * kKilo : 0;
   std::string where = "of this machine's " + size_text(total);
-  if (const auto group = CgroupMemory("/proc", "/sys").tightest(total)) {
+  if (const auto group = tracking::CgroupMemory("/proc", "/sys").tightest(total)) {
     const auto left = group->limit > group->used ? group->limit - group->used : 0;
     if (left < free) where = "of the control group's " + size_text(group->limit);
     free = std::min(free, left);
@@ -133,4 +133,4 @@ Finding look_at_clock() {
           fmt::format("synchronised, within {:.0f} ms", static_cast<double>(state.maxerror) / 1e3)};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

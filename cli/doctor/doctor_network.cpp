@@ -18,7 +18,7 @@
 #include "core/system/local_address.h"
 #include "core/system/socket_address.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr std::chrono::seconds kNamePatience{5};
@@ -110,4 +110,4 @@ Finding look_at_loopback() {
   return {"loopback", Health::Good, "127.0.0.1 can be listened on and reached"};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -15,7 +15,7 @@
 #include "tracking/system/gpu_watch.h"
 #include "tracking/system/proc_file.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -30,11 +30,11 @@ std::string without_line_end(const std::string& text) {
 
 // "580.65.06"; empty without a driver.
 std::string driver_version() {
-  proc::FileReader reader;
+  tracking::proc::FileReader reader;
   const auto text = reader.read("/proc/driver/nvidia/version");
   if (!text) return {};
   for (auto line = text->substr(0, text->find('\n')); !line.empty();) {
-    const auto word = proc::next_word(line);
+    const auto word = tracking::proc::next_word(line);
     if (!word.empty() && word.front() >= '0' && word.front() <= '9' &&
         word.find('.') != std::string_view::npos)
       return std::string(word);
@@ -43,7 +43,7 @@ std::string driver_version() {
 }
 
 // "2 x NVIDIA H200".
-std::string list_gpus(const std::vector<GpuReading>& gpus) {
+std::string list_gpus(const std::vector<tracking::GpuReading>& gpus) {
   std::map<std::string, int> counts;
   for (const auto& gpu : gpus) ++counts[gpu.name.empty() ? "GPU" : printable(gpu.name, 60)];
   std::vector<std::string> parts;
@@ -89,7 +89,8 @@ Finding look_at_trainer() {
                           "install both programs together",
                           printable(program, 200))};
     const auto begin = std::chrono::steady_clock::now();
-    const auto answer = without_line_end(program_output({program, "--version"}, kStartPatience));
+    const auto answer =
+        without_line_end(dashboard::program_output({program, "--version"}, kStartPatience));
     const auto taken = std::chrono::steady_clock::now() - begin;
     if (answer.empty())
       return {"trainer", Health::Problem,
@@ -110,7 +111,7 @@ Finding look_at_gpus() {
   const auto driver = driver_version();
   if (driver.empty())
     return {"GPUs", Health::Good, "no NVIDIA driver: distributed.device auto is the CPU"};
-  GpuWatch watch("libnvidia-ml.so.1", kDriverPatience);
+  tracking::GpuWatch watch("libnvidia-ml.so.1", kDriverPatience);
   watch.begin_reading({});
   const auto gpus = watch.end_reading();
   if (gpus.empty())
@@ -131,4 +132,4 @@ Finding look_at_gpus() {
   return {"GPUs", Health::Good, found};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -15,7 +15,7 @@
 #include "core/printable.h"
 #include "core/system/file_descriptor.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -117,4 +117,4 @@ Finding look_at_temporary_directory() {
   return {"temporary files", Health::Good, name + " can be written, and code loaded from it"};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

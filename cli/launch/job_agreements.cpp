@@ -8,13 +8,13 @@
 #include "lockstep/version.h"
 #include "tracking/artifacts/sha256.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr size_t kMostProgramBytes = 4ull << 30;
 
 std::string digest_of(const std::string& content) {
-  Sha256 digest;
+  tracking::Sha256 digest;
   digest.add(content);
   return digest.hex();
 }
@@ -28,8 +28,8 @@ bool names_run_file(const std::string& argument) {
 
 }  // namespace
 
-std::vector<Agreement> job_agreements(const LaunchArguments& arguments,
-                                      const std::string& program) {
+std::vector<launch::Agreement> job_agreements(const LaunchArguments& arguments,
+                                              const std::string& program) {
   const auto& nodes = arguments.rendezvous;
   std::string files, others;
   for (const auto& argument : arguments.rest)
@@ -37,7 +37,7 @@ std::vector<Agreement> job_agreements(const LaunchArguments& arguments,
       files += digest_of(read_file(argument)) + " ";
     else
       others += (others.empty() ? "" : " ") + argument;
-  std::vector<Agreement> agreements = {
+  std::vector<launch::Agreement> agreements = {
       {"the version of Lockstep", kVersion},
       {"--nnodes", nodes.min_nodes == nodes.max_nodes
                        ? fmt::format("{}", nodes.max_nodes)
@@ -56,4 +56,4 @@ std::vector<Agreement> job_agreements(const LaunchArguments& arguments,
   return agreements;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

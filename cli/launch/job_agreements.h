@@ -7,9 +7,10 @@
 #include "cli/launch/launch_arguments.h"
 #include "launch/protocol/rendezvous_options.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // `program`: what is started. Throws Config when the run file cannot be read.
-std::vector<Agreement> job_agreements(const LaunchArguments& arguments, const std::string& program);
+std::vector<launch::Agreement> job_agreements(const LaunchArguments& arguments,
+                                              const std::string& program);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

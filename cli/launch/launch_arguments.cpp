@@ -18,7 +18,7 @@
 #include "launch/workers/worker_env.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr auto kAfterOptions = R"(
@@ -161,7 +161,7 @@ void verify_ids(const LaunchArguments& arguments) {
                       option, *id));
 }
 
-void read_num_nodes(const LaunchValues& values, RendezvousOptions& rendezvous) {
+void read_num_nodes(const LaunchValues& values, launch::RendezvousOptions& rendezvous) {
   const auto text = values.text("nnodes");
   const auto colon = text.find(':');
   rendezvous.max_nodes = to_number("--nnodes", text.substr(colon + 1), 1, kMostNodes);
@@ -176,7 +176,7 @@ void read_num_nodes(const LaunchValues& values, RendezvousOptions& rendezvous) {
 }
 
 // torchrun's keys, in seconds.
-void read_conf(const std::string& text, RendezvousOptions& rendezvous) {
+void read_conf(const std::string& text, launch::RendezvousOptions& rendezvous) {
   const std::map<std::string, std::chrono::milliseconds*> times = {
       {"join_timeout", &rendezvous.join_timeout},
       {"last_call_timeout", &rendezvous.last_call},
@@ -207,7 +207,7 @@ std::string read_local_addr(const LaunchValues& values) {
   const auto host = values.given("local-addr"), interface = values.given("interface");
   if (host && interface)
     throw config_error("--local-addr and --interface say the same: give only one of them");
-  if (interface) return address_of_interface(*interface);
+  if (interface) return launch::address_of_interface(*interface);
   if (host && is_name_for_loopback(*host))
     throw config_error(
         fmt::format("--local-addr {}: on this machine that name is {}, which other nodes cannot "
@@ -217,7 +217,7 @@ std::string read_local_addr(const LaunchValues& values) {
 }
 
 // Where the nodes meet: at --rdzv-endpoint, or at node 0 as --master-addr and --master-port say.
-void read_endpoint(const LaunchValues& values, RendezvousOptions& rendezvous) {
+void read_endpoint(const LaunchValues& values, launch::RendezvousOptions& rendezvous) {
   const auto endpoint = values.given("rdzv-endpoint"), master = values.given("master-addr");
   const auto backend = values.given("rdzv-backend");
   if (backend && *backend != "c10d" && *backend != "static")
@@ -226,7 +226,7 @@ void read_endpoint(const LaunchValues& values, RendezvousOptions& rendezvous) {
   if (backend == "static" && !rendezvous.node_rank)
     throw config_error("--node-rank is missing: with --rdzv-backend static each node has its own");
   if (endpoint) {
-    const auto parsed = parse_endpoint(*endpoint, kRendezvousPort, "--rdzv-endpoint");
+    const auto parsed = launch::parse_endpoint(*endpoint, kRendezvousPort, "--rdzv-endpoint");
     rendezvous.host = parsed.host;
     rendezvous.port = parsed.port;
     if (rendezvous.port == 0)
@@ -245,13 +245,14 @@ void read_endpoint(const LaunchValues& values, RendezvousOptions& rendezvous) {
 }
 
 // Without a word of the user about nodes, the scheduler's counts.
-std::optional<NodeEnv> node_of_scheduler(const LaunchValues& values) {
+std::optional<launch::NodeEnv> node_of_scheduler(const LaunchValues& values) {
   for (const char* name : {"nnodes", "node-rank", "master-addr", "rdzv-endpoint", "hostfile"})
     if (values.has(name)) return std::nullopt;
-  return values.flag("standalone") ? std::nullopt : read_node_env();
+  return values.flag("standalone") ? std::nullopt : launch::read_node_env();
 }
 
-void take_node(const NodeEnv& node, const LaunchValues& values, LaunchArguments& arguments) {
+void take_node(const launch::NodeEnv& node, const LaunchValues& values,
+               LaunchArguments& arguments) {
   arguments.job = node.job;
   arguments.job_restarted = node.job_restarted;
   auto& rendezvous = arguments.rendezvous;
@@ -264,7 +265,7 @@ void take_node(const NodeEnv& node, const LaunchValues& values, LaunchArguments&
                     : node.master_port        ? node.master_port
                                               : kMasterPort;
   if (const auto conf = values.given("rdzv-conf")) read_conf(*conf, rendezvous);
-  rendezvous.token = read_token(values.given("rdzv-token-file"));
+  rendezvous.token = launch::read_token(values.given("rdzv-token-file"));
 }
 
 std::vector<std::string> split_names(const std::string& text) {
@@ -307,8 +308,8 @@ void read_hosts(const LaunchValues& values, LaunchArguments& arguments) {
   }
 }
 
-RendezvousOptions read_rendezvous(const LaunchValues& values) {
-  RendezvousOptions rendezvous;
+launch::RendezvousOptions read_rendezvous(const LaunchValues& values) {
+  launch::RendezvousOptions rendezvous;
   read_num_nodes(values, rendezvous);
   if (values.has("node-rank"))
     rendezvous.node_rank = values.number("node-rank", 0, rendezvous.max_nodes - 1);
@@ -317,14 +318,15 @@ RendezvousOptions read_rendezvous(const LaunchValues& values) {
   if (rendezvous.max_nodes == 1) return rendezvous;
   read_endpoint(values, rendezvous);
   if (const auto conf = values.given("rdzv-conf")) read_conf(*conf, rendezvous);
-  rendezvous.token = read_token(values.given("rdzv-token-file"));
+  rendezvous.token = launch::read_token(values.given("rdzv-token-file"));
   return rendezvous;
 }
 
 // What the console shows: --tee where it is given, else what --redirects leaves.
-TeeSpec read_tee(const LaunchValues& values, int num_workers) {
-  const auto redirects = TeeSpec::parse("--redirects", values.text("redirects"), num_workers);
-  auto tee = TeeSpec::parse("--tee", values.text("tee"), num_workers);
+launch::TeeSpec read_tee(const LaunchValues& values, int num_workers) {
+  const auto redirects =
+      launch::TeeSpec::parse("--redirects", values.text("redirects"), num_workers);
+  auto tee = launch::TeeSpec::parse("--tee", values.text("tee"), num_workers);
   if (!values.has("tee") && values.has("redirects")) tee = redirects.inverted(num_workers);
   const auto filter = values.given("local-ranks-filter");
   return filter ? tee.limited_to("--local-ranks-filter", *filter, num_workers) : tee;
@@ -333,11 +335,11 @@ TeeSpec read_tee(const LaunchValues& values, int num_workers) {
 // torchrun's words: auto is a rank for each GPU where there are some, else for each core.
 int read_num_workers(const LaunchValues& values) {
   const auto text = values.text("nproc-per-node");
-  const int gpus = num_usable_gpus();
+  const int gpus = launch::num_usable_gpus();
   if (text == "gpu" && gpus == 0)
     throw config_error("--nproc-per-node gpu: this process sees no GPU");
   if (text == "gpu" || (text == "auto" && gpus > 0)) return gpus;
-  if (text == "cpu" || text == "auto") return num_usable_cores();
+  if (text == "cpu" || text == "auto") return launch::num_usable_cores();
   return values.number("nproc-per-node", 1, 1024);
 }
 
@@ -390,4 +392,4 @@ LaunchArguments parse_launch_arguments(int argc, char** argv) {
   return arguments;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

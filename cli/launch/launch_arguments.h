@@ -9,13 +9,13 @@
 #include "launch/options/tee_spec.h"
 #include "launch/protocol/rendezvous_options.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 struct LaunchArguments {
   int num_workers = 1;
   std::string master_addr;  // with one node
   int master_port = 0;
-  RendezvousOptions rendezvous;  // without agreements
+  launch::RendezvousOptions rendezvous;  // without agreements
   std::string rdzv_id;
   int max_restarts = 0;
   std::chrono::milliseconds restart_window{}, restart_delay{};
@@ -32,7 +32,7 @@ struct LaunchArguments {
   std::optional<std::string> wanted_workers, given_master_addr;  // as they were given
   std::vector<std::string> forwarded;  // options that the hosts' launchers get as well
   std::string role;
-  TeeSpec tee;
+  launch::TeeSpec tee;
   std::chrono::milliseconds stop_grace{};
   // CONFIG and its overrides, or whatever a program of one's own takes.
   std::vector<std::string> rest;
@@ -47,4 +47,4 @@ struct LaunchArguments {
 // Config, in one line, for what it does not understand.
 LaunchArguments parse_launch_arguments(int argc, char** argv);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

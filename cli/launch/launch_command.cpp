@@ -27,7 +27,7 @@
 #include "tracking/runs/end_facts.h"
 #include "tracking/runs/job_run.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -92,8 +92,8 @@ RunPlace find_place(const LaunchArguments& arguments) {
   }
   std::optional<std::string> given = arguments.resume ? arguments.resume : arguments.run_id;
   if (!given && !arguments.job.empty())
-    given = run_of_job(place.runs_dir, run.name,
-                       {.id = arguments.job, .restarted = arguments.job_restarted});
+    given = tracking::run_of_job(place.runs_dir, run.name,
+                                 {.id = arguments.job, .restarted = arguments.job_restarted});
   place.run_id = given ? *given : new_run_id(run.name);
   return place;
 }
@@ -142,8 +142,8 @@ fs::path log_dir_of(const LaunchArguments& arguments, const fs::path& run_dir, i
   return arguments.rendezvous.max_nodes == 1 ? logs : logs / node;
 }
 
-LaunchOptions make_options(const LaunchArguments& arguments, const RunPlace& place) {
-  LaunchOptions options;
+launch::LaunchOptions make_options(const LaunchArguments& arguments, const RunPlace& place) {
+  launch::LaunchOptions options;
   options.program = arguments.program ? *arguments.program : trainer_program();
   options.arguments = arguments.rest;
   if (arguments.resume)
@@ -168,12 +168,12 @@ LaunchOptions make_options(const LaunchArguments& arguments, const RunPlace& pla
 }
 
 // What only the launcher knows: it saw every process of the job end.
-EndFact end_of(const LaunchReport& report) {
-  EndFact fact{.by = Witness::Launcher,
-               .end = {.state = RunState::Failed,
-                       .exit_code = report.exit_code(),
-                       .reason = report.summary()},
-               .time = unix_now()};
+tracking::EndFact end_of(const launch::LaunchReport& report) {
+  tracking::EndFact fact{.by = tracking::Witness::Launcher,
+                         .end = {.state = RunState::Failed,
+                                 .exit_code = report.exit_code(),
+                                 .reason = report.summary()},
+                         .time = tracking::unix_now()};
   auto& end = fact.end;
   if (const auto* cause = report.cause()) {
     end.rank = cause->rank;
@@ -197,8 +197,8 @@ EndFact end_of(const LaunchReport& report) {
 
 // An input error that the console has shown in full is worth no directory, and neither is a start
 // that came to no run.
-bool is_worthless(const LaunchReport& report, const LaunchArguments& arguments,
-                  const LaunchOptions& options) {
+bool is_worthless(const launch::LaunchReport& report, const LaunchArguments& arguments,
+                  const launch::LaunchOptions& options) {
   if (!report.cause() || !options.tee.shows_everything(options.num_workers)) return false;
   // Other nodes cannot tell whether there is a run, and a program of one's own need not make any.
   const bool knows_run = report.node_rank == 0 && !arguments.program;
@@ -207,15 +207,15 @@ bool is_worthless(const LaunchReport& report, const LaunchArguments& arguments,
 
 // The agent learns from the launcher how the run ended, and tells the sinks.
 void await_tracking(const fs::path& run_dir, int node_rank) {
-  wait_for_agent(run_dir, node_rank, kTrackingEndsWithin);
-  const auto left = describe_incomplete(read_sink_status(run_dir, node_rank));
+  tracking::wait_for_agent(run_dir, node_rank, kTrackingEndsWithin);
+  const auto left = tracking::describe_incomplete(tracking::read_sink_status(run_dir, node_rank));
   if (!left.empty())
     fmt::print(stderr, "lockstep: tracking: {}; lockstep sync {} completes it\n", left,
                run_dir.string());
 }
 
 // Every node tells the cause; the one that serves the rendezvous tells all.
-void print_report(const LaunchReport& report, bool logs_are_kept) {
+void print_report(const launch::LaunchReport& report, bool logs_are_kept) {
   const bool is_brief = !report.serves && !report.succeeded();
   auto text = is_brief ? report.summary() + "\n" : report.text();
   if (!text.empty()) text.insert(0, "lockstep: ");
@@ -248,11 +248,11 @@ int run_launch(const LaunchArguments& arguments) {
     return launch_on_hosts(arguments, arguments.resume.value_or(place.run_id));
   auto options = make_options(arguments, place);
   // With several nodes this one may join a job that is at work; its ranks ask then.
-  if (options.rendezvous.max_nodes == 1 && is_written_on(place.dir(), 0))
+  if (options.rendezvous.max_nodes == 1 && tracking::is_written_on(place.dir(), 0))
     throw environment_error(fmt::format(
         "run {} is being written by another job ({}): wait for its end, or choose another run id",
         place.run_id, place.dir().string()));
-  std::optional<JobToken> token;
+  std::optional<launch::JobToken> token;
   if (needs_job_token(arguments)) {
     token.emplace(place.runs_dir, arguments.job, options.rendezvous.serves.value_or(false));
     options.rendezvous.token = token->text();
@@ -274,7 +274,7 @@ int run_launch(const LaunchArguments& arguments) {
   if (created && !worthless) created->keep();
   print_report(report, created && !worthless);
   // Ranks that are gone write no log: another job has the run, and refused ours.
-  if (is_run && !report.succeeded() && !is_written_on(run_dir, report.node_rank)) {
+  if (is_run && !report.succeeded() && !tracking::is_written_on(run_dir, report.node_rank)) {
     if (report.node_rank == 0) record_end(run_dir, end_of(report));
     await_tracking(run_dir, report.node_rank);
   }
@@ -290,7 +290,7 @@ int launch_command(int argc, char** argv) {
     return 0;
   }
   if (arguments.new_token) {
-    make_token_file(*arguments.new_token);
+    launch::make_token_file(*arguments.new_token);
     fmt::print("{}: a new token; every node of a job needs a copy of this file\n",
                *arguments.new_token);
     return 0;
@@ -298,4 +298,4 @@ int launch_command(int argc, char** argv) {
   return run_launch(arguments);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

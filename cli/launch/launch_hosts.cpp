@@ -19,7 +19,7 @@
 #include "lockstep/rank_env.h"
 #include "lockstep/version.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -33,15 +33,16 @@ std::vector<std::string> split_words(const std::string& text) {
   return words;
 }
 
-std::vector<Host> read_hostfile(const std::string& path) {
+std::vector<launch::Host> read_hostfile(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error))
     throw config_error(fmt::format("--hostfile {}: there is no such file", path));
-  return parse_hostfile(read_file(path, kLargestHostfile), path);
+  return launch::parse_hostfile(read_file(path, kLargestHostfile), path);
 }
 
 // Where node 0 is found by the others: as the user names it, or this machine's own address.
-std::string find_master_addr(const LaunchArguments& arguments, const std::vector<Host>& hosts) {
+std::string find_master_addr(const LaunchArguments& arguments,
+                             const std::vector<launch::Host>& hosts) {
   if (arguments.given_master_addr) return *arguments.given_master_addr;
   if (!is_this_host(hosts.front())) return hosts.front().name;
   for (const auto& host : hosts)
@@ -70,28 +71,29 @@ std::optional<int> wanted_ranks(const LaunchArguments& arguments) {
   return to_number("--nproc-per-node", *text, 1, 1024);
 }
 
-std::string ranks_of(const LaunchArguments& arguments, const Host& host) {
+std::string ranks_of(const LaunchArguments& arguments, const launch::Host& host) {
   if (arguments.wanted_workers && is_counted_by_host(*arguments.wanted_workers))
     return *arguments.wanted_workers;
   return std::to_string(ranks_on(host, wanted_ranks(arguments), *arguments.hostfile));
 }
 
-std::vector<NodeOrder> make_orders(const LaunchArguments& arguments, const std::vector<Host>& hosts,
-                                   const std::string& run_id) {
-  NodeOrder order{.version = kVersion,
-                  .directory = fs::current_path().string(),
-                  .arguments = {"launch"},
-                  .environment = exported(arguments.exported),
-                  .grace = arguments.stop_grace};
-  order.environment["LOCKSTEP_RDZV_TOKEN"] = random_hex(32);
-  const int port = arguments.master_port ? arguments.master_port : job_port(run_id);
+std::vector<launch::NodeOrder> make_orders(const LaunchArguments& arguments,
+                                           const std::vector<launch::Host>& hosts,
+                                           const std::string& run_id) {
+  launch::NodeOrder order{.version = kVersion,
+                          .directory = fs::current_path().string(),
+                          .arguments = {"launch"},
+                          .environment = exported(arguments.exported),
+                          .grace = arguments.stop_grace};
+  order.environment["LOCKSTEP_RDZV_TOKEN"] = launch::random_hex(32);
+  const int port = arguments.master_port ? arguments.master_port : launch::job_port(run_id);
   auto& words = order.arguments;
   words.insert(words.end(), arguments.forwarded.begin(), arguments.forwarded.end());
   words.insert(words.end(),
                {"--nnodes", std::to_string(hosts.size()), "--master-addr",
                 find_master_addr(arguments, hosts), "--master-port", std::to_string(port),
                 arguments.resume ? "--resume" : "--run-id", run_id});
-  std::vector<NodeOrder> orders(hosts.size(), order);
+  std::vector<launch::NodeOrder> orders(hosts.size(), order);
   for (size_t node = 0; node < hosts.size(); ++node) {
     auto& own = orders[node].arguments;
     own.insert(own.end(),
@@ -105,7 +107,7 @@ std::vector<NodeOrder> make_orders(const LaunchArguments& arguments, const std::
 
 int launch_on_hosts(const LaunchArguments& arguments, const std::string& run_id) {
   const auto hosts = read_hostfile(*arguments.hostfile);
-  RemoteLaunch launch{.hosts = hosts, .orders = make_orders(arguments, hosts, run_id)};
+  launch::RemoteLaunch launch{.hosts = hosts, .orders = make_orders(arguments, hosts, run_id)};
   launch.ssh = split_words(arguments.ssh);
   if (launch.ssh.empty()) throw config_error("--ssh: expected a command, got nothing");
   launch.own_program = own_program();
@@ -116,6 +118,6 @@ int launch_on_hosts(const LaunchArguments& arguments, const std::string& run_id)
   return end.exit_code;
 }
 
-int launch_node_command(int, char**) { return run_remote_node(own_program()); }
+int launch_node_command(int, char**) { return launch::run_remote_node(own_program()); }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -9,7 +9,7 @@
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr double kLongestSeconds = 1e7;
@@ -69,4 +69,4 @@ std::chrono::milliseconds to_duration(const std::string& what, const std::string
   return ConfigValue<Duration>::read(node, what).value;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::cli {
 
 class LaunchValues {
  public:
@@ -33,4 +33,4 @@ int to_number(const std::string& what, const std::string& text, int least, int m
 // "30 s", or a plain number: seconds. Throws Config.
 std::chrono::milliseconds to_duration(const std::string& what, const std::string& text);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

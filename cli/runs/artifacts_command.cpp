@@ -18,7 +18,7 @@
 #include "lockstep/error.h"
 #include "tracking/artifacts/store.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -95,11 +95,11 @@ class ArtifactsCommand {
                     "--help",
                     command_, place));
   }
-  void print(const Json& json) { out_ << to_text(json, 2) << "\n"; }
+  void print(const Json& json) { out_ << catalog::to_text(json, 2) << "\n"; }
   bool as_json() const { return options_.count("json") > 0; }
 
   int list();
-  int show(const Artifact& artifact);
+  int show(const tracking::Artifact& artifact);
   int get();
   int put();
   int alias();
@@ -108,17 +108,17 @@ class ArtifactsCommand {
 
   std::string command_;
   const ArtifactsOptions& options_;
-  ArtifactStore store_;
+  tracking::ArtifactStore store_;
   std::ostream& out_;
   std::ostream& notes_;
 };
 
-std::string artifact_age(const Artifact& artifact) {
+std::string artifact_age(const tracking::Artifact& artifact) {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   return age_text(now.count() - artifact.created);
 }
 
-Json artifact_json(const Artifact& artifact) {
+Json artifact_json(const tracking::Artifact& artifact) {
   return {{"name", artifact.name},
           {"type", artifact.type},
           {"version", artifact.version},
@@ -132,7 +132,7 @@ Json artifact_json(const Artifact& artifact) {
           {"metadata", artifact.metadata}};
 }
 
-Json artifact_page_json(const Artifact& artifact) {
+Json artifact_page_json(const tracking::Artifact& artifact) {
   auto json = artifact_json(artifact);
   json["files"] = Json::array();
   for (const auto& file : artifact.files)
@@ -165,7 +165,7 @@ int ArtifactsCommand::list() {
   return code;
 }
 
-int ArtifactsCommand::show(const Artifact& artifact) {
+int ArtifactsCommand::show(const tracking::Artifact& artifact) {
   if (as_json()) {
     print(artifact_page_json(artifact));
     return 0;
@@ -180,7 +180,7 @@ int ArtifactsCommand::show(const Artifact& artifact) {
   for (const auto& [key, value] : artifact.metadata.items())
     rows.push_back({printable(key, 200), value.is_string()
                                              ? printable(value.get<std::string>(), 1000)
-                                             : printable(to_text(value), 1000)});
+                                             : printable(catalog::to_text(value), 1000)});
   print_aligned(rows, out_);
   std::vector<TextRow> files = {{"file", "size", "sha256"}};
   for (const auto& file : artifact.files)
@@ -250,7 +250,7 @@ int ArtifactsCommand::alias() {
 int ArtifactsCommand::verify() {
   std::vector<std::string> problems;
   const auto artifacts = options_.count("artifact")
-                             ? std::vector<Artifact>{store_.find(word("artifact"))}
+                             ? std::vector<tracking::Artifact>{store_.find(word("artifact"))}
                              : store_.list(&problems);
   for (const auto& artifact : artifacts)
     std::ranges::move(store_.verify(artifact), std::back_inserter(problems));
@@ -304,4 +304,4 @@ int artifacts_command(int argc, char** argv) {
   return run_artifacts_command({argv + 1, argv + argc}, std::cout, std::cerr);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

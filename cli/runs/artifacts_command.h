@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // `words`: what follows `lockstep artifacts`. Returns the exit code, 75 when verify finds damage;
 // throws Config (unknown command, option or artifact) and Environment (a damaged store, a full
@@ -13,4 +13,4 @@ namespace lockstep {
 int run_artifacts_command(const std::vector<std::string>& words, std::ostream& out,
                           std::ostream& notes);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

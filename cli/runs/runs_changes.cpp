@@ -22,7 +22,7 @@
 #include "tracking/artifacts/store.h"
 #include "tracking/runs/run_trash.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -73,7 +73,7 @@ class Removals {
 
   template <class Remove>
   void remove(const char* kind, const fs::path& path, const Remove& remove) {
-    const auto bytes = tree_bytes(path);
+    const auto bytes = tracking::tree_bytes(path);
     attempt([&] {
       if (!dry_run_) remove();
       add(kind, path, bytes);
@@ -94,7 +94,8 @@ class Removals {
   }
   void print(bool json, std::ostream& out) const {
     if (json) {
-      out << to_text({{"dry_run", dry_run_}, {"removed", removed_}, {"bytes", bytes_}}, 2) << "\n";
+      out << catalog::to_text({{"dry_run", dry_run_}, {"removed", removed_}, {"bytes", bytes_}}, 2)
+          << "\n";
       return;
     }
     std::vector<TextRow> rows;
@@ -115,35 +116,36 @@ class Removals {
   bool complete_ = true;
 };
 
-std::map<fs::path, RunSnapshot> jobs_of(RunList& runs) {
-  std::map<fs::path, RunSnapshot> jobs;
+std::map<fs::path, catalog::RunSnapshot> jobs_of(catalog::RunList& runs) {
+  std::map<fs::path, catalog::RunSnapshot> jobs;
   for (const auto& entry : runs.all()) jobs.emplace(entry.run->dir, entry.run);
   return jobs;
 }
 
 void remove_artifact_garbage(const CollectGarbage& request, Removals& removals) {
-  const ArtifactStore store(request.runs / "artifacts");
+  const tracking::ArtifactStore store(request.runs / "artifacts");
   removals.attempt([&] {
     const auto garbage = store.gc(true);
     std::vector<uint64_t> sizes;
-    for (const auto& path : garbage.paths) sizes.push_back(tree_bytes(store.directory() / path));
+    for (const auto& path : garbage.paths)
+      sizes.push_back(tracking::tree_bytes(store.directory() / path));
     if (!request.dry_run) store.gc(false);
     for (size_t i = 0; i < garbage.paths.size(); ++i)
       removals.add("artifact", store.directory() / garbage.paths[i], sizes[i]);
   });
 }
 
-std::string confirmation(const std::string& id, const RunSummary& run) {
+std::string confirmation(const std::string& id, const catalog::RunSummary& run) {
   return fmt::format("delete run '{}' ({}, {}, in {})?", id, state_name(run.state),
-                     size_text(tree_bytes(run.dir)), run.dir.string());
+                     size_text(tracking::tree_bytes(run.dir)), run.dir.string());
 }
 
 }  // namespace
 
 int delete_run(const DeleteRun& request, const RunsStreams& streams) {
-  RunList runs(request.runs);
+  catalog::RunList runs(request.runs);
   const auto found = runs.find(request.id);
-  NameTable names;
+  catalog::NameTable names;
   const auto run = read_run(found.front().run->dir, names);  // as it is by now
   const auto& dir = run->dir;
   const auto& id = found.front().info().job_id;
@@ -156,11 +158,12 @@ int delete_run(const DeleteRun& request, const RunsStreams& streams) {
   if (!request.yes && !streams.ask)
     throw config_error(fmt::format(
         "lockstep runs delete: nobody can be asked here; --yes deletes run '{}' without", id));
-  const auto bytes = tree_bytes(dir);
+  const auto bytes = tracking::tree_bytes(dir);
   const bool wanted = request.yes || streams.ask(confirmation(id, *run));
-  if (wanted) remove_run(request.runs, dir);
+  if (wanted) tracking::remove_run(request.runs, dir);
   if (request.json)
-    streams.out << to_text({{"id", id}, {"deleted", wanted}, {"bytes", wanted ? bytes : 0}}, 2)
+    streams.out << catalog::to_text(
+                       {{"id", id}, {"deleted", wanted}, {"bytes", wanted ? bytes : 0}}, 2)
                 << "\n";
   else
     streams.out << (wanted ? fmt::format("deleted {}, {}\n", id, size_text(bytes))
@@ -173,23 +176,23 @@ int collect_garbage(const CollectGarbage& request, const RunsStreams& streams) {
   const auto age = request.older_than ? parse_age(*request.older_than) : kUndisturbed;
   const auto states = request.state ? parse_states(*request.state) : std::set<RunState>();
   const auto now = static_cast<double>(std::time(nullptr));
-  RunList runs(request.runs);
+  catalog::RunList runs(request.runs);
   Removals removals(request.dry_run, streams.notes);
-  for (const auto& path : trash_of(request.runs))
-    removals.remove("trash", path, [&] { remove_tree(path); });
+  for (const auto& path : tracking::trash_of(request.runs))
+    removals.remove("trash", path, [&] { tracking::remove_tree(path); });
   for (const auto& [dir, run] : jobs_of(runs)) {
     if (!why_in_use(*run).empty()) continue;
     const bool in_state = states.empty() || states.contains(run->state);
     if (choose && in_state && now - last_written(*run) >= age) {
-      removals.remove("run", dir, [&, &dir = dir] { remove_run(request.runs, dir); });
+      removals.remove("run", dir, [&, &dir = dir] { tracking::remove_run(request.runs, dir); });
       continue;
     }
-    for (const auto& path : temporaries_of(dir, now - kUndisturbed))
-      removals.remove("temporary", path, [&] { remove_tree(path); });
+    for (const auto& path : tracking::temporaries_of(dir, now - kUndisturbed))
+      removals.remove("temporary", path, [&] { tracking::remove_tree(path); });
   }
   remove_artifact_garbage(request, removals);
   removals.print(request.json, streams.out);
   return removals.complete() ? 0 : static_cast<int>(ErrorKind::Environment);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -11,7 +11,7 @@
 
 #include "cli/runs/runs_command.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 struct RunsStreams {
   std::ostream& out;
@@ -45,4 +45,4 @@ struct CollectGarbage {
 // the rest was.
 int collect_garbage(const CollectGarbage& request, const RunsStreams& streams);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

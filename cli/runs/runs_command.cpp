@@ -16,7 +16,7 @@
 #include "tracking/runs/run_tags.h"
 #include "tracking/runs/stop_request.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr const char* kHelp = R"(lockstep runs: what was trained here
@@ -85,21 +85,23 @@ std::vector<std::string> ids_of(const std::string& command, const RunsOptions& o
 
 std::string dir_of(const RunsOptions& options) { return options["dir"].as<std::string>(); }
 
-std::vector<RunEntry> find(const std::string& command, RunList& runs, const RunsOptions& options) {
+std::vector<catalog::RunEntry> find(const std::string& command, catalog::RunList& runs,
+                                    const RunsOptions& options) {
   return runs.find(ids_of(command, options).front());
 }
 
 void list(const RunsOptions& options, std::ostream& out) {
-  RunList runs(dir_of(options));
+  catalog::RunList runs(dir_of(options));
   auto entries = runs.all();
   if (options.count("tag"))
-    std::erase_if(entries, [tag = options["tag"].as<std::string>()](const RunEntry& entry) {
-      return std::ranges::count(entry.run->tags.tags, tag) == 0;
-    });
+    std::erase_if(entries,
+                  [tag = options["tag"].as<std::string>()](const catalog::RunEntry& entry) {
+                    return std::ranges::count(entry.run->tags.tags, tag) == 0;
+                  });
   if (options.count("json")) {
     auto json = Json::array();
     for (const auto& entry : entries) json.push_back(entry_json(entry));
-    out << to_text(json, 2) << "\n";
+    out << catalog::to_text(json, 2) << "\n";
   } else if (!entries.empty()) {
     print_table(entries, static_cast<double>(std::time(nullptr)), out);
   } else if (options.count("tag")) {
@@ -111,10 +113,10 @@ void list(const RunsOptions& options, std::ostream& out) {
 }
 
 void show(const RunsOptions& options, std::ostream& out) {
-  RunList runs(dir_of(options));
+  catalog::RunList runs(dir_of(options));
   const auto entries = find("show", runs, options);
   if (options.count("json"))
-    out << to_text(page_json(entries), 2) << "\n";
+    out << catalog::to_text(page_json(entries), 2) << "\n";
   else
     print_page(entries, static_cast<double>(std::time(nullptr)), out);
 }
@@ -123,12 +125,12 @@ void compare(const RunsOptions& options, std::ostream& out) {
   const auto ids = ids_of("compare", options);
   if (ids.size() < 2)
     throw config_error("lockstep runs compare: with which other run? Give two IDs or more");
-  RunList runs(dir_of(options));
-  std::vector<std::vector<RunEntry>> compared;
+  catalog::RunList runs(dir_of(options));
+  std::vector<std::vector<catalog::RunEntry>> compared;
   for (const auto& id : ids) compared.push_back(runs.find(id));
   const auto comparison = comparison_json(compared);
   if (options.count("json"))
-    out << to_text(comparison, 2) << "\n";
+    out << catalog::to_text(comparison, 2) << "\n";
   else
     print_comparison(comparison, out);
 }
@@ -138,7 +140,7 @@ void export_values(const RunsOptions& options, std::ostream& out, std::ostream& 
   if (format != "csv" && format != "jsonl")
     throw config_error(fmt::format("lockstep runs export: --format '{}' is unknown{}", format,
                                    suggest(format, {"csv", "jsonl"})));
-  RunList runs(dir_of(options));
+  catalog::RunList runs(dir_of(options));
   const auto entries = find("export", runs, options);
   print_notes(entries, notes);
   const auto write = format == "csv" ? export_csv : export_jsonl;
@@ -164,27 +166,27 @@ std::vector<std::string> take_tag_changes(std::vector<std::string>& words) {
 void tag(const RunsOptions& options, const std::vector<std::string>& changes, std::ostream& out) {
   const auto note =
       options.count("note") ? std::optional(options["note"].as<std::string>()) : std::nullopt;
-  RunList runs(dir_of(options));
+  catalog::RunList runs(dir_of(options));
   const auto entry = find("tag", runs, options).front();
-  const auto tags = change_run_tags(entry.run->dir, changes, note);
+  const auto tags = tracking::change_run_tags(entry.run->dir, changes, note);
   const auto& id = entry.info().job_id;
   if (options.count("json"))
-    out << to_text({{"id", id}, {"tags", tags.tags}, {"note", tags.note}}, 2) << "\n";
+    out << catalog::to_text({{"id", id}, {"tags", tags.tags}, {"note", tags.note}}, 2) << "\n";
   else
-    out << fmt::format("{}: {}\n", id, tags_text(tags));
+    out << fmt::format("{}: {}\n", id, tracking::tags_text(tags));
 }
 
 void stop(const RunsOptions& options, std::ostream& out) {
-  RunList runs(dir_of(options));
+  catalog::RunList runs(dir_of(options));
   const auto entry = find("stop", runs, options).front();
   const auto& id = entry.info().job_id;
   const auto state = entry.end().state;
   if (state != RunState::Running)
     throw config_error(fmt::format("lockstep runs stop: {} does not run any more: it is {}", id,
                                    state_name(state)));
-  request_stop(entry.run->dir, options["reason"].as<std::string>());
+  tracking::request_stop(entry.run->dir, options["reason"].as<std::string>());
   if (options.count("json"))
-    out << to_text({{"id", id}, {"stop", "requested"}}, 2) << "\n";
+    out << catalog::to_text({{"id", id}, {"stop", "requested"}}, 2) << "\n";
   else
     out << fmt::format("{}: asked to stop; it ends with a checkpoint after its step\n", id);
 }
@@ -234,4 +236,4 @@ int run_runs_command(const std::vector<std::string>& words, std::ostream& out, s
   return code;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

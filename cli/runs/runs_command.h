@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // Puts a question to the person at the terminal; true for yes. Empty: there is nobody to ask.
 using AskUser = std::function<bool(const std::string& question)>;
@@ -17,4 +17,4 @@ using AskUser = std::function<bool(const std::string& question)>;
 int run_runs_command(const std::vector<std::string>& words, std::ostream& out, std::ostream& notes,
                      const AskUser& ask = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

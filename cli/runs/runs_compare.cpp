@@ -9,7 +9,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 // {key: {run id: value}}, in the order of the keys; a run without a key is left out there.
@@ -34,12 +34,12 @@ std::string cell(const Json& values, const std::string& id, const char* member =
   const auto& value = member ? it->at(member) : *it;
   if (value.is_string()) return printable(value.get<std::string>());
   return value.is_number_float() ? fmt::format("{:.6g}", value.get<double>())
-                                 : printable(to_text(value));
+                                 : printable(catalog::to_text(value));
 }
 
 }  // namespace
 
-Json comparison_json(const std::vector<std::vector<RunEntry>>& runs) {
+Json comparison_json(const std::vector<std::vector<catalog::RunEntry>>& runs) {
   std::vector<std::string> ids;
   std::vector<std::map<std::string, Json>> configs, metrics;
   for (const auto& entries : runs) {
@@ -48,7 +48,7 @@ Json comparison_json(const std::vector<std::vector<RunEntry>>& runs) {
     if (std::ranges::count(ids, id) > 0)
       throw config_error(fmt::format("lockstep runs compare: run '{}' is given twice", id));
     ids.push_back(id);
-    configs.push_back(leaves_of(page["config"]));
+    configs.push_back(catalog::leaves_of(page["config"]));
     metrics.push_back(page["metrics"].get<std::map<std::string, Json>>());
   }
   auto config = Json::object();
@@ -85,4 +85,4 @@ void print_comparison(const Json& comparison, std::ostream& out) {
   print_aligned(metrics, out);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

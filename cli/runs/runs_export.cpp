@@ -8,16 +8,16 @@
 #include "tracking/log/csv_field.h"
 #include "tracking/log/log_tail.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 // Calls `visit` with every value of a log. One that cannot be read at all has none, and a note.
 template <class Visit>
 void visit_log(const std::filesystem::path& path, const Visit& visit) {
-  LogTail log(path);
+  tracking::LogTail log(path);
   try {
     while (const auto record = log.next())
-      if (const auto* row = std::get_if<LoggedRow>(&*record))
+      if (const auto* row = std::get_if<tracking::LoggedRow>(&*record))
         for (const auto& [key, value] : row->values) visit(log.keys()[key], *row, value);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Config) throw;
@@ -25,35 +25,37 @@ void visit_log(const std::filesystem::path& path, const Visit& visit) {
 }
 
 template <class Visit>
-void visit_values(const std::vector<RunEntry>& entries, const Visit& visit) {
+void visit_values(const std::vector<catalog::RunEntry>& entries, const Visit& visit) {
   for (const auto& entry : entries)
     for (const auto* source : {entry.rank, entry.node})
       if (source)
         visit_log(log_path(entry.run->dir, *source),
-                  [&](const std::string& name, const LoggedRow& row, double value) {
+                  [&](const std::string& name, const tracking::LoggedRow& row, double value) {
                     visit(name, row, value, entry.info().rank);
                   });
 }
 
 }  // namespace
 
-void export_csv(const std::vector<RunEntry>& entries, std::ostream& out) {
+void export_csv(const std::vector<catalog::RunEntry>& entries, std::ostream& out) {
   out << "metric,step,time,value,rank\n";
-  visit_values(entries, [&](const std::string& name, const LoggedRow& row, double value, int rank) {
-    out << fmt::format("{},{},{:.6f},{},{}\n", csv_field(name), row.step, row.time,
-                       csv_number(value), rank);
+  visit_values(entries, [&](const std::string& name, const tracking::LoggedRow& row, double value,
+                            int rank) {
+    out << fmt::format("{},{},{:.6f},{},{}\n", tracking::csv_field(name), row.step, row.time,
+                       tracking::csv_number(value), rank);
   });
 }
 
-void export_jsonl(const std::vector<RunEntry>& entries, std::ostream& out) {
-  visit_values(entries, [&](const std::string& name, const LoggedRow& row, double value, int rank) {
-    out << to_text({{"metric", name},
-                    {"step", row.step},
-                    {"time", number_value(row.time)},
-                    {"value", number_value(value)},
-                    {"rank", rank}})
+void export_jsonl(const std::vector<catalog::RunEntry>& entries, std::ostream& out) {
+  visit_values(entries, [&](const std::string& name, const tracking::LoggedRow& row, double value,
+                            int rank) {
+    out << catalog::to_text({{"metric", name},
+                             {"step", row.step},
+                             {"time", catalog::number_value(row.time)},
+                             {"value", catalog::number_value(value)},
+                             {"rank", rank}})
         << "\n";
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -8,7 +8,7 @@
 #include "cli/runs/runs_view.h"
 #include "tracking/runs/run_directory.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -19,13 +19,13 @@ Json iso_time(double unix_seconds) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(unix_seconds)));
 }
 
-Json metrics_json(const RunEntry& entry) {
+Json metrics_json(const catalog::RunEntry& entry) {
   auto json = Json::object();
   for (const auto& [name, metric] : entry.metrics()) json[std::string(name)] = totals_json(*metric);
   return json;
 }
 
-Json rank_json(const RunEntry& entry) {
+Json rank_json(const catalog::RunEntry& entry) {
   const auto& info = entry.info();
   return {{"id", info.id},
           {"rank", info.rank},
@@ -40,8 +40,8 @@ Json rank_json(const RunEntry& entry) {
 Json checkpoints_json(const fs::path& run_dir) {
   std::vector<std::string> paths;
   std::error_code error;
-  for (fs::directory_iterator it(checkpoints_path(run_dir), error), end; !error && it != end;
-       it.increment(error))
+  for (fs::directory_iterator it(tracking::checkpoints_path(run_dir), error), end;
+       !error && it != end; it.increment(error))
     if (it->is_directory(error) && !it->path().filename().string().starts_with('.'))
       paths.push_back(it->path().string());
   std::ranges::sort(paths, [](const auto& a, const auto& b) {
@@ -51,8 +51,8 @@ Json checkpoints_json(const fs::path& run_dir) {
 }
 
 // As whom the page shows an entry: itself, or the whole job.
-Json whole_json(const RunEntry& entry, const RunInfo& info, const RunEnd& end) {
-  auto json = run_json(info, end);
+Json whole_json(const catalog::RunEntry& entry, const RunInfo& info, const RunEnd& end) {
+  auto json = catalog::run_json(info, end);
   json.update({{"created", iso_time(info.created)},
                {"rank", info.rank},
                {"world_size", info.world_size},
@@ -71,19 +71,21 @@ Json whole_json(const RunEntry& entry, const RunInfo& info, const RunEnd& end) {
 
 }  // namespace
 
-Json summary_json(const RunEntry& entry) {
+Json summary_json(const catalog::RunEntry& entry) {
   auto json = Json::object();
   for (const auto& [name, metric] : entry.metrics())
-    json[std::string(name)] = number_value(metric->last);
+    json[std::string(name)] = catalog::number_value(metric->last);
   if (entry.rank)
     for (const auto& [name, value] : entry.rank->summary)
-      json[entry.names->text(name)] = number_value(value);
+      json[entry.names->text(name)] = catalog::number_value(value);
   return json;
 }
 
-Json entry_json(const RunEntry& entry) { return whole_json(entry, entry.info(), entry.end()); }
+Json entry_json(const catalog::RunEntry& entry) {
+  return whole_json(entry, entry.info(), entry.end());
+}
 
-Json page_json(const std::vector<RunEntry>& entries) {
+Json page_json(const std::vector<catalog::RunEntry>& entries) {
   const auto& first = entries.front();
   const auto& run = *first.run;
   const bool is_job = entries.size() > 1;
@@ -98,15 +100,15 @@ Json page_json(const std::vector<RunEntry>& entries) {
   if (end.rank) json["failed_rank"] = *end.rank;
   json["host"] = info.host;
   json["command"] = info.command;
-  json["config"] = finite_value(first.config());
+  json["config"] = catalog::finite_value(first.config());
   json["metrics"] = metrics_json(first);
   json["ranks"] = Json::array();
   for (const auto& entry : entries) json["ranks"].push_back(rank_json(entry));
   std::error_code ignored;
-  const auto logs = logs_path(run.dir);
+  const auto logs = tracking::logs_path(run.dir);
   json["logs"] = fs::is_directory(logs, ignored) ? Json(logs.string()) : Json(nullptr);
   json["checkpoints"] = checkpoints_json(run.dir);
   return json;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -10,7 +10,7 @@
 #include "cli/runs/runs_report.h"
 #include "cli/runs/runs_watch.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 bool ask_at_terminal(const std::string& question) {
@@ -37,4 +37,4 @@ int runs_command(int argc, char** argv) {
                           terminal ? AskUser(ask_at_terminal) : AskUser());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

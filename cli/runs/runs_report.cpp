@@ -16,7 +16,7 @@
 #include "dashboard/api/report.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 int write_report(const std::vector<std::string>& words, std::ostream& out) {
   cxxopts::Options known("lockstep runs export");
@@ -30,16 +30,17 @@ int write_report(const std::vector<std::string>& words, std::ostream& out) {
   const std::filesystem::path dir = parsed["dir"].as<std::string>();
   std::vector<std::string> ids;
   for (const auto& id : parsed["id"].as<std::vector<std::string>>()) {
-    auto job = find_run_directory(dir, id).filename().string();
+    auto job = catalog::find_run_directory(dir, id).filename().string();
     if (std::ranges::count(ids, job) == 0) ids.push_back(std::move(job));
   }
-  ColumnSpool spool({dir, "/var/tmp", "/tmp"});
-  RunCatalog catalog(std::filesystem::canonical(dir), spool, CatalogReading::Asked);
-  Dashboard dashboard{
+  catalog::ColumnSpool spool({dir, "/var/tmp", "/tmp"});
+  catalog::RunCatalog catalog(std::filesystem::canonical(dir), spool,
+                              catalog::CatalogReading::Asked);
+  dashboard::Dashboard dashboard{
       .catalog = catalog, .actions = false, .schema = [] {
-        return program_output({trainer_program(), "--schema"}, std::chrono::seconds(20));
+        return dashboard::program_output({trainer_program(), "--schema"}, std::chrono::seconds(20));
       }};
-  std::vector<RunSnapshot> runs;
+  std::vector<catalog::RunSnapshot> runs;
   for (const auto& id : ids) {
     runs.push_back(catalog.find(id));
     if (!runs.back()) throw config_error(fmt::format("run '{}' is a link: name its directory", id));
@@ -52,4 +53,4 @@ int write_report(const std::vector<std::string>& words, std::ostream& out) {
   return 0;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // `words`: "export ID... --html FILE [--dir RUNS]". Returns the exit code; throws Config and
 // Environment.
 int write_report(const std::vector<std::string>& words, std::ostream& out);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

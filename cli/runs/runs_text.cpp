@@ -13,7 +13,7 @@
 #include "lockstep/config_fields.h"
 #include "tracking/runs/run_tags.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr std::array<const char*, 3> kKeyMetrics = {"eval/accuracy", "eval/loss", "train/loss"};
@@ -28,13 +28,13 @@ std::string value_text(double value) {
 }
 
 // What summary_json() has under the name, as text.
-std::string summary_text(const RunEntry& entry, uint32_t name) {
+std::string summary_text(const catalog::RunEntry& entry, uint32_t name) {
   if (entry.rank)
     for (const auto& [known, value] : entry.rank->summary)
       if (known == name) return value_text(value);
   for (const auto* source : {entry.rank, entry.node}) {
     if (!source) continue;
-    const auto it = std::ranges::find(source->metrics, name, &MetricTotals::name);
+    const auto it = std::ranges::find(source->metrics, name, &catalog::MetricTotals::name);
     if (it != source->metrics.end() && it->count > 0) return value_text(it->last);
   }
   return "-";
@@ -46,7 +46,7 @@ std::string ranks_text(const RunInfo& info) {
                        : std::to_string(info.world_size);
 }
 
-void print_metrics(const RunEntry& entry, std::ostream& out) {
+void print_metrics(const catalog::RunEntry& entry, std::ostream& out) {
   const auto metrics = entry.metrics();
   if (metrics.empty()) return;
   std::vector<TextRow> rows = {{"metric", "last", "min", "max", "step", "values"}};
@@ -67,7 +67,7 @@ void print_ranks(const Json& ranks, std::ostream& out) {
   print_aligned(rows, out);
 }
 
-std::string step_text(const RunEntry& entry) {
+std::string step_text(const catalog::RunEntry& entry) {
   const auto planned = entry.info().planned.steps;
   return planned > 0 ? fmt::format("{} of {}", entry.step(), planned)
                      : std::to_string(entry.step());
@@ -85,14 +85,14 @@ std::string state_text(const Json& page) {
 
 }  // namespace
 
-void print_notes(const std::vector<RunEntry>& entries, std::ostream& out) {
+void print_notes(const std::vector<catalog::RunEntry>& entries, std::ostream& out) {
   for (const auto& entry : entries)
     for (const auto& note : entry.notes())
       out << printable(fmt::format("note: {}: {}", entry.info().id, note), std::string::npos)
           << "\n";
 }
 
-void print_table(const std::vector<RunEntry>& entries, double now, std::ostream& out) {
+void print_table(const std::vector<catalog::RunEntry>& entries, double now, std::ostream& out) {
   std::vector<TextRow> rows = {{"ID", "STATE", "RANKS", "AGE"}};
   for (const auto& entry : entries) {
     const auto& info = entry.info();
@@ -108,17 +108,18 @@ void print_table(const std::vector<RunEntry>& entries, double now, std::ostream&
     for (size_t i = 0; i < rows.size(); ++i) rows[i].push_back(std::move(column[i]));
   };
   for (const char* metric : kKeyMetrics)
-    add_column(metric, "-", [name = entries.front().names->find(metric)](const RunEntry& entry) {
-      return summary_text(entry, name);
-    });
-  add_column("TAGS", "", [](const RunEntry& entry) {
+    add_column(metric, "-",
+               [name = entries.front().names->find(metric)](const catalog::RunEntry& entry) {
+                 return summary_text(entry, name);
+               });
+  add_column("TAGS", "", [](const catalog::RunEntry& entry) {
     return fmt::format("{}", fmt::join(entry.run->tags.tags, ","));
   });
   print_aligned(std::move(rows), out);
   print_notes(entries, out);
 }
 
-void print_page(const std::vector<RunEntry>& entries, double now, std::ostream& out) {
+void print_page(const std::vector<catalog::RunEntry>& entries, double now, std::ostream& out) {
   const auto& first = entries.front();
   const auto page = page_json(entries);
   const auto text = [](const Json& value) {
@@ -149,4 +150,4 @@ void print_page(const std::vector<RunEntry>& entries, double now, std::ostream& 
   if (!tags.problem.empty()) out << "note: " << printable(tags.problem, std::string::npos) << "\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

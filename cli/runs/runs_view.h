@@ -7,32 +7,32 @@
 #include "catalog/json_text.h"
 #include "catalog/run_list.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // Last value of every metric; a value of the run as a whole goes before the logged one of the same
 // name.
-Json summary_json(const RunEntry& entry);
+Json summary_json(const catalog::RunEntry& entry);
 
 // One element of `runs list --json`.
-Json entry_json(const RunEntry& entry);
+Json entry_json(const catalog::RunEntry& entry);
 
 // `runs show --json`. `entries` are those of one job, or one of them; not empty.
-Json page_json(const std::vector<RunEntry>& entries);
+Json page_json(const std::vector<catalog::RunEntry>& entries);
 
 // {"runs": [ids], "config": {key: {id: value}}, "metrics": {name: {id: {last, min, max, step,
 // count}}}}: of the config only keys that differ, as "optimizer.lr". Throws Config when a run is
 // given twice.
-Json comparison_json(const std::vector<std::vector<RunEntry>>& runs);
+Json comparison_json(const std::vector<std::vector<catalog::RunEntry>>& runs);
 void print_comparison(const Json& comparison, std::ostream& out);
 
-void print_table(const std::vector<RunEntry>& entries, double now, std::ostream& out);
-void print_page(const std::vector<RunEntry>& entries, double now, std::ostream& out);
+void print_table(const std::vector<catalog::RunEntry>& entries, double now, std::ostream& out);
+void print_page(const std::vector<catalog::RunEntry>& entries, double now, std::ostream& out);
 // What could not be read of them.
-void print_notes(const std::vector<RunEntry>& entries, std::ostream& out);
+void print_notes(const std::vector<catalog::RunEntry>& entries, std::ostream& out);
 
 // One CSV or JSONL row per value: metric, step, time (unix seconds), value, rank. Throws
 // Environment when a log cannot be read.
-void export_csv(const std::vector<RunEntry>& entries, std::ostream& out);
-void export_jsonl(const std::vector<RunEntry>& entries, std::ostream& out);
+void export_csv(const std::vector<catalog::RunEntry>& entries, std::ostream& out);
+void export_jsonl(const std::vector<catalog::RunEntry>& entries, std::ostream& out);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -21,7 +21,7 @@
 #include "lockstep/error.h"
 #include "tracking/log/unix_time.h"
 
-namespace lockstep {
+namespace lockstep::cli {
 namespace {
 
 constexpr int kRefreshMs = 500;
@@ -39,12 +39,12 @@ TerminalSize terminal_size() {
 
 std::string value_text(double value) { return fmt::format("{:.5g}", value); }
 
-std::string headline(const RunSummary& run) {
+std::string headline(const catalog::RunSummary& run) {
   const auto planned = run.info.planned.steps;
   auto text = fmt::format("{}  {}  step {}{}  epoch {:.2f}  {:.0f} s", printable(run.id, 100),
                           state_name(run.state), run.step,
                           planned > 0 ? fmt::format(" of {}", planned) : "", run.epoch,
-                          run.duration(unix_now()));
+                          run.duration(tracking::unix_now()));
   if (run.num_ranks > 1) text += fmt::format("  {} ranks", run.num_ranks);
   if (run.num_alerts > 0) text += fmt::format("  {} alerts", run.num_alerts);
   return text;
@@ -58,11 +58,12 @@ int importance(const std::string& name) {
 }
 
 struct WatchedMetric {
-  const LogIndex* log = nullptr;
-  const MetricTotals* totals = nullptr;
+  const catalog::LogIndex* log = nullptr;
+  const catalog::MetricTotals* totals = nullptr;
 };
 
-std::vector<TextRow> metric_rows(const RunLogs& logs, const NameTable& names, size_t most) {
+std::vector<TextRow> metric_rows(const catalog::RunLogs& logs, const catalog::NameTable& names,
+                                 size_t most) {
   return logs.look([&](const auto& all) {
     std::map<std::pair<int, std::string>, WatchedMetric> metrics;
     for (const auto& log : all)
@@ -83,12 +84,13 @@ std::vector<TextRow> metric_rows(const RunLogs& logs, const NameTable& names, si
 }
 
 // Ranks beside each other, where there are several: who is behind, slow or lost.
-std::vector<TextRow> rank_rows(const RunSummary& run, const NameTable& names, size_t most) {
+std::vector<TextRow> rank_rows(const catalog::RunSummary& run, const catalog::NameTable& names,
+                               size_t most) {
   std::vector<TextRow> rows = {{"rank", "state", "step", "step time"}};
   const auto step_time = names.find("rank/step_time_s");
   for (const auto& source : run.sources) {
     if (source.is_node || rows.size() > most) continue;
-    const auto it = std::ranges::find(source.metrics, step_time, &MetricTotals::name);
+    const auto it = std::ranges::find(source.metrics, step_time, &catalog::MetricTotals::name);
     rows.push_back({std::to_string(source.number), state_name(source.state),
                     std::to_string(source.step),
                     it == source.metrics.end() ? "-" : fmt::format("{:.4g} s", it->mean())});
@@ -96,7 +98,8 @@ std::vector<TextRow> rank_rows(const RunSummary& run, const NameTable& names, si
   return rows;
 }
 
-void show_run(const RunLogs& logs, NameTable& names, bool whole, std::ostream& out) {
+void show_run(const catalog::RunLogs& logs, catalog::NameTable& names, bool whole,
+              std::ostream& out) {
   const auto run = summarize_run(logs, names);
   const auto size = terminal_size();
   const auto lines = whole ? SIZE_MAX / 4 : std::max(size.lines, kFewestLines) - 3;
@@ -110,7 +113,7 @@ void show_run(const RunLogs& logs, NameTable& names, bool whole, std::ostream& o
   for (const auto& problem : run.problems()) out << "problem: " << printable(problem, 200) << "\n";
 }
 
-bool goes_on(const RunLogs& logs) {
+bool goes_on(const catalog::RunLogs& logs) {
   return logs.look([](const auto& all) {
     return std::ranges::any_of(
         all, [](const auto& log) { return log->summary().state == RunState::Running; });
@@ -154,11 +157,11 @@ int watch_run(const std::vector<std::string>& words, std::ostream& out) {
   if (!parsed.count("id"))
     throw config_error("lockstep runs watch: which run? Give its ID, see lockstep runs list");
   const std::filesystem::path dir = parsed["dir"].as<std::string>();
-  const auto run_dir = find_run_directory(dir, parsed["id"].as<std::string>());
-  SignalWatch signals;
-  NameTable names;
-  ColumnSpool spool({dir, "/var/tmp", "/tmp"});
-  RunLogs logs(run_dir, names, &spool);
+  const auto run_dir = catalog::find_run_directory(dir, parsed["id"].as<std::string>());
+  launch::SignalWatch signals;
+  catalog::NameTable names;
+  catalog::ColumnSpool spool({dir, "/var/tmp", "/tmp"});
+  catalog::RunLogs logs(run_dir, names, &spool);
   const bool once = parsed.count("once") > 0 || ::isatty(STDOUT_FILENO) != 1;
   while (true) {
     logs.catch_up();
@@ -172,4 +175,4 @@ int watch_run(const std::vector<std::string>& words, std::ostream& out) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

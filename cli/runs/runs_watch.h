@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::cli {
 
 // `words`: "watch ID [--once] [--dir RUNS]". Shows the run until it is over or somebody interrupts;
 // once where `out` is no terminal. Returns the exit code; throws Config and Environment.
@@ -15,4 +15,4 @@ int watch_run(const std::vector<std::string>& words, std::ostream& out);
 // number. UTF-8.
 std::string small_curve(const std::vector<double>& values, size_t width);
 
-}  // namespace lockstep
+}  // namespace lockstep::cli

@@ -10,7 +10,7 @@
 #include "dashboard/api/api_pages.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 using Page = ApiAnswer (*)(Dashboard&, const ApiRequest&);
@@ -130,7 +130,7 @@ ApiAnswer ApiError::answer() const {
 ApiError not_found(const std::string& what) { return {404, "not_found", what}; }
 ApiError bad_request(const std::string& what) { return {400, "bad_request", what}; }
 
-ApiAnswer json_answer(const Json& json) { return {.body = to_text(json)}; }
+ApiAnswer json_answer(const Json& json) { return {.body = catalog::to_text(json)}; }
 
 std::vector<std::string> path_parts(std::string_view path) {
   std::vector<std::string> parts;
@@ -157,4 +157,4 @@ ApiAnswer answer_api(Dashboard& dashboard, const ApiRequest& request) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -15,7 +15,7 @@
 #include "catalog/run_files.h"
 #include "lockstep/config_value.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 struct ApiRequest {
   std::string method = "GET";
@@ -35,8 +35,8 @@ struct ApiAnswer {
   int status = 200;
   std::string type = "application/json";
   std::string body;
-  InnerFile file;        // instead of the body, where it is open
-  std::string download;  // a name to save it under; empty: to be shown
+  catalog::InnerFile file;  // instead of the body, where it is open
+  std::string download;     // a name to save it under; empty: to be shown
 };
 
 class ApiError : public std::runtime_error {
@@ -59,7 +59,7 @@ ApiError bad_request(const std::string& what);
 
 // What the pages work with.
 struct Dashboard {
-  RunCatalog& catalog;
+  catalog::RunCatalog& catalog;
   bool actions = true;  // whether anything may be changed
   bool token = false;   // whether one is needed
   // The JSON Schema of run files, or "" where nobody has it. Called at most once at a time.
@@ -75,4 +75,4 @@ std::vector<std::string> path_parts(std::string_view path);
 
 ApiAnswer json_answer(const Json& json);
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

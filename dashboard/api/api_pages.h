@@ -6,7 +6,7 @@
 
 #include "dashboard/api/api.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 // What one request may ask for, and how many may listen; GET /api/server tells them.
 constexpr size_t kMostPoints = 20000, kMostCurves = 512;
@@ -15,14 +15,14 @@ constexpr int kMostStreams = 32;
 // A page about one run: `rest` are the parts of the path behind its id.
 struct RunRequest {
   const ApiRequest& request;
-  RunSnapshot run;
+  catalog::RunSnapshot run;
   std::vector<std::string> rest;
 };
 
-Json run_row(const RunSummary& run, double now);
+Json run_row(const catalog::RunSummary& run, double now);
 Json alert_json(const std::string& run, const std::string& source, const Alert& alert);
-Json progress_json(const RunCatalog& catalog);
-Json changes_json(const CatalogChanges& changes, const RunCatalog& catalog);
+Json progress_json(const catalog::RunCatalog& catalog);
+Json changes_json(const catalog::CatalogChanges& changes, const catalog::RunCatalog& catalog);
 
 ApiAnswer server_page(Dashboard& dashboard);
 ApiAnswer runs_page(Dashboard& dashboard, const ApiRequest& request);
@@ -33,10 +33,11 @@ ApiAnswer alerts_page(Dashboard& dashboard, const ApiRequest& request);
 
 ApiAnswer run_page(Dashboard& dashboard, const RunRequest& request);
 // What /api/runs/ID answers: its small members, and with them the whole as text.
-Json run_head(Dashboard& dashboard, const RunSummary& run);
-std::string run_detail(const Json& head, const RunSummary& run, const NameTable& names);
+Json run_head(Dashboard& dashboard, const catalog::RunSummary& run);
+std::string run_detail(const Json& head, const catalog::RunSummary& run,
+                       const catalog::NameTable& names);
 ApiAnswer compare_page(Dashboard& dashboard, const ApiRequest& request);
-Json comparison(Dashboard& dashboard, const std::vector<RunSnapshot>& runs);
+Json comparison(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs);
 
 ApiAnswer series_page(Dashboard& dashboard, const ApiRequest& request);
 ApiAnswer series_csv_page(Dashboard& dashboard, const ApiRequest& request);
@@ -59,10 +60,10 @@ ApiAnswer stop_action(Dashboard& dashboard, const RunRequest& request);
 ApiAnswer delete_action(Dashboard& dashboard, const RunRequest& request);
 
 // Runs that the parameters `run` or `filter` name. Throws ApiError(404) for an unknown run.
-std::vector<RunSnapshot> runs_of(Dashboard& dashboard, const ApiRequest& request);
-RunSnapshot existing_run(Dashboard& dashboard, const std::string& id);
+std::vector<catalog::RunSnapshot> runs_of(Dashboard& dashboard, const ApiRequest& request);
+catalog::RunSnapshot existing_run(Dashboard& dashboard, const std::string& id);
 // Those that `filter` takes, newest first. Throws ApiError(400, bad_filter).
-std::vector<RunSnapshot> filtered_runs(Dashboard& dashboard, const std::string& filter);
-std::shared_ptr<RunLogs> opened(Dashboard& dashboard, const std::string& id);
+std::vector<catalog::RunSnapshot> filtered_runs(Dashboard& dashboard, const std::string& filter);
+std::shared_ptr<catalog::RunLogs> opened(Dashboard& dashboard, const std::string& id);
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 struct Asset {
   std::string_view path;              // "/app.js"
@@ -19,4 +19,4 @@ const Asset* find_asset(std::string_view path);
 // The page as one file, with __LOCKSTEP_DATA__ where a report's JSON belongs.
 std::string_view report_template();
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

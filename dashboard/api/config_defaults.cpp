@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 bool names_part(const Json& schema, const Json& value) {
@@ -59,4 +59,4 @@ Json default_paths(const Json& config, const std::string& schema) {
   return paths;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -12,7 +12,7 @@
 #include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr size_t kLongestLine = 64u << 10, kSearchPiece = 1u << 20, kMostSearched = 64u << 20;
 
 void add_files(const fs::path& dir, int node, std::vector<ConsoleStream>& streams) {
-  for (const auto& [path, attempt, local_rank, num_ranks, is_error] : rank_outputs(dir)) {
+  for (const auto& [path, attempt, local_rank, num_ranks, is_error] : tracking::rank_outputs(dir)) {
     struct stat info {};
     if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
     streams.push_back(
@@ -36,9 +36,9 @@ void add_files(const fs::path& dir, int node, std::vector<ConsoleStream>& stream
   }
 }
 
-void add_recorded(const RunLogs& logs, std::vector<ConsoleStream>& streams) {
+void add_recorded(const catalog::RunLogs& logs, std::vector<ConsoleStream>& streams) {
   const std::vector<ConsoleStream> files = streams;
-  const auto has_file = [&](const RecordedConsole& console) {
+  const auto has_file = [&](const catalog::RecordedConsole& console) {
     return std::ranges::any_of(files, [&](const ConsoleStream& file) {
       return std::pair(file.rank, file.is_error) == std::pair(console.rank, console.is_error);
     });
@@ -50,7 +50,7 @@ void add_recorded(const RunLogs& logs, std::vector<ConsoleStream>& streams) {
         streams.push_back({.name = fmt::format("{}-{}-{}", log->name().source(), console.rank,
                                                console.is_error ? "err" : "out"),
                            .path = {},
-                           .recorded = std::make_shared<const RecordedConsole>(console),
+                           .recorded = std::make_shared<const catalog::RecordedConsole>(console),
                            .node = log->summary().info.node_rank,
                            .rank = console.rank,
                            .is_error = console.is_error,
@@ -87,7 +87,7 @@ class ConsoleFile {
 
  private:
   fs::path path_;
-  std::shared_ptr<const RecordedConsole> recorded_;
+  std::shared_ptr<const catalog::RecordedConsole> recorded_;
   FileDescriptor file_;
   uint64_t size_ = 0;
 };
@@ -117,13 +117,13 @@ std::string lower_case(std::string text) {
 
 }  // namespace
 
-std::vector<ConsoleStream> console_streams(const RunLogs& logs) {
+std::vector<ConsoleStream> console_streams(const catalog::RunLogs& logs) {
   std::vector<ConsoleStream> streams;
-  const auto dir = logs_path(logs.run_dir());
+  const auto dir = tracking::logs_path(logs.run_dir());
   std::error_code ignored;
   if (fs::symlink_status(dir, ignored).type() == fs::file_type::directory) {
     add_files(dir, 0, streams);
-    for (const auto& [node, node_dir] : numbered_directories(dir, "node_"))
+    for (const auto& [node, node_dir] : tracking::numbered_directories(dir, "node_"))
       add_files(node_dir, node, streams);
   }
   add_recorded(logs, streams);
@@ -206,4 +206,4 @@ ConsoleMatches search_console(const ConsoleStream& stream, const std::string& te
   return result;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -11,13 +11,13 @@
 
 #include "catalog/run_logs.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 struct ConsoleStream {
   std::string name;  // "1-0-3-err": attempt, node, local rank, stdout or stderr; "node-1-3-err":
                      // source, rank, stdout or stderr
-  std::filesystem::path path;                       // empty where it was recorded
-  std::shared_ptr<const RecordedConsole> recorded;  // nullptr where there is a file
+  std::filesystem::path path;                                // empty where it was recorded
+  std::shared_ptr<const catalog::RecordedConsole> recorded;  // nullptr where there is a file
   int attempt = 0, node = 0, local_rank = 0;
   int rank = 0;
   bool is_error = false;
@@ -27,7 +27,7 @@ struct ConsoleStream {
 
 // The files in the order of attempts and ranks, then what was recorded of ranks without a file.
 // Links are passed over.
-std::vector<ConsoleStream> console_streams(const RunLogs& logs);
+std::vector<ConsoleStream> console_streams(const catalog::RunLogs& logs);
 
 struct ConsolePiece {
   uint64_t begin = 0, end = 0, size = 0;  // bytes of the output
@@ -58,4 +58,4 @@ struct ConsoleMatches {
 ConsoleMatches search_console(const ConsoleStream& stream, const std::string& text, uint64_t from,
                               size_t most_matches);
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -8,7 +8,7 @@
 #include "tracking/runs/run_trash.h"
 #include "tracking/runs/stop_request.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 Json body_of(const RunRequest& request) {
@@ -36,7 +36,7 @@ void add_changes(const Json& body, const char* name, char sign, std::vector<std:
 // As somebody else may have seen it since: what the file system says now.
 ApiAnswer current_row(Dashboard& dashboard, const std::string& id) {
   dashboard.catalog.refresh(id);
-  return json_answer(run_row(*existing_run(dashboard, id), unix_now()));
+  return json_answer(run_row(*existing_run(dashboard, id), tracking::unix_now()));
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ ApiAnswer tags_action(Dashboard& dashboard, const RunRequest& request) {
   std::vector<std::string> changes;
   add_changes(body, "add", '+', changes);
   add_changes(body, "remove", '-', changes);
-  change_run_tags(request.run->dir, changes, text_member(body, "note"));
+  tracking::change_run_tags(request.run->dir, changes, text_member(body, "note"));
   return current_row(dashboard, request.run->id);
 }
 
@@ -56,7 +56,7 @@ ApiAnswer stop_action(Dashboard& dashboard, const RunRequest& request) {
   const auto run = existing_run(dashboard, request.run->id);
   if (run->state != RunState::Running)
     throw ApiError(409, "conflict", fmt::format("the run is over: {}", state_name(run->state)));
-  request_stop(run->dir, reason.value_or("asked for in the dashboard"));
+  tracking::request_stop(run->dir, reason.value_or("asked for in the dashboard"));
   return current_row(dashboard, request.run->id);
 }
 
@@ -69,9 +69,9 @@ ApiAnswer delete_action(Dashboard& dashboard, const RunRequest& request) {
     throw not_found(fmt::format("there is no run '{}'", printable(id)));
   if (const auto reason = why_in_use(*run); !reason.empty())
     throw ApiError(409, "conflict", fmt::format("the run is not over: {}", reason));
-  remove_run(dashboard.catalog.directory(), request.run->dir);
+  tracking::remove_run(dashboard.catalog.directory(), request.run->dir);
   dashboard.catalog.refresh(id);
   return json_answer({{"deleted", id}});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

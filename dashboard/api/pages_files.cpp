@@ -11,7 +11,7 @@
 #include "lockstep/error.h"
 #include "tracking/artifacts/store.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 constexpr size_t kMostConsoleBytes = 4u << 20, kMostListedFiles = 10000;
@@ -37,29 +37,31 @@ std::string joined(const std::vector<std::string>& parts, size_t from) {
   return path;
 }
 
-ApiAnswer file_answer(InnerFile file, const std::string& name) {
+ApiAnswer file_answer(catalog::InnerFile file, const std::string& name) {
   if (!file.file) throw not_found("there is no such file");
   return {.type = "application/octet-stream", .file = std::move(file), .download = name};
 }
 
-ArtifactStore store_of(const Dashboard& dashboard) {
-  return ArtifactStore(dashboard.catalog.directory() / "artifacts", std::chrono::seconds(5));
+tracking::ArtifactStore store_of(const Dashboard& dashboard) {
+  return tracking::ArtifactStore(dashboard.catalog.directory() / "artifacts",
+                                 std::chrono::seconds(5));
 }
 
 // An entry's id is the run's, or has its rank behind it.
-bool is_of_run(const std::string& entry, const RunSummary& run) {
-  return entry == run.id || std::ranges::any_of(run.sources, [&](const SourceSummary& source) {
+bool is_of_run(const std::string& entry, const catalog::RunSummary& run) {
+  return entry == run.id ||
+         std::ranges::any_of(run.sources, [&](const catalog::SourceSummary& source) {
            return source.info.id == entry;
          });
 }
 
-bool concerns(const Artifact& artifact, const RunSummary& run) {
+bool concerns(const tracking::Artifact& artifact, const catalog::RunSummary& run) {
   return (artifact.made_by && is_of_run(*artifact.made_by, run)) ||
          std::ranges::any_of(artifact.used_by,
                              [&](const std::string& entry) { return is_of_run(entry, run); });
 }
 
-Json artifact_json(const Artifact& artifact) {
+Json artifact_json(const tracking::Artifact& artifact) {
   auto files = Json::array();
   for (size_t i = 0; i < std::min(artifact.files.size(), kMostListedFiles); ++i)
     files.push_back(
@@ -73,10 +75,10 @@ Json artifact_json(const Artifact& artifact) {
           {"aliases", artifact.aliases},
           {"digest", artifact.digest},
           {"bytes", artifact.size()},
-          {"created", number_value(artifact.created)},
+          {"created", catalog::number_value(artifact.created)},
           {"made_by", artifact.made_by ? Json(*artifact.made_by) : Json(nullptr)},
           {"used_by", artifact.used_by},
-          {"metadata", finite_value(artifact.metadata)},
+          {"metadata", catalog::finite_value(artifact.metadata)},
           {"num_files", artifact.files.size()},
           {"files", files}};
 }
@@ -113,18 +115,18 @@ ApiAnswer console_page(Dashboard& dashboard, const RunRequest& request) {
 ApiAnswer files_page(const RunRequest& request) {
   if (request.rest.size() > 1) {
     const auto path = joined(request.rest, 1);
-    return file_answer(open_inner_file(request.run->dir, path), request.rest.back());
+    return file_answer(catalog::open_inner_file(request.run->dir, path), request.rest.back());
   }
   bool more = false;
   auto files = Json::array();
-  for (const auto& file : list_files(request.run->dir, kMostListedFiles, more))
+  for (const auto& file : catalog::list_files(request.run->dir, kMostListedFiles, more))
     files.push_back({{"path", file.path}, {"bytes", file.bytes}, {"modified", file.modified}});
   return json_answer({{"files", files}, {"more", more}});
 }
 
 ApiAnswer artifacts_page(Dashboard& dashboard, const ApiRequest& request) {
   std::vector<std::string> problems;
-  RunSnapshot run;
+  catalog::RunSnapshot run;
   if (const auto id = request.param("run")) run = existing_run(dashboard, *id);
   auto list = Json::array();
   std::error_code ignored;
@@ -136,7 +138,8 @@ ApiAnswer artifacts_page(Dashboard& dashboard, const ApiRequest& request) {
 }
 
 ApiAnswer artifact_file_page(Dashboard& dashboard, const std::vector<std::string>& parts) {
-  if (parts.size() != 5 || !is_artifact_name(parts[2])) throw not_found("there is no such file");
+  if (parts.size() != 5 || !tracking::is_artifact_name(parts[2]))
+    throw not_found("there is no such file");
   const auto store = store_of(dashboard);
   try {
     const auto artifact = store.find(fmt::format("{}:v{}", parts[2], number_part(parts[3])));
@@ -144,7 +147,7 @@ ApiAnswer artifact_file_page(Dashboard& dashboard, const std::vector<std::string
     if (number >= artifact.files.size()) throw not_found("there is no such file");
     const auto& file = artifact.files[number];
     const auto inner = store.blob(file).lexically_relative(store.directory()).generic_string();
-    return file_answer(open_inner_file(store.directory(), inner),
+    return file_answer(catalog::open_inner_file(store.directory(), inner),
                        std::filesystem::path(file.path).filename().string());
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::Config) throw not_found(error.what());
@@ -152,4 +155,4 @@ ApiAnswer artifact_file_page(Dashboard& dashboard, const std::vector<std::string
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -8,19 +8,20 @@
 #include "core/printable.h"
 #include "dashboard/api/api_pages.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 struct PlacedRecord {
   std::string source;
-  RecordPlace place;
+  catalog::RecordPlace place;
 };
 
 // Those of a kind that are asked for, by time.
-std::vector<PlacedRecord> asked_records(const RunLogs& logs, const NameTable& names,
-                                        const ApiRequest& request, RecordPlace::Kind kind) {
+std::vector<PlacedRecord> asked_records(const catalog::RunLogs& logs,
+                                        const catalog::NameTable& names, const ApiRequest& request,
+                                        catalog::RecordPlace::Kind kind) {
   const auto source = request.param("source"), name = request.param("name");
-  const auto number = name ? names.find(*name) : NameTable::kNone;
+  const auto number = name ? names.find(*name) : catalog::NameTable::kNone;
   std::vector<PlacedRecord> records;
   logs.look([&](const auto& all) {
     for (const auto& log : all) {
@@ -35,7 +36,7 @@ std::vector<PlacedRecord> asked_records(const RunLogs& logs, const NameTable& na
 }
 
 template <class T>
-std::optional<T> read_placed(const RunLogs& logs, const PlacedRecord& record) {
+std::optional<T> read_placed(const catalog::RunLogs& logs, const PlacedRecord& record) {
   return logs.look([&](const auto& all) -> std::optional<T> {
     for (const auto& log : all) {
       if (log->name().source() != record.source) continue;
@@ -49,8 +50,8 @@ std::optional<T> read_placed(const RunLogs& logs, const PlacedRecord& record) {
 Json moment_json(const PlacedRecord& record) {
   return {{"source", record.source},
           {"step", record.place.step},
-          {"time", number_value(record.place.time)},
-          {"epoch", number_value(record.place.epoch)},
+          {"time", catalog::number_value(record.place.time)},
+          {"epoch", catalog::number_value(record.place.epoch)},
           {"at", record.place.end}};
 }
 
@@ -88,8 +89,8 @@ TextLevel level_named(const std::string& name) {
 
 ApiAnswer images_page(Dashboard& dashboard, const RunRequest& request) {
   const auto logs = opened(dashboard, request.run->id);
-  auto records =
-      asked_records(*logs, dashboard.catalog.names(), request.request, RecordPlace::Kind::Image);
+  auto records = asked_records(*logs, dashboard.catalog.names(), request.request,
+                               catalog::RecordPlace::Kind::Image);
   if (const auto before = request.request.number("before"))
     std::erase_if(records, [&](const auto& record) { return record.place.time >= *before; });
   std::ranges::reverse(records);
@@ -118,7 +119,7 @@ ApiAnswer image_page(Dashboard& dashboard, const RunRequest& request) {
   ApiRequest asked;
   asked.params = {{"source", request.rest[1]}};
   for (const auto& record :
-       asked_records(*logs, dashboard.catalog.names(), asked, RecordPlace::Kind::Image)) {
+       asked_records(*logs, dashboard.catalog.names(), asked, catalog::RecordPlace::Kind::Image)) {
     if (record.place.end != at) continue;
     if (auto image = read_placed<Image>(*logs, record))
       return {.type = "image/png", .body = std::move(image->png)};
@@ -129,7 +130,7 @@ ApiAnswer image_page(Dashboard& dashboard, const RunRequest& request) {
 ApiAnswer histograms_page(Dashboard& dashboard, const RunRequest& request) {
   const auto logs = opened(dashboard, request.run->id);
   const auto records = asked_records(*logs, dashboard.catalog.names(), request.request,
-                                     RecordPlace::Kind::Histogram);
+                                     catalog::RecordPlace::Kind::Histogram);
   std::string text = fmt::format("{{\"total\":{},\"items\":[", records.size());
   bool first = true;
   for (const auto& record : thinned(records, request.request.count("limit", 100, 1000, 1))) {
@@ -137,14 +138,14 @@ ApiAnswer histograms_page(Dashboard& dashboard, const RunRequest& request) {
     if (!histogram) continue;
     if (!first) text += ',';
     first = false;
-    const auto head = to_text(moment_json(record));
+    const auto head = catalog::to_text(moment_json(record));
     text.append(head, 0, head.size() - 1);
     text += ",\"name\":";
-    append_text(text, histogram->at.name);
+    catalog::append_text(text, histogram->at.name);
     text += ",\"edges\":";
-    append_numbers(text, histogram->edges);
+    catalog::append_numbers(text, histogram->edges);
     text += ",\"counts\":";
-    append_numbers(text, histogram->counts);
+    catalog::append_numbers(text, histogram->counts);
     text += '}';
   }
   return {.body = text + "]}"};
@@ -152,8 +153,8 @@ ApiAnswer histograms_page(Dashboard& dashboard, const RunRequest& request) {
 
 ApiAnswer tables_page(Dashboard& dashboard, const RunRequest& request) {
   const auto logs = opened(dashboard, request.run->id);
-  const auto records =
-      asked_records(*logs, dashboard.catalog.names(), request.request, RecordPlace::Kind::Table);
+  const auto records = asked_records(*logs, dashboard.catalog.names(), request.request,
+                                     catalog::RecordPlace::Kind::Table);
   if (records.empty()) throw not_found("there is no such table");
   auto versions = Json::array();
   for (const auto& record : thinned(records, 1000)) versions.push_back(moment_json(record));
@@ -170,7 +171,7 @@ ApiAnswer tables_page(Dashboard& dashboard, const RunRequest& request) {
   const auto limit = request.request.count("rows", 100, 10000);
   auto rows = Json::array();
   for (size_t i = offset; i < std::min(offset + limit, table->rows.size()); ++i)
-    rows.push_back(finite_value(table->rows[i]));
+    rows.push_back(catalog::finite_value(table->rows[i]));
   return json_answer({{"versions", versions},
                       {"at", chosen->place.end},
                       {"columns", table->columns},
@@ -180,8 +181,8 @@ ApiAnswer tables_page(Dashboard& dashboard, const RunRequest& request) {
 
 ApiAnswer texts_page(Dashboard& dashboard, const RunRequest& request) {
   const auto logs = opened(dashboard, request.run->id);
-  auto records =
-      asked_records(*logs, dashboard.catalog.names(), request.request, RecordPlace::Kind::Text);
+  auto records = asked_records(*logs, dashboard.catalog.names(), request.request,
+                               catalog::RecordPlace::Kind::Text);
   if (const auto level = request.request.param("level"))
     std::erase_if(records, [least = static_cast<uint8_t>(level_named(*level))](const auto& record) {
       return record.place.level < least;
@@ -195,10 +196,10 @@ ApiAnswer texts_page(Dashboard& dashboard, const RunRequest& request) {
   for (size_t i = offset; i < std::min(offset + limit, records.size()); ++i)
     if (const auto text = read_placed<TextLine>(*logs, records[i]))
       items.push_back({{"source", records[i].source},
-                       {"time", number_value(text->time)},
+                       {"time", catalog::number_value(text->time)},
                        {"level", level_name(text->level)},
                        {"line", text->line}});
   return json_answer({{"total", records.size()}, {"offset", offset}, {"items", items}});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -17,25 +17,25 @@
 #include "tracking/runs/run_directory.h"
 #include "tracking/runs/stop_request.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr size_t kMostCompared = 50;
 
-const char* media_name(MediaTotals::Kind kind) {
+const char* media_name(catalog::MediaTotals::Kind kind) {
   switch (kind) {
-    case MediaTotals::Kind::Image: return "image";
-    case MediaTotals::Kind::Histogram: return "histogram";
-    case MediaTotals::Kind::Table: return "table";
+    case catalog::MediaTotals::Kind::Image: return "image";
+    case catalog::MediaTotals::Kind::Histogram: return "histogram";
+    case catalog::MediaTotals::Kind::Table: return "table";
   }
   return "image";
 }
 
-Json whole_totals_json(const MetricTotals& metric) {
+Json whole_totals_json(const catalog::MetricTotals& metric) {
   auto json = totals_json(metric);
-  json["mean"] = number_value(metric.mean());
+  json["mean"] = catalog::number_value(metric.mean());
   json["num_nan"] = metric.num_nan;
   return json;
 }
@@ -43,7 +43,8 @@ Json whole_totals_json(const MetricTotals& metric) {
 // A run may have tens of thousands of metrics. What has a part for each of them is written as text:
 // objects of the JSON library take a search for each member that is added, and ten times the
 // memory.
-void append_summary(std::string& text, const SourceSummary& source, const NameTable& names) {
+void append_summary(std::string& text, const catalog::SourceSummary& source,
+                    const catalog::NameTable& names) {
   std::map<std::string_view, double> values;
   for (const auto& metric : source.metrics)
     if (metric.count > 0) values[names.text(metric.name)] = metric.last;
@@ -51,21 +52,21 @@ void append_summary(std::string& text, const SourceSummary& source, const NameTa
   text += '{';
   for (bool is_first = true; const auto& [name, value] : values) {
     if (!std::exchange(is_first, false)) text += ',';
-    append_text(text, name);
+    catalog::append_text(text, name);
     text += ':';
-    append_number(text, value);
+    catalog::append_number(text, value);
   }
   text += '}';
 }
 
 // The object `head` as text, with one more member: `name`, whose value is to follow, and a '}'.
 void append_open(std::string& text, const Json& head, std::string_view name) {
-  const auto object = to_text(head);
+  const auto object = catalog::to_text(head);
   text.append(object, 0, object.size() - 1);
   text += fmt::format(",\"{}\":", name);
 }
 
-Json source_json(const SourceSummary& source) {
+Json source_json(const catalog::SourceSummary& source) {
   Json json = {{"source", source.source},
                {"kind", source.is_node ? "node" : "rank"},
                {"id", source.info.id},
@@ -78,14 +79,15 @@ Json source_json(const SourceSummary& source) {
   json["host"] = source.info.host;
   json["pid"] = source.info.pid;
   json["state"] = state_name(source.state);
-  json["created"] = number_value(source.info.created);
-  json["updated"] = number_value(source.updated);
+  json["created"] = catalog::number_value(source.info.created);
+  json["updated"] = catalog::number_value(source.updated);
   json["step"] = source.step;
-  json["epoch"] = number_value(source.epoch);
+  json["epoch"] = catalog::number_value(source.epoch);
   return json;
 }
 
-void append_sources(std::string& text, const RunSummary& run, const NameTable& names) {
+void append_sources(std::string& text, const catalog::RunSummary& run,
+                    const catalog::NameTable& names) {
   text += '[';
   for (bool is_first = true; const auto& source : run.sources) {
     if (!std::exchange(is_first, false)) text += ',';
@@ -97,9 +99,10 @@ void append_sources(std::string& text, const RunSummary& run, const NameTable& n
 }
 
 // Of each metric: who has it, and the totals of the first.
-void append_metrics(std::string& text, const RunSummary& run, const NameTable& names) {
+void append_metrics(std::string& text, const catalog::RunSummary& run,
+                    const catalog::NameTable& names) {
   struct Use {
-    const MetricTotals* totals = nullptr;
+    const catalog::MetricTotals* totals = nullptr;
     std::vector<std::string> sources;
   };
   std::map<std::string_view, Use> metrics;
@@ -119,14 +122,14 @@ void append_metrics(std::string& text, const RunSummary& run, const NameTable& n
                  {"section", std::string(name.substr(0, slash == name.npos ? 0 : slash))},
                  {"axis", name.starts_with("system/") ? "time" : "step"}},
                 "sources");
-    const auto totals = to_text(whole_totals_json(*use.totals));
-    text += to_text(use.sources) + ',' + totals.substr(1);
+    const auto totals = catalog::to_text(whole_totals_json(*use.totals));
+    text += catalog::to_text(use.sources) + ',' + totals.substr(1);
   }
   text += ']';
 }
 
-Json media_json(const RunSummary& run, const NameTable& names) {
-  std::map<std::pair<MediaTotals::Kind, std::string>, Json> media;
+Json media_json(const catalog::RunSummary& run, const catalog::NameTable& names) {
+  std::map<std::pair<catalog::MediaTotals::Kind, std::string>, Json> media;
   for (const auto& source : run.sources)
     for (const auto& totals : source.media) {
       auto& json = media[{totals.kind, names.text(totals.name)}];
@@ -147,8 +150,8 @@ Json media_json(const RunSummary& run, const NameTable& names) {
 Json checkpoints_json_of(const fs::path& run_dir) {
   std::vector<std::pair<int64_t, Json>> checkpoints;
   std::error_code error;
-  for (fs::directory_iterator it(checkpoints_path(run_dir), error), end; !error && it != end;
-       it.increment(error)) {
+  for (fs::directory_iterator it(tracking::checkpoints_path(run_dir), error), end;
+       !error && it != end; it.increment(error)) {
     const auto name = it->path().filename().string();
     std::error_code ignored;
     if (name.starts_with('.') || it->symlink_status(ignored).type() != fs::file_type::directory)
@@ -156,7 +159,7 @@ Json checkpoints_json_of(const fs::path& run_dir) {
     bool more = false;
     uint64_t bytes = 0;
     double modified = 0;
-    for (const auto& file : list_files(it->path(), 10000, more)) {
+    for (const auto& file : catalog::list_files(it->path(), 10000, more)) {
       bytes += file.bytes;
       modified = std::max(modified, file.modified);
     }
@@ -175,7 +178,7 @@ Json path_json(const ConsoleStream& stream, const fs::path& run_dir) {
   return stream.path.lexically_relative(run_dir).generic_string();
 }
 
-Json console_json(const RunLogs& logs) {
+Json console_json(const catalog::RunLogs& logs) {
   auto list = Json::array();
   for (const auto& stream : console_streams(logs))
     list.push_back({{"stream", stream.name},
@@ -191,7 +194,7 @@ Json console_json(const RunLogs& logs) {
 }
 
 // What run.json says beyond what the row has.
-Json environment_json(const RunSummary& run) {
+Json environment_json(const catalog::RunSummary& run) {
   static const std::set<std::string> kShown = {"id",      "name",   "group",     "job_type",
                                                "created", "job_id", "world_size"};
   auto environment = Json::object();
@@ -199,23 +202,24 @@ Json environment_json(const RunSummary& run) {
     const auto json = Json::parse(read_file(run.dir / "run.json", 1u << 20), nullptr, false);
     if (json.is_object())
       for (const auto& [key, value] : json.items())
-        if (!kShown.contains(key)) environment[key] = finite_value(value);
+        if (!kShown.contains(key)) environment[key] = catalog::finite_value(value);
   } catch (const Error&) {
     // No run.json: the logs say the rest.
   }
   return environment;
 }
 
-Json config_of(Dashboard& dashboard, const RunSummary& run) {
+Json config_of(Dashboard& dashboard, const catalog::RunSummary& run) {
   const auto logs = opened(dashboard, run.id);
   return logs->look([](const auto& all) -> Json {
     for (const auto& log : all)
-      if (!log->name().is_node && log->config().is_object()) return finite_value(log->config());
+      if (!log->name().is_node && log->config().is_object())
+        return catalog::finite_value(log->config());
     return Json::object();
   });
 }
 
-Json alerts_json(const RunSummary& run) {
+Json alerts_json(const catalog::RunSummary& run) {
   auto list = Json::array();
   for (const auto& source : run.sources)
     for (const auto& alert : source.alerts)
@@ -223,11 +227,12 @@ Json alerts_json(const RunSummary& run) {
   return list;
 }
 
-Json job_summary(const RunSummary& run, const NameTable& names) {
+Json job_summary(const catalog::RunSummary& run, const catalog::NameTable& names) {
   auto summary = Json::object();
   for (const auto& source : run.sources)
     for (const auto& [name, value] : source.summary)
-      if (!summary.contains(names.text(name))) summary[names.text(name)] = number_value(value);
+      if (!summary.contains(names.text(name)))
+        summary[names.text(name)] = catalog::number_value(value);
   return summary;
 }
 
@@ -252,8 +257,8 @@ Json differences(const std::vector<std::map<std::string, Json>>& runs) {
 
 }  // namespace
 
-Json run_head(Dashboard& dashboard, const RunSummary& run) {
-  auto json = run_row(run, unix_now());
+Json run_head(Dashboard& dashboard, const catalog::RunSummary& run) {
+  auto json = run_row(run, tracking::unix_now());
   json["dir"] = run.dir.string();
   json["command"] = run.info.command;
   json["config"] = config_of(dashboard, run);
@@ -267,13 +272,14 @@ Json run_head(Dashboard& dashboard, const RunSummary& run) {
   uint64_t num_texts = 0;
   for (const auto& source : run.sources) num_texts += source.num_texts;
   json["num_texts"] = num_texts;
-  const auto stop = read_stop_request(run.dir);
+  const auto stop = tracking::read_stop_request(run.dir);
   json["stop_requested"] =
       stop ? Json{{"time", stop->time}, {"reason", stop->reason}} : Json(nullptr);
   return json;
 }
 
-std::string run_detail(const Json& head, const RunSummary& run, const NameTable& names) {
+std::string run_detail(const Json& head, const catalog::RunSummary& run,
+                       const catalog::NameTable& names) {
   std::string text;
   append_open(text, head, "sources");
   append_sources(text, run, names);
@@ -287,17 +293,17 @@ ApiAnswer run_page(Dashboard& dashboard, const RunRequest& request) {
   return {.body = run_detail(head, *request.run, dashboard.catalog.names())};
 }
 
-Json comparison(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
+Json comparison(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
   const auto& names = dashboard.catalog.names();
   auto rows = Json::array(), metrics = Json::array();
   std::vector<std::map<std::string, Json>> configs, environments;
   // By name; of each run the totals of its first source that has the metric.
-  std::map<std::string_view, std::vector<const MetricTotals*>> totals;
+  std::map<std::string_view, std::vector<const catalog::MetricTotals*>> totals;
   for (size_t i = 0; i < runs.size(); ++i) {
     const auto& run = runs[i];
-    rows.push_back(run_row(*run, unix_now()));
-    configs.push_back(leaves_of(config_of(dashboard, *run)));
-    environments.push_back(leaves_of(environment_json(*run)));
+    rows.push_back(run_row(*run, tracking::unix_now()));
+    configs.push_back(catalog::leaves_of(config_of(dashboard, *run)));
+    environments.push_back(catalog::leaves_of(environment_json(*run)));
     for (const auto& source : run->sources)
       for (const auto& metric : source.metrics)
         if (metric.count > 0) {
@@ -325,4 +331,4 @@ ApiAnswer compare_page(Dashboard& dashboard, const ApiRequest& request) {
   return json_answer(comparison(dashboard, runs));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

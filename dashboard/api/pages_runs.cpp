@@ -15,13 +15,13 @@
 #include "lockstep/version.h"
 #include "tracking/log/unix_time.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 constexpr size_t kMostRows = 1000, kMostColumns = 100, kMostAlerts = 1000;
 
 Json content_json(const FieldContent& content) {
-  if (const auto* number = std::get_if<double>(&content)) return number_value(*number);
+  if (const auto* number = std::get_if<double>(&content)) return catalog::number_value(*number);
   if (const auto* yes = std::get_if<bool>(&content)) return *yes;
   if (const auto* text = std::get_if<std::string>(&content)) return *text;
   return nullptr;
@@ -47,11 +47,11 @@ std::vector<RunField> asked_columns(const ApiRequest& request) {
   return columns;
 }
 
-void sort_by_field(std::vector<RunSnapshot>& runs, const std::string& word, const NameTable& names,
-                   double now) {
+void sort_by_field(std::vector<catalog::RunSnapshot>& runs, const std::string& word,
+                   const catalog::NameTable& names, double now) {
   const bool descending = word.starts_with('-');
   const auto field = field_named(descending ? word.substr(1) : word);
-  std::vector<std::pair<FieldContent, RunSnapshot>> keyed;
+  std::vector<std::pair<FieldContent, catalog::RunSnapshot>> keyed;
   keyed.reserve(runs.size());
   for (auto& run : runs) keyed.emplace_back(field.value(*run, names, now), run);
   std::ranges::stable_sort(keyed, [&](const auto& a, const auto& b) {
@@ -82,43 +82,43 @@ std::vector<std::string> split_words(const std::string& text) {
 
 struct FieldUse {
   size_t runs = 0;
-  std::set<FieldValue::Type> types;
-  FieldValue first;
+  std::set<catalog::FieldValue::Type> types;
+  catalog::FieldValue first;
   bool differs = false;
 
-  void add(const FieldValue& value) {
+  void add(const catalog::FieldValue& value) {
     if (runs++ == 0) first = value;
     types.insert(value.type);
     differs |= value.type != first.type || value.text != first.text || value.number != first.number;
   }
 };
 
-const char* type_name(const std::set<FieldValue::Type>& types) {
+const char* type_name(const std::set<catalog::FieldValue::Type>& types) {
   if (types.size() != 1) return "mixed";
   switch (*types.begin()) {
-    case FieldValue::Type::Number: return "number";
-    case FieldValue::Type::Bool: return "bool";
+    case catalog::FieldValue::Type::Number: return "number";
+    case catalog::FieldValue::Type::Bool: return "bool";
     default: return "text";
   }
 }
 
 }  // namespace
 
-Json run_row(const RunSummary& run, double now) {
+Json run_row(const catalog::RunSummary& run, double now) {
   const auto end = run.end.value_or(RunEnd{.state = run.state});
   const bool ended = has_ended(run.state);
-  auto row = run_json(run.info, end);
+  auto row = catalog::run_json(run.info, end);
   row.update({{"signal", ended && end.signal ? Json(*end.signal) : Json(nullptr)},
               {"failed_rank", ended && end.rank ? Json(*end.rank) : Json(nullptr)},
               {"reason", ended ? end.reason : ""},
-              {"created", number_value(run.info.created)},
-              {"updated", number_value(run.updated)},
-              {"duration", number_value(run.duration(now))},
+              {"created", catalog::number_value(run.info.created)},
+              {"updated", catalog::number_value(run.updated)},
+              {"duration", catalog::number_value(run.duration(now))},
               {"host", run.info.host},
               {"world_size", run.info.world_size},
               {"num_ranks", run.num_ranks},
               {"step", run.step},
-              {"epoch", number_value(run.epoch)},
+              {"epoch", catalog::number_value(run.epoch)},
               {"planned", to_json(run.info.planned)},
               {"tags", run.tags.tags},
               {"note", run.tags.note},
@@ -128,14 +128,14 @@ Json run_row(const RunSummary& run, double now) {
   return row;
 }
 
-Json progress_json(const RunCatalog& catalog) {
+Json progress_json(const catalog::RunCatalog& catalog) {
   const auto progress = catalog.progress();
   return {{"done", progress.done}, {"total", progress.total}};
 }
 
-Json changes_json(const CatalogChanges& changes, const RunCatalog& catalog) {
+Json changes_json(const catalog::CatalogChanges& changes, const catalog::RunCatalog& catalog) {
   auto rows = Json::array();
-  const auto now = unix_now();
+  const auto now = tracking::unix_now();
   for (const auto& run : changes.runs) rows.push_back(run_row(*run, now));
   return {{"seq", changes.number},
           {"runs", rows},
@@ -144,11 +144,11 @@ Json changes_json(const CatalogChanges& changes, const RunCatalog& catalog) {
           {"reset", changes.reset}};
 }
 
-std::vector<RunSnapshot> filtered_runs(Dashboard& dashboard, const std::string& filter) {
+std::vector<catalog::RunSnapshot> filtered_runs(Dashboard& dashboard, const std::string& filter) {
   auto runs = dashboard.catalog.all();
   try {
-    const RunFilter chosen(filter, unix_now());
-    std::erase_if(runs, [&](const RunSnapshot& run) {
+    const RunFilter chosen(filter, tracking::unix_now());
+    std::erase_if(runs, [&](const catalog::RunSnapshot& run) {
       return !chosen.takes(*run, dashboard.catalog.names());
     });
   } catch (const FilterError& error) {
@@ -170,7 +170,7 @@ ApiAnswer server_page(Dashboard& dashboard) {
 
 ApiAnswer runs_page(Dashboard& dashboard, const ApiRequest& request) {
   const auto number = dashboard.catalog.number();
-  const auto now = unix_now();
+  const auto now = tracking::unix_now();
   const auto& names = dashboard.catalog.names();
   auto runs = filtered_runs(dashboard, request.param("filter").value_or(""));
   auto words = split_words(request.param("sort").value_or("-created"));
@@ -248,9 +248,9 @@ struct Spread {
   }
 
   Json json() const {
-    return {{"mean", number_value(sum / static_cast<double>(count))},
-            {"min", number_value(min)},
-            {"max", number_value(max)},
+    return {{"mean", catalog::number_value(sum / static_cast<double>(count))},
+            {"min", catalog::number_value(min)},
+            {"max", catalog::number_value(max)},
             {"count", count}};
   }
 };
@@ -266,7 +266,7 @@ ApiAnswer groups_page(Dashboard& dashboard, const ApiRequest& request) {
   const auto columns = asked_columns(request);
   const auto field = field_named(request.param("by").value_or("group"));
   const auto& names = dashboard.catalog.names();
-  const auto now = unix_now();
+  const auto now = tracking::unix_now();
   std::vector<GroupOfRuns> groups;  // in the order of the newest run
   std::map<std::string, size_t> place;
   for (const auto& run : filtered_runs(dashboard, request.param("filter").value_or(""))) {
@@ -274,7 +274,7 @@ ApiAnswer groups_page(Dashboard& dashboard, const ApiRequest& request) {
     if (values.empty()) values.emplace_back();
     for (const auto& value : values) {
       const auto json = content_json(value);
-      const auto [it, is_new] = place.try_emplace(to_text(json), groups.size());
+      const auto [it, is_new] = place.try_emplace(catalog::to_text(json), groups.size());
       if (is_new)
         groups.push_back(
             {Json{{"value", json}, {"runs", 0}, {"states", Json::object()}, {"ids", Json::array()}},
@@ -310,7 +310,7 @@ ApiAnswer changes_page(Dashboard& dashboard, const ApiRequest& request) {
 Json alert_json(const std::string& run, const std::string& source, const Alert& alert) {
   return {{"run", run},
           {"source", source},
-          {"time", number_value(alert.time)},
+          {"time", catalog::number_value(alert.time)},
           {"level", level_name(alert.level)},
           {"title", alert.title},
           {"text", alert.text},
@@ -333,24 +333,24 @@ ApiAnswer alerts_page(Dashboard& dashboard, const ApiRequest& request) {
   return json_answer({{"alerts", list}});
 }
 
-RunSnapshot existing_run(Dashboard& dashboard, const std::string& id) {
+catalog::RunSnapshot existing_run(Dashboard& dashboard, const std::string& id) {
   auto run = dashboard.catalog.find(id);
   if (!run) throw not_found(fmt::format("there is no run '{}'", printable(id)));
   return run;
 }
 
-std::vector<RunSnapshot> runs_of(Dashboard& dashboard, const ApiRequest& request) {
+std::vector<catalog::RunSnapshot> runs_of(Dashboard& dashboard, const ApiRequest& request) {
   if (const auto filter = request.param("filter")) return filtered_runs(dashboard, *filter);
-  std::vector<RunSnapshot> runs;
+  std::vector<catalog::RunSnapshot> runs;
   for (const auto& id : request.all("run")) runs.push_back(existing_run(dashboard, id));
   if (runs.empty()) throw bad_request("which run? Give run=ID");
   return runs;
 }
 
-std::shared_ptr<RunLogs> opened(Dashboard& dashboard, const std::string& id) {
+std::shared_ptr<catalog::RunLogs> opened(Dashboard& dashboard, const std::string& id) {
   auto logs = dashboard.catalog.open(id);
   if (!logs) throw not_found(fmt::format("there is no run '{}'", printable(id)));
   return logs;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

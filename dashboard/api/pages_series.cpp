@@ -14,22 +14,24 @@
 #include "tracking/log/csv_field.h"
 #include "tracking/log/unix_time.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 constexpr size_t kMostBandCurves = 4096;
 constexpr size_t kMostCsvBytes = 1u << 30;
 
-CurveAxis axis_named(const ApiRequest& request) {
+catalog::CurveAxis axis_named(const ApiRequest& request) {
   const auto x = request.param("x").value_or("step");
-  if (x == "step") return CurveAxis::Step;
-  if (x == "epoch") return CurveAxis::Epoch;
-  if (x == "time") return CurveAxis::Time;
+  if (x == "step") return catalog::CurveAxis::Step;
+  if (x == "epoch") return catalog::CurveAxis::Epoch;
+  if (x == "time") return catalog::CurveAxis::Time;
   throw bad_request("x is step, epoch or time");
 }
 
-const char* axis_name(CurveAxis axis) {
-  return axis == CurveAxis::Step ? "step" : axis == CurveAxis::Epoch ? "epoch" : "time";
+const char* axis_name(catalog::CurveAxis axis) {
+  return axis == catalog::CurveAxis::Step    ? "step"
+         : axis == catalog::CurveAxis::Epoch ? "epoch"
+                                             : "time";
 }
 
 PointRange range_of(const ApiRequest& request) {
@@ -38,13 +40,13 @@ PointRange range_of(const ApiRequest& request) {
           .columns = request.count("points", 1000, kMostPoints, 1)};
 }
 
-bool has_metric(const SourceSummary& source, uint32_t metric) {
-  const auto it = std::ranges::find(source.metrics, metric, &MetricTotals::name);
+bool has_metric(const catalog::SourceSummary& source, uint32_t metric) {
+  const auto it = std::ranges::find(source.metrics, metric, &catalog::MetricTotals::name);
   return it != source.metrics.end() && it->count > 0;
 }
 
 // The sources of `run` whose curve of `metric` is asked for.
-std::vector<std::string> chosen_sources(const RunSummary& run, uint32_t metric,
+std::vector<std::string> chosen_sources(const catalog::RunSummary& run, uint32_t metric,
                                         const std::vector<std::string>& asked) {
   std::vector<std::string> chosen;
   for (const auto& source : run.sources) {
@@ -60,7 +62,7 @@ std::vector<std::string> chosen_sources(const RunSummary& run, uint32_t metric,
 }
 
 struct CurveName {
-  RunSnapshot run;
+  catalog::RunSnapshot run;
   std::string metric, source;
   uint32_t number = 0;  // of the metric
 };
@@ -73,7 +75,7 @@ std::vector<CurveName> asked_curves(Dashboard& dashboard, const ApiRequest& requ
   for (const auto& run : runs_of(dashboard, request))
     for (const auto& metric : metrics) {
       const auto number = dashboard.catalog.names().find(metric);
-      if (number == NameTable::kNone) continue;
+      if (number == catalog::NameTable::kNone) continue;
       for (auto& source : chosen_sources(*run, number, asked))
         curves.push_back({run, metric, std::move(source), number});
       if (curves.size() > most)
@@ -82,12 +84,12 @@ std::vector<CurveName> asked_curves(Dashboard& dashboard, const ApiRequest& requ
   return curves;
 }
 
-Curve read_curve(Dashboard& dashboard, const CurveName& name, CurveParts parts) {
+catalog::Curve read_curve(Dashboard& dashboard, const CurveName& name, catalog::CurveParts parts) {
   const auto logs = opened(dashboard, name.run->id);
   return logs->look([&](const auto& all) {
     for (const auto& log : all)
       if (log->name().source() == name.source) return log->read(name.number, parts);
-    return Curve();
+    return catalog::Curve();
   });
 }
 
@@ -96,27 +98,27 @@ void append_chosen(std::string& text, const std::vector<double>& values,
   std::vector<double> chosen;
   chosen.reserve(points.size());
   for (const auto i : points) chosen.push_back(values[i]);
-  append_numbers(text, chosen);
+  catalog::append_numbers(text, chosen);
 }
 
-void append_series(std::string& text, const CurveName& name, Curve& curve, CurveAxis axis,
-                   const PointRange& range) {
+void append_series(std::string& text, const CurveName& name, catalog::Curve& curve,
+                   catalog::CurveAxis axis, const PointRange& range) {
   order_by(curve, axis);
   const auto& x = axis_of(curve, axis);
   const auto choice = choose_points(x, curve.value, range);
-  const auto head = to_text({{"run", name.run->id},
-                             {"version", name.run->version},
-                             {"source", name.source},
-                             {"metric", name.metric},
-                             {"raw", choice.raw},
-                             {"total", curve.value.size()},
-                             {"in_range", choice.in_range}});
+  const auto head = catalog::to_text({{"run", name.run->id},
+                                      {"version", name.run->version},
+                                      {"source", name.source},
+                                      {"metric", name.metric},
+                                      {"raw", choice.raw},
+                                      {"total", curve.value.size()},
+                                      {"in_range", choice.in_range}});
   text.append(head, 0, head.size() - 1);
   text += ",\"range\":";
   if (x.empty())
     text += "[]";
   else
-    append_numbers(text, std::vector{x.front(), x.back()});
+    catalog::append_numbers(text, std::vector{x.front(), x.back()});
   text += ",\"x\":";
   append_chosen(text, x, choice.points);
   text += ",\"y\":";
@@ -137,12 +139,12 @@ void append_counts(std::string& text, const char* name, const auto& values) {
 
 void append_column(std::string& text, const char* name, const std::vector<double>& values) {
   text += fmt::format(",\"{}\":", name);
-  append_numbers(text, values);
+  catalog::append_numbers(text, values);
 }
 
 struct BandGroup {
   std::optional<std::string> value;  // JSON; with `by`
-  std::vector<RunSnapshot> runs;
+  std::vector<catalog::RunSnapshot> runs;
 };
 
 std::vector<BandGroup> band_groups(Dashboard& dashboard, const ApiRequest& request) {
@@ -153,13 +155,13 @@ std::vector<BandGroup> band_groups(Dashboard& dashboard, const ApiRequest& reque
   if (!field) throw bad_request("`by` is no field");
   std::vector<BandGroup> groups;
   for (const auto& run : runs) {
-    const auto content = field->value(*run, dashboard.catalog.names(), unix_now());
+    const auto content = field->value(*run, dashboard.catalog.names(), tracking::unix_now());
     const auto value = std::visit(
         [](const auto& held) {
           if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::monostate>)
             return std::string("null");
           else
-            return to_text(finite_value(Json(held)));
+            return catalog::to_text(catalog::finite_value(Json(held)));
         },
         content);
     auto it = std::ranges::find(groups, value, &BandGroup::value);
@@ -171,7 +173,7 @@ std::vector<BandGroup> band_groups(Dashboard& dashboard, const ApiRequest& reque
 
 struct BandRequest {
   std::string metric;
-  CurveAxis axis;
+  catalog::CurveAxis axis;
   PointRange range;
 };
 
@@ -179,7 +181,7 @@ std::vector<CurveName> band_curves(Dashboard& dashboard, const BandGroup& group,
                                    const std::string& metric) {
   std::vector<CurveName> names;
   const auto number = dashboard.catalog.names().find(metric);
-  if (number == NameTable::kNone) return names;
+  if (number == catalog::NameTable::kNone) return names;
   for (const auto& run : group.runs) {
     auto sources = chosen_sources(*run, number, {"ranks"});
     if (sources.empty()) sources = chosen_sources(*run, number, {"*"});
@@ -203,16 +205,17 @@ void append_band(std::string& text, Dashboard& dashboard, const BandGroup& group
   }
   const auto band = make_band(curves, asked.axis, asked.range);
   text += "{\"metric\":";
-  append_text(text, asked.metric);
+  catalog::append_text(text, asked.metric);
   if (group.value) {
     text += ",\"value\":" + *group.value + ",\"runs\":";
     auto ids = Json::array();
     for (const auto& run : group.runs) ids.push_back(run->id);
-    text += to_text(ids);
+    text += catalog::to_text(ids);
   }
-  text += ",\"curves\":" + to_text(list);
+  text += ",\"curves\":" + catalog::to_text(list);
   text += fmt::format(",\"raw\":{},\"range\":", band.raw);
-  append_numbers(text, band.empty ? std::vector<double>() : std::vector{band.first_x, band.last_x});
+  catalog::append_numbers(
+      text, band.empty ? std::vector<double>() : std::vector{band.first_x, band.last_x});
   append_column(text, "x", band.x);
   append_column(text, "mean", band.mean);
   append_column(text, "min", band.min);
@@ -245,7 +248,7 @@ void append_grid(std::string& text, const char* name,
   text += fmt::format(",\"{}\":[", name);
   for (size_t i = 0; i < rows.size(); ++i) {
     if (i > 0) text += ',';
-    append_numbers_or_null(text, rows[i]);
+    catalog::append_numbers_or_null(text, rows[i]);
   }
   text += ']';
 }
@@ -277,8 +280,8 @@ ApiAnswer series_csv_page(Dashboard& dashboard, const ApiRequest& request) {
   for (const auto& name : names) {
     const auto curve = read_curve(dashboard, name, {.step = true, .time = true, .epoch = true});
     const auto& x = axis_of(curve, axis);
-    const auto head =
-        fmt::format("{},{},{},", csv_field(name.run->id), name.source, csv_field(name.metric));
+    const auto head = fmt::format("{},{},{},", tracking::csv_field(name.run->id), name.source,
+                                  tracking::csv_field(name.metric));
     for (size_t i = 0; i < curve.value.size(); ++i) {
       if ((range.from && !(x[i] >= *range.from)) || (range.to && !(x[i] <= *range.to))) continue;
       fmt::format_to(std::back_inserter(text), "{}{:.0f},{},{:.6f},{}\n", head, curve.step[i],
@@ -310,7 +313,7 @@ ApiAnswer heatmap_page(Dashboard& dashboard, const ApiRequest& request) {
   auto asked = request;
   if (!asked.params.contains("source")) asked.params.emplace("source", "ranks");
   const auto names = asked_curves(dashboard, asked, kMostCurves);
-  std::vector<Curve> curves;
+  std::vector<catalog::Curve> curves;
   auto sources = Json::array();
   for (const auto& name : names) {
     curves.push_back(read_curve(dashboard, name, {.step = true}));
@@ -320,20 +323,20 @@ ApiAnswer heatmap_page(Dashboard& dashboard, const ApiRequest& request) {
                                          .to = request.number("to"),
                                          .columns = request.count("columns", 300, 2000, 1)});
   std::string text = "{\"metric\":";
-  append_text(text, request.param("metric").value_or(""));
-  text += ",\"sources\":" + to_text(sources) + ",\"from\":";
-  append_number(text, map.from);
+  catalog::append_text(text, request.param("metric").value_or(""));
+  text += ",\"sources\":" + catalog::to_text(sources) + ",\"from\":";
+  catalog::append_number(text, map.from);
   text += ",\"to\":";
-  append_number(text, map.to);
+  catalog::append_number(text, map.to);
   text += fmt::format(",\"columns\":{}", map.edges.empty() ? 0 : map.edges.size() - 1);
   append_column(text, "edges", map.edges);
   append_grid(text, "mean", map.mean);
   append_grid(text, "max", map.max);
   text += ",\"smallest\":";
-  append_number(text, map.smallest);
+  catalog::append_number(text, map.smallest);
   text += ",\"largest\":";
-  append_number(text, map.largest);
+  catalog::append_number(text, map.largest);
   return {.body = text + "}"};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -10,7 +10,7 @@
 #include "core/system/child_process.h"
 #include "core/system/file_descriptor.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 constexpr size_t kMostOutput = 16u << 20;
@@ -64,4 +64,4 @@ std::string program_output(const std::vector<std::string>& command,
   return whole && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? text : "";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

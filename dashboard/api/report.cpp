@@ -13,7 +13,7 @@
 #include "lockstep/version.h"
 #include "tracking/log/unix_time.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 constexpr size_t kReportColumns = 2000, kReportRanks = 8, kReportRuns = 50, kReportImages = 50;
@@ -24,22 +24,22 @@ constexpr size_t kReportLines = 200, kReportLineBytes = 64u << 10, kReportConsol
 constexpr std::string_view kDataPlace = "__LOCKSTEP_DATA__";
 
 // With all axes, of the points that a drawing by steps needs.
-void append_report_curve(std::string& text, const std::string& run, const LogIndex& log,
+void append_report_curve(std::string& text, const std::string& run, const catalog::LogIndex& log,
                          uint32_t metric, const std::string& name) {
   auto curve = log.read(metric, {.step = true, .time = true, .epoch = true});
-  order_by(curve, CurveAxis::Step);
+  order_by(curve, catalog::CurveAxis::Step);
   const auto choice = choose_points(curve.step, curve.value, {.columns = kReportColumns});
   const auto column = [&](const char* title, const std::vector<double>& values) {
     std::vector<double> chosen;
     for (const auto i : choice.points) chosen.push_back(values[i]);
     text += fmt::format(",\"{}\":", title);
-    append_numbers(text, chosen);
+    catalog::append_numbers(text, chosen);
   };
-  const auto head = to_text({{"run", run},
-                             {"source", log.name().source()},
-                             {"metric", name},
-                             {"raw", choice.raw},
-                             {"total", curve.value.size()}});
+  const auto head = catalog::to_text({{"run", run},
+                                      {"source", log.name().source()},
+                                      {"metric", name},
+                                      {"raw", choice.raw},
+                                      {"total", curve.value.size()}});
   text.append(head, 0, head.size() - 1);
   column("step", curve.step);
   column("epoch", curve.epoch);
@@ -48,7 +48,7 @@ void append_report_curve(std::string& text, const std::string& run, const LogInd
   text += '}';
 }
 
-std::string series_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
+std::string series_of(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
   std::string text = "[";
   for (const auto& run : runs) {
     const auto logs = opened(dashboard, run->id);
@@ -70,7 +70,7 @@ std::string series_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs
 
 // Of runs with several ranks: all metrics of ranks. In a comparison also those whose curve does not
 // come with every point, so that the band over the runs has the mean of all values.
-std::string bands_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
+std::string bands_of(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
   std::string text = "[";
   for (const auto& run : runs) {
     if (run->num_ranks == 0) continue;
@@ -85,7 +85,7 @@ std::string bands_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs)
       const auto begin = body.find("[{") + 1;
       if (text.size() > 1) text += ',';
       text += "{\"run\":";
-      append_text(text, run->id);
+      catalog::append_text(text, run->id);
       text += ',' + body.substr(begin + 1, body.size() - begin - 3);
     }
   }
@@ -107,7 +107,7 @@ std::string base64(const std::string& bytes) {
   return text;
 }
 
-Json images_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
+Json images_of(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
   auto images = Json::array();
   for (const auto& run : runs) {
     ApiRequest request;
@@ -133,12 +133,12 @@ void append_page(Dashboard& dashboard, std::string& list, const std::string& run
   if (answer.status != 200) return;
   if (list.size() > 1) list += ',';
   list += "{\"run\":";
-  append_text(list, run);
+  catalog::append_text(list, run);
   list += ',' + more + answer.body.substr(1);
 }
 
 // Rank by step, of what ranks measure about themselves.
-std::string heatmaps_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
+std::string heatmaps_of(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
   std::string list = "[";
   for (const auto& run : runs) {
     size_t num_maps = 0;
@@ -156,8 +156,8 @@ std::string heatmaps_of(Dashboard& dashboard, const std::vector<RunSnapshot>& ru
 }
 
 // Histograms over time, or the last version of each table.
-std::string media_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs,
-                     MediaTotals::Kind kind) {
+std::string media_of(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs,
+                     catalog::MediaTotals::Kind kind) {
   std::string list = "[";
   for (const auto& run : runs) {
     size_t num_media = 0;
@@ -166,14 +166,15 @@ std::string media_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs,
         if (media.kind != kind || ++num_media > kReportMedia) continue;
         const auto& name = dashboard.catalog.names().text(media.name);
         ApiRequest request{
-            .path = fmt::format("/api/runs/{}/{}", run->id,
-                                kind == MediaTotals::Kind::Table ? "tables" : "histograms")};
+            .path =
+                fmt::format("/api/runs/{}/{}", run->id,
+                            kind == catalog::MediaTotals::Kind::Table ? "tables" : "histograms")};
         request.params = {{"name", name},
                           {"source", source.source},
                           {"rows", std::to_string(kReportRows)},
                           {"limit", std::to_string(kReportHistograms)}};
         std::string more = "\"name\":";
-        append_text(more, name);
+        catalog::append_text(more, name);
         append_page(dashboard, list, run->id, request,
                     more + fmt::format(",\"source\":\"{}\",", source.source));
       }
@@ -181,7 +182,7 @@ std::string media_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs,
   return list + "]";
 }
 
-std::string texts_of(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
+std::string texts_of(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
   std::string list = "[";
   for (const auto& run : runs) {
     ApiRequest request{.path = fmt::format("/api/runs/{}/texts", run->id)};
@@ -209,7 +210,8 @@ Json last_lines(const ConsoleStream& stream, size_t& budget) {
 }
 
 // What the ranks of the last attempt printed last. In `detail` only those streams stay.
-void add_console(Dashboard& dashboard, const RunSummary& run, Json& detail, Json& console) {
+void add_console(Dashboard& dashboard, const catalog::RunSummary& run, Json& detail,
+                 Json& console) {
   auto budget = kReportConsoleBytes;
   const auto streams = console_streams(*opened(dashboard, run.id));
   int last_attempt = 0;
@@ -243,7 +245,7 @@ std::string without_tags(const std::string& json) {
 
 }  // namespace
 
-std::string report_html(Dashboard& dashboard, const std::vector<RunSnapshot>& runs) {
+std::string report_html(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
   const auto page = report_template();
   const auto place = page.find(kDataPlace);
   if (place == std::string_view::npos) throw not_found("this build has no template for reports");
@@ -256,15 +258,15 @@ std::string report_html(Dashboard& dashboard, const std::vector<RunSnapshot>& ru
     details += run_detail(head, *run, dashboard.catalog.names());
   }
   std::string data = "{\"exported\":";
-  append_number(data, unix_now());
-  data += ",\"version\":" + to_text(kVersion) + ",\"runs\":" + details + ']';
+  catalog::append_number(data, tracking::unix_now());
+  data += ",\"version\":" + catalog::to_text(kVersion) + ",\"runs\":" + details + ']';
   data += ",\"series\":" + series_of(dashboard, runs) + ",\"bands\":" + bands_of(dashboard, runs);
   data += ",\"heatmaps\":" + heatmaps_of(dashboard, runs);
-  data += ",\"histograms\":" + media_of(dashboard, runs, MediaTotals::Kind::Histogram);
-  data += ",\"tables\":" + media_of(dashboard, runs, MediaTotals::Kind::Table);
-  data += ",\"texts\":" + texts_of(dashboard, runs) + ",\"console\":" + to_text(console);
-  data += ",\"images\":" + to_text(images_of(dashboard, runs)) + ",\"compare\":";
-  data += runs.size() > 1 ? to_text(comparison(dashboard, runs)) : "null";
+  data += ",\"histograms\":" + media_of(dashboard, runs, catalog::MediaTotals::Kind::Histogram);
+  data += ",\"tables\":" + media_of(dashboard, runs, catalog::MediaTotals::Kind::Table);
+  data += ",\"texts\":" + texts_of(dashboard, runs) + ",\"console\":" + catalog::to_text(console);
+  data += ",\"images\":" + catalog::to_text(images_of(dashboard, runs)) + ",\"compare\":";
+  data += runs.size() > 1 ? catalog::to_text(comparison(dashboard, runs)) : "null";
   data += '}';
   std::string html(page.substr(0, place));
   html += without_tags(data);
@@ -287,4 +289,4 @@ ApiAnswer report_page(Dashboard& dashboard, const ApiRequest& request) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -5,12 +5,12 @@
 
 #include "dashboard/api/api.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 // The page with the runs' data inlined. Throws ApiError and Error.
-std::string report_html(Dashboard& dashboard, const std::vector<RunSnapshot>& runs);
+std::string report_html(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs);
 
 // GET /api/report.html.
 ApiAnswer report_page(Dashboard& dashboard, const ApiRequest& request);
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

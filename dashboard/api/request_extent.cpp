@@ -6,7 +6,7 @@
 
 #include "core/number_text.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 constexpr std::string_view kLineEnd = "\r\n", kHeadEnd = "\r\n\r\n";
@@ -56,4 +56,4 @@ RequestExtent measure_request(std::string_view received, const RequestLimits& li
   return {.is_whole = true, .bytes = head + *body};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

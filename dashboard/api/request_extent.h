@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 struct RequestLimits {
   size_t head_bytes = 32u << 10, body_bytes = 64u << 10;
@@ -22,4 +22,4 @@ struct RequestExtent {
 // Looks at what a client has sent so far. Any bytes are safe.
 RequestExtent measure_request(std::string_view received, const RequestLimits& limits);
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -5,7 +5,7 @@
 #include <limits>
 #include <span>
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
@@ -37,7 +37,7 @@ std::vector<double> all_steps(const std::vector<BandCurve>& curves) {
 // Calls visit(cell, point) for the last point of each of the steps, from `point` on, which becomes
 // the first point behind them.
 template <class Visit>
-void visit_steps(std::span<const double> steps, const Curve& curve, size_t& point,
+void visit_steps(std::span<const double> steps, const catalog::Curve& curve, size_t& point,
                  const Visit& visit) {
   size_t cell = 0;
   const auto num_points = curve.step.size();
@@ -48,9 +48,9 @@ void visit_steps(std::span<const double> steps, const Curve& curve, size_t& poin
   }
 }
 
-double place_of(const BandCurve& curve, CurveAxis axis, size_t point) {
-  if (axis == CurveAxis::Step) return curve.curve.step[point];
-  if (axis == CurveAxis::Epoch) return curve.curve.epoch[point];
+double place_of(const BandCurve& curve, catalog::CurveAxis axis, size_t point) {
+  if (axis == catalog::CurveAxis::Step) return curve.curve.step[point];
+  if (axis == catalog::CurveAxis::Epoch) return curve.curve.epoch[point];
   return curve.curve.time[point] - curve.created;
 }
 
@@ -81,7 +81,8 @@ double quantile(std::vector<double>& values, double part) {
 
 // Fills the cells of some steps; `points`: where the walk through each curve is.
 void fill_cells(std::span<BandCell> cells, std::span<const double> steps,
-                const std::vector<BandCurve>& curves, CurveAxis axis, std::vector<size_t>& points) {
+                const std::vector<BandCurve>& curves, catalog::CurveAxis axis,
+                std::vector<size_t>& points) {
   auto again = points;
   for (size_t c = 0; c < curves.size(); ++c)
     visit_steps(steps, curves[c].curve, points[c], [&](size_t cell, size_t point) {
@@ -109,7 +110,7 @@ void fill_cells(std::span<BandCell> cells, std::span<const double> steps,
   }
 }
 
-std::vector<BandCell> cells_of(const std::vector<BandCurve>& curves, CurveAxis axis) {
+std::vector<BandCell> cells_of(const std::vector<BandCurve>& curves, catalog::CurveAxis axis) {
   const auto steps = all_steps(curves);
   std::vector<BandCell> cells(steps.size());
   std::vector<size_t> points(curves.size());
@@ -119,10 +120,11 @@ std::vector<BandCell> cells_of(const std::vector<BandCurve>& curves, CurveAxis a
                curves, axis, points);
   }
   for (size_t i = 0; i < cells.size(); ++i)
-    cells[i].x =
-        axis == CurveAxis::Step ? steps[i] : cells[i].x_sum / static_cast<double>(cells[i].x_count);
+    cells[i].x = axis == catalog::CurveAxis::Step
+                     ? steps[i]
+                     : cells[i].x_sum / static_cast<double>(cells[i].x_count);
   std::erase_if(cells, [](const BandCell& cell) { return std::isnan(cell.x); });
-  if (axis != CurveAxis::Step) std::ranges::stable_sort(cells, {}, &BandCell::x);
+  if (axis != catalog::CurveAxis::Step) std::ranges::stable_sort(cells, {}, &BandCell::x);
   return cells;
 }
 
@@ -176,8 +178,8 @@ void append_columns(Band& band, std::span<const BandCell> cells, size_t columns)
 
 }  // namespace
 
-Band make_band(std::vector<BandCurve>& curves, CurveAxis axis, const PointRange& range) {
-  for (auto& curve : curves) order_by(curve.curve, CurveAxis::Step);
+Band make_band(std::vector<BandCurve>& curves, catalog::CurveAxis axis, const PointRange& range) {
+  for (auto& curve : curves) order_by(curve.curve, catalog::CurveAxis::Step);
   const auto cells = cells_of(curves, axis);
   Band band;
   if (cells.empty()) return band;
@@ -200,4 +202,4 @@ Band make_band(std::vector<BandCurve>& curves, CurveAxis axis, const PointRange&
   return band;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -8,11 +8,11 @@
 #include "dashboard/curves/curve_order.h"
 #include "dashboard/curves/point_choice.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 struct BandCurve {
-  Curve curve;         // with steps, and what the axis needs
-  double created = 0;  // of its run, for the time axis
+  catalog::Curve curve;  // with steps, and what the axis needs
+  double created = 0;    // of its run, for the time axis
 };
 
 // One element per step, or per column of steps.
@@ -32,6 +32,6 @@ struct Band {
 // variances, quantiles the mean of the steps' quantiles, both weighted by their counts; x is that
 // of its first step. x: the step; the mean epoch of
 // the curves at a step; or their mean time since `created`. Sorts the curves.
-Band make_band(std::vector<BandCurve>& curves, CurveAxis axis, const PointRange& range);
+Band make_band(std::vector<BandCurve>& curves, catalog::CurveAxis axis, const PointRange& range);
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -4,19 +4,21 @@
 #include <cmath>
 #include <numeric>
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
-const std::vector<double>& axis_of(const Curve& curve, CurveAxis axis) {
-  return axis == CurveAxis::Step ? curve.step : axis == CurveAxis::Epoch ? curve.epoch : curve.time;
+const std::vector<double>& axis_of(const catalog::Curve& curve, catalog::CurveAxis axis) {
+  return axis == catalog::CurveAxis::Step    ? curve.step
+         : axis == catalog::CurveAxis::Epoch ? curve.epoch
+                                             : curve.time;
 }
 
-CurveParts parts_for(CurveAxis axis) {
-  return {.step = axis == CurveAxis::Step,
-          .time = axis == CurveAxis::Time,
-          .epoch = axis == CurveAxis::Epoch};
+catalog::CurveParts parts_for(catalog::CurveAxis axis) {
+  return {.step = axis == catalog::CurveAxis::Step,
+          .time = axis == catalog::CurveAxis::Time,
+          .epoch = axis == catalog::CurveAxis::Epoch};
 }
 
-void order_by(Curve& curve, CurveAxis axis) {
+void order_by(catalog::Curve& curve, catalog::CurveAxis axis) {
   const auto& x = axis_of(curve, axis);
   const auto has_nan = std::ranges::any_of(x, [](double place) { return std::isnan(place); });
   if (!has_nan && std::ranges::is_sorted(x)) return;
@@ -24,7 +26,7 @@ void order_by(Curve& curve, CurveAxis axis) {
   std::iota(order.begin(), order.end(), size_t{0});
   std::erase_if(order, [&](size_t i) { return std::isnan(x[i]); });
   std::ranges::stable_sort(order, {}, [&](size_t i) { return x[i]; });
-  Curve sorted;
+  catalog::Curve sorted;
   const auto take = [&](const std::vector<double>& from, std::vector<double>& to) {
     if (from.empty()) return;
     to.reserve(order.size());
@@ -38,7 +40,7 @@ void order_by(Curve& curve, CurveAxis axis) {
   curve = std::move(sorted);
 }
 
-void add_smooth(Curve& curve, double weight) {
+void add_smooth(catalog::Curve& curve, double weight) {
   double sum = 0, mass = 0;
   curve.smooth.clear();
   curve.smooth.reserve(curve.value.size());
@@ -53,4 +55,4 @@ void add_smooth(Curve& curve, double weight) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

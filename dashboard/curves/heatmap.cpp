@@ -4,18 +4,18 @@
 #include <cmath>
 #include <limits>
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
 
-bool is_shown(const Curve& curve, size_t i, const HeatmapRange& range) {
+bool is_shown(const catalog::Curve& curve, size_t i, const HeatmapRange& range) {
   return (!range.from || curve.step[i] >= *range.from) && (!range.to || curve.step[i] <= *range.to);
 }
 
 // Between the records of a curve, as most of them are apart: narrower columns would leave gaps
 // between them.
-double usual_gap(const Curve& curve, const HeatmapRange& range) {
+double usual_gap(const catalog::Curve& curve, const HeatmapRange& range) {
   std::vector<double> steps, gaps;
   for (size_t i = 0; i < curve.step.size(); ++i)
     if (is_shown(curve, i, range)) steps.push_back(curve.step[i]);
@@ -29,7 +29,7 @@ double usual_gap(const Curve& curve, const HeatmapRange& range) {
 }
 
 // The values of a curve, column by column.
-void add_row(Heatmap& map, const Curve& curve, const HeatmapRange& range) {
+void add_row(Heatmap& map, const catalog::Curve& curve, const HeatmapRange& range) {
   const auto columns = map.edges.size() - 1;
   const auto width = (map.to - map.from + 1) / static_cast<double>(columns);
   std::vector<double> sum(columns, 0), mean(columns, kNothing), most(columns, kNothing);
@@ -55,7 +55,7 @@ void add_row(Heatmap& map, const Curve& curve, const HeatmapRange& range) {
 
 }  // namespace
 
-Heatmap make_heatmap(const std::vector<Curve>& curves, const HeatmapRange& range) {
+Heatmap make_heatmap(const std::vector<catalog::Curve>& curves, const HeatmapRange& range) {
   auto first = std::numeric_limits<double>::infinity(), last = -first;
   auto gap = first;
   for (const auto& curve : curves) {
@@ -85,4 +85,4 @@ Heatmap make_heatmap(const std::vector<Curve>& curves, const HeatmapRange& range
   return map;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -6,7 +6,7 @@
 
 #include "catalog/index/log_index.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 struct Heatmap {
   double from = 0, to = 0;                     // steps
@@ -23,6 +23,6 @@ struct HeatmapRange {
 // `curves` have steps. No more columns than there are steps between the first and the last, nor so
 // many that what is recorded every so many steps would have gaps. Without a value in the range: no
 // columns.
-Heatmap make_heatmap(const std::vector<Curve>& curves, const HeatmapRange& range);
+Heatmap make_heatmap(const std::vector<catalog::Curve>& curves, const HeatmapRange& range);
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 // The extremes of one column.
@@ -71,4 +71,4 @@ PointChoice choose_points(std::span<const double> x, std::span<const double> y,
   return choice;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

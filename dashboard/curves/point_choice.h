@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 struct PointRange {
   std::optional<double> from, to;  // in units of x, both inclusive
@@ -27,4 +27,4 @@ struct PointChoice {
 PointChoice choose_points(std::span<const double> x, std::span<const double> y,
                           const PointRange& range);
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -12,7 +12,7 @@
 #include "core/number_text.h"
 #include "core/printable.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 std::string lower(std::string text) {
@@ -102,7 +102,7 @@ class FieldTest {
       throw std::invalid_argument(fmt::format("'{}' is no number", printable(c_.text)));
   }
 
-  bool operator()(const RunSummary& run, const NameTable& names) const {
+  bool operator()(const catalog::RunSummary& run, const catalog::NameTable& names) const {
     const bool negative = c_.op.starts_with('!');
     const auto values = c_.field.values(run, names, c_.now);
     const bool found =
@@ -144,13 +144,14 @@ class FieldTest {
 RunTest field_test(FieldComparison comparison) { return FieldTest(std::move(comparison)); }
 
 RunTest search_test(std::string text) {
-  return [wanted = lower(std::move(text))](const RunSummary& run, const NameTable&) {
-    const auto has = [&](const std::string& own) {
-      return lower(own).find(wanted) != std::string::npos;
-    };
-    return has(run.id) || has(run.info.name) || has(run.info.group.value_or("")) ||
-           has(run.info.host) || has(run.tags.note) || std::ranges::any_of(run.tags.tags, has);
-  };
+  return
+      [wanted = lower(std::move(text))](const catalog::RunSummary& run, const catalog::NameTable&) {
+        const auto has = [&](const std::string& own) {
+          return lower(own).find(wanted) != std::string::npos;
+        };
+        return has(run.id) || has(run.info.name) || has(run.info.group.value_or("")) ||
+               has(run.info.host) || has(run.tags.note) || std::ranges::any_of(run.tags.tags, has);
+      };
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

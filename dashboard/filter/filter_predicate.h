@@ -6,9 +6,9 @@
 
 #include "dashboard/filter/run_field.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
-using RunTest = std::function<bool(const RunSummary&, const NameTable&)>;
+using RunTest = std::function<bool(const catalog::RunSummary&, const catalog::NameTable&)>;
 
 struct FieldComparison {
   RunField field;
@@ -23,4 +23,4 @@ RunTest field_test(FieldComparison comparison);
 // In any of the texts that say what a run is.
 RunTest search_test(std::string text);
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

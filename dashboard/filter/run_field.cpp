@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 constexpr std::string_view kConfigPrefix = "config.", kMetricPrefix = "metric.";
@@ -16,12 +16,12 @@ FieldContent number_content(const std::optional<Number>& number) {
   return number ? FieldContent(static_cast<double>(*number)) : FieldContent();
 }
 
-FieldContent content_of(const FieldValue& value, const NameTable& names) {
+FieldContent content_of(const catalog::FieldValue& value, const catalog::NameTable& names) {
   switch (value.type) {
-    case FieldValue::Type::Number: return value.number;
-    case FieldValue::Type::Bool: return value.number != 0;
-    case FieldValue::Type::Text: return names.text(value.text);
-    case FieldValue::Type::None: break;
+    case catalog::FieldValue::Type::Number: return value.number;
+    case catalog::FieldValue::Type::Bool: return value.number != 0;
+    case catalog::FieldValue::Type::Text: return names.text(value.text);
+    case catalog::FieldValue::Type::None: break;
   }
   return {};
 }
@@ -67,7 +67,7 @@ std::optional<RunField> RunField::parse(std::string_view text) {
   return field.name_.empty() ? std::nullopt : std::optional(field);
 }
 
-FieldContent RunField::named(const RunSummary& run, double now) const {
+FieldContent RunField::named(const catalog::RunSummary& run, double now) const {
   const auto ended = run.end && run.state != RunState::Running && run.state != RunState::Lost;
   if (name_ == "id") return run.id;
   if (name_ == "name") return run.info.name;
@@ -90,7 +90,8 @@ FieldContent RunField::named(const RunSummary& run, double now) const {
   return {};
 }
 
-FieldContent RunField::configured(const RunSummary& run, const NameTable& names) const {
+FieldContent RunField::configured(const catalog::RunSummary& run,
+                                  const catalog::NameTable& names) const {
   const auto number = names.find(name_);
   const auto it =
       std::ranges::lower_bound(run.config, number, {}, [](const auto& leaf) { return leaf.first; });
@@ -98,9 +99,10 @@ FieldContent RunField::configured(const RunSummary& run, const NameTable& names)
   return content_of(it->second, names);
 }
 
-FieldContent RunField::measured(const RunSummary& run, const NameTable& names) const {
+FieldContent RunField::measured(const catalog::RunSummary& run,
+                                const catalog::NameTable& names) const {
   const auto number = names.find(name_);
-  if (number == NameTable::kNone) return {};
+  if (number == catalog::NameTable::kNone) return {};
   if (total_ == "last")
     for (const auto& source : run.sources)
       for (const auto& [name, value] : source.summary)
@@ -115,19 +117,20 @@ FieldContent RunField::measured(const RunSummary& run, const NameTable& names) c
   return metric->last;
 }
 
-FieldContent RunField::value(const RunSummary& run, const NameTable& names, double now) const {
+FieldContent RunField::value(const catalog::RunSummary& run, const catalog::NameTable& names,
+                             double now) const {
   if (kind_ == Kind::Config) return configured(run, names);
   if (kind_ == Kind::Metric) return measured(run, names);
   if (name_ == "tag") return run.tags.tags.empty() ? FieldContent() : run.tags.tags.front();
   return named(run, now);
 }
 
-std::vector<FieldContent> RunField::values(const RunSummary& run, const NameTable& names,
-                                           double now) const {
+std::vector<FieldContent> RunField::values(const catalog::RunSummary& run,
+                                           const catalog::NameTable& names, double now) const {
   if (kind_ == Kind::Name && name_ == "tag") return {run.tags.tags.begin(), run.tags.tags.end()};
   auto content = value(run, names, now);
   if (std::holds_alternative<std::monostate>(content)) return {};
   return {std::move(content)};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -11,7 +11,7 @@
 
 #include "catalog/index/run_summary.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 // What a run has in a field. Several texts only for `tag`.
 using FieldContent = std::variant<std::monostate, double, bool, std::string>;
@@ -22,9 +22,11 @@ class RunField {
   static std::optional<RunField> parse(std::string_view text);
 
   // Empty where the run does not have it. Thread: any.
-  std::vector<FieldContent> values(const RunSummary& run, const NameTable& names, double now) const;
+  std::vector<FieldContent> values(const catalog::RunSummary& run, const catalog::NameTable& names,
+                                   double now) const;
   // The first of values().
-  FieldContent value(const RunSummary& run, const NameTable& names, double now) const;
+  FieldContent value(const catalog::RunSummary& run, const catalog::NameTable& names,
+                     double now) const;
 
   // Whether its numbers are times of day, or lengths of time.
   bool is_time() const { return kind_ == Kind::Name && (name_ == "created" || name_ == "updated"); }
@@ -34,9 +36,9 @@ class RunField {
  private:
   enum class Kind { Name, Config, Metric };
 
-  FieldContent named(const RunSummary& run, double now) const;
-  FieldContent configured(const RunSummary& run, const NameTable& names) const;
-  FieldContent measured(const RunSummary& run, const NameTable& names) const;
+  FieldContent named(const catalog::RunSummary& run, double now) const;
+  FieldContent configured(const catalog::RunSummary& run, const catalog::NameTable& names) const;
+  FieldContent measured(const catalog::RunSummary& run, const catalog::NameTable& names) const;
 
   Kind kind_ = Kind::Name;
   std::string text_, name_, total_ = "last";
@@ -48,4 +50,4 @@ bool is_total(std::string_view word);
 // The names that are no metric's and no config's.
 const std::vector<std::string>& plain_fields();
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -7,7 +7,7 @@
 #include "core/config/nearest_name.h"
 #include "core/printable.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 constexpr int kDeepest = 100;
@@ -95,7 +95,8 @@ class FilterScanner {
 // Recursive descent; one call per line of the grammar.
 class FilterParser {
  public:
-  FilterParser(std::string_view text, double now) : words_(FilterScanner(text).words()), now_(now) {}
+  FilterParser(std::string_view text, double now)
+      : words_(FilterScanner(text).words()), now_(now) {}
 
   // Empty for an empty expression.
   RunTest parse() {
@@ -161,9 +162,8 @@ class FilterParser {
       test = comparison();
     }
     if (!negative) return test;
-    return [test = std::move(test)](const auto& run, const auto& names) {
-      return !test(run, names);
-    };
+    return
+        [test = std::move(test)](const auto& run, const auto& names) { return !test(run, names); };
   }
   RunTest comparison() {
     if (take_keyword("has"))
@@ -237,4 +237,4 @@ class FilterParser {
 
 RunFilter::RunFilter(std::string_view text, double now) : test_(FilterParser(text, now).parse()) {}
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -9,7 +9,7 @@
 
 #include "dashboard/filter/filter_predicate.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 // What is wrong with an expression, and where.
 class FilterError : public std::runtime_error {
@@ -26,7 +26,7 @@ class RunFilter {
   RunFilter(std::string_view text, double now);
 
   // Thread: any.
-  bool takes(const RunSummary& run, const NameTable& names) const {
+  bool takes(const catalog::RunSummary& run, const catalog::NameTable& names) const {
     return !test_ || test_(run, names);
   }
 
@@ -34,4 +34,4 @@ class RunFilter {
   RunTest test_;  // empty: every run
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -141,4 +141,4 @@ void BoundedServer::serve(HttpArrival arrival) {
     reception_.add(std::move(arrival.socket), std::move(arrival.rest), arrival.num_served + 1);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

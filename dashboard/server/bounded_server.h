@@ -14,7 +14,7 @@
 
 #include "dashboard/server/http_reception.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 // The library calls it from the thread that listens and from the workers.
 class BoundedServer : public httplib::Server {
@@ -40,4 +40,4 @@ class BoundedServer : public httplib::Server {
   HttpReception reception_;  // last: it uses all of the above
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

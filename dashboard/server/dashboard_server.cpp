@@ -21,7 +21,7 @@
 #include "lockstep/error.h"
 #include "tracking/http/http_serving.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 namespace fs = std::filesystem;
 
@@ -37,8 +37,9 @@ struct DashboardServer::State {
   explicit State(DashboardOptions given)
       : options(std::move(given)),
         spool({options.runs, "/var/tmp", "/tmp"}),
-        catalog(options.runs, spool,
-                options.actions ? CatalogReading::AllAndKeep : CatalogReading::All),
+        catalog(
+            options.runs, spool,
+            options.actions ? catalog::CatalogReading::AllAndKeep : catalog::CatalogReading::All),
         dashboard{.catalog = catalog,
                   .actions = options.actions,
                   .token = !options.token.empty(),
@@ -46,8 +47,8 @@ struct DashboardServer::State {
         server({.request = kRequestLimits, .patience = kPatience}, kServerThreads) {}
 
   DashboardOptions options;
-  ColumnSpool spool;
-  RunCatalog catalog;
+  catalog::ColumnSpool spool;
+  catalog::RunCatalog catalog;
   Dashboard dashboard;
   std::unique_ptr<HttpGuard> guard;
   std::string link;
@@ -113,7 +114,7 @@ struct EventStream {
     const auto changes = state.catalog.changes_since(number);
     number = changes.number;
     return write(sink, fmt::format("event: change\nid: {}\ndata: {}\n\n", number,
-                                   to_text(changes_json(changes, state.catalog))));
+                                   catalog::to_text(changes_json(changes, state.catalog))));
   }
   static bool write(httplib::DataSink& sink, const std::string& text) {
     return sink.write(text.data(), text.size());
@@ -181,7 +182,7 @@ void handle(State& state, const httplib::Request& request, httplib::Response& re
 
 void configure(State& state) {
   auto& server = state.server;
-  server.set_socket_options(reuse_address_only);
+  server.set_socket_options(tracking::reuse_address_only);
   server.set_keep_alive_timeout(kPatience.count());
   server.set_tcp_nodelay(true);
   server.set_payload_max_length(kRequestLimits.body_bytes);
@@ -213,7 +214,7 @@ int bind(httplib::Server& server, const DashboardOptions& options) {
 }
 
 void verify(const DashboardOptions& options) {
-  verify_runs_directory(options.runs);
+  catalog::verify_runs_directory(options.runs);
   if (!is_loopback_name(options.host) && options.token.empty())
     throw config_error(
         fmt::format("--host {} can be reached from other machines: a token is required, see "
@@ -300,4 +301,4 @@ void DashboardServer::stop() {
 
 const std::string& DashboardServer::link() const { return state_->link; }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 struct DashboardOptions {
   std::filesystem::path runs;
@@ -46,4 +46,4 @@ class DashboardServer {
 // Whether only processes of this machine reach `host`.
 bool is_loopback_name(const std::string& host);
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -8,7 +8,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 // What fits into one packet is not worth the work, and what is huge would be in memory twice.
@@ -27,7 +27,8 @@ std::string attachment(const std::string& name) {
   return fmt::format("attachment; filename=\"{}\"", plain);
 }
 
-void send_file(const InnerFile& file, httplib::Response& response, const std::string& type) {
+void send_file(const catalog::InnerFile& file, httplib::Response& response,
+               const std::string& type) {
   response.set_content_provider(
       file.bytes, type, [file = file.file](size_t offset, size_t length, httplib::DataSink& sink) {
         std::vector<char> piece(std::min<size_t>(length, 256u << 10));
@@ -105,4 +106,4 @@ void send(ApiAnswer answer, const httplib::Request& request, httplib::Response& 
   send_text(std::move(answer.body), response, answer.type);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

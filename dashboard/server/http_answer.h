@@ -5,7 +5,7 @@
 #include "dashboard/api/assets.h"
 #include "dashboard/server/bounded_server.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 // Packed for clients that take it so; "not modified" for those who have it.
 void send_asset(const Asset& asset, const httplib::Request& request, httplib::Response& response);
@@ -13,4 +13,4 @@ void send_asset(const Asset& asset, const httplib::Request& request, httplib::Re
 // Texts to be shown are packed by gzip where the client takes it; files and downloads are not.
 void send(ApiAnswer answer, const httplib::Request& request, httplib::Response& response);
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -12,7 +12,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 bool is_equal(const std::string& a, const std::string& b) {
@@ -131,4 +131,4 @@ std::optional<ApiError> HttpGuard::refusal(const HttpHead& head) const {
   return ApiError(401, "unauthorized", "log in first, or send the token");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

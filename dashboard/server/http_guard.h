@@ -9,7 +9,7 @@
 #include "core/system/mutex.h"
 #include "dashboard/api/api.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 struct HttpHead {
   std::string method, path;  // decoded path
@@ -56,4 +56,4 @@ bool is_safe_host(const std::string& host);
 // 32 random bytes from the kernel, as 64 hexadecimal digits. Throws Environment.
 std::string random_secret();
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -10,7 +10,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 namespace {
 
 constexpr std::chrono::milliseconds kLongestPoll{1000};
@@ -137,4 +137,4 @@ bool HttpReception::receive(Guest& guest) {
   return false;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

@@ -15,7 +15,7 @@
 #include "core/system/mutex.h"
 #include "dashboard/api/request_extent.h"
 
-namespace lockstep {
+namespace lockstep::dashboard {
 
 // A connection with a whole request.
 struct HttpArrival {
@@ -85,4 +85,4 @@ class HttpReception {
   std::jthread thread_;        // last: it uses all of the above
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::dashboard

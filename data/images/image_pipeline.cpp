@@ -11,6 +11,17 @@ ImageTransformRegistry& image_transform_registry() {
   return registry;
 }
 
+ImageSize size_from(const std::vector<int64_t>& numbers, const char* where) {
+  if (numbers.size() != 1 && numbers.size() != 2)
+    throw config_error(fmt::format("{}: size takes [side] or [height, width], got {} numbers",
+                                   where, numbers.size()));
+  return {static_cast<int>(numbers.front()), static_cast<int>(numbers.back())};
+}
+
+}  // namespace lockstep
+
+namespace lockstep::data {
+
 ImagePipeline::ImagePipeline(const PartList<ImageTransform>& parts) {
   std::optional<ImageSize> size;
   const ImageTransform* last = nullptr;
@@ -30,7 +41,7 @@ ImagePipeline::ImagePipeline(const PartList<ImageTransform>& parts) {
 }
 
 RgbImage ImagePipeline::load(std::span<const uint8_t> file, const std::string& name,
-                             DecodeOptions options, SampleRandom random) const {
+                             formats::DecodeOptions options, SampleRandom random) const {
   if (!transforms_.empty())
     options.need = [&](ImageSize original) { return transforms_.front()->need(original, random); };
   auto image = decode_image(file, name, options);
@@ -39,11 +50,4 @@ RgbImage ImagePipeline::load(std::span<const uint8_t> file, const std::string& n
   return image;
 }
 
-ImageSize size_from(const std::vector<int64_t>& numbers, const char* where) {
-  if (numbers.size() != 1 && numbers.size() != 2)
-    throw config_error(fmt::format("{}: size takes [side] or [height, width], got {} numbers",
-                                   where, numbers.size()));
-  return {static_cast<int>(numbers.front()), static_cast<int>(numbers.back())};
-}
-
-}  // namespace lockstep
+}  // namespace lockstep::data

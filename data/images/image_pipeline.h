@@ -10,7 +10,7 @@
 #include "lockstep/image_transform.h"
 #include "lockstep/part.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 class ImagePipeline {
  public:
@@ -23,8 +23,8 @@ class ImagePipeline {
 
   // Decodes a file and applies the transforms; the result has size(). Throws Config as
   // decode_image().
-  RgbImage load(std::span<const uint8_t> file, const std::string& name, DecodeOptions options,
-                SampleRandom random) const;
+  RgbImage load(std::span<const uint8_t> file, const std::string& name,
+                formats::DecodeOptions options, SampleRandom random) const;
 
  private:
   std::vector<std::shared_ptr<ImageTransform>> transforms_;
@@ -32,4 +32,4 @@ class ImagePipeline {
   Normalization normalization_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int kPrecision = 32 - 8 - 2;  // bits of a weight behind the point
@@ -125,4 +125,4 @@ RgbImage cropped(const RgbImage& image, const ImageBox& box) {
   return result;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

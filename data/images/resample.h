@@ -3,7 +3,7 @@
 
 #include "lockstep/image.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The image in another size. Shrinking averages over all pixels that fall together.
 RgbImage resampled(const RgbImage& image, ImageSize size);
@@ -11,4 +11,4 @@ RgbImage resampled(const RgbImage& image, ImageSize size);
 // A part of the image; what lies outside it is black.
 RgbImage cropped(const RgbImage& image, const ImageBox& box);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

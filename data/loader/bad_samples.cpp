@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kBadSamplesNamed = 10;
@@ -35,4 +35,4 @@ std::vector<std::string> BadSamples::take_news() {
   return std::exchange(news_, {});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 #include "core/system/mutex.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Thread: safe to use from several threads at once.
 class BadSamples {
@@ -35,4 +35,4 @@ class BadSamples {
   std::vector<std::string> news_ GUARDED_BY(mutex_);
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

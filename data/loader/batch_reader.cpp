@@ -9,7 +9,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kSamplesNamed = 4;
@@ -179,4 +179,4 @@ std::exception_ptr BatchReader::described(const BatchPiece& piece) const {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

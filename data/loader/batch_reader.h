@@ -14,7 +14,7 @@
 #include "lockstep/batch.h"
 #include "lockstep/dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // What came of rows of a batch.
 struct ReadRows {
@@ -71,4 +71,4 @@ class BatchReader {
   BatchMemory memory_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

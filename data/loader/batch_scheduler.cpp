@@ -2,7 +2,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 BatchScheduler::BatchScheduler(const BatchCut& cut, int64_t rows_per_piece, int64_t ahead)
     : cut_(cut),
@@ -41,4 +41,4 @@ void BatchScheduler::take() {
   ++taken_;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // How a pass over samples is cut into batches.
 struct BatchCut {
@@ -68,4 +68,4 @@ class BatchScheduler {
   std::vector<int64_t> pieces_left_;  // to be loaded, of the batch in each place
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

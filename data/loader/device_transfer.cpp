@@ -6,7 +6,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // Copies are quick; were they not, page-locked memory would still be bounded.
@@ -46,4 +46,4 @@ Batch DeviceTransfer::finish() {
   return batch;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

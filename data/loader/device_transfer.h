@@ -9,7 +9,7 @@
 
 #include "lockstep/batch.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // One batch at a time is on its way. Uses LibTorch's device-neutral interface, so that nothing here
 // is linked to CUDA.
@@ -41,4 +41,4 @@ class DeviceTransfer {
   std::vector<Copy> arrived_;  // their sources may still be read by the device
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -4,7 +4,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -66,4 +66,4 @@ void Loader::start_next() {
 
 ReadBatch Loader::take() { return queue_ ? queue_->take() : reader_.read_whole(position_); }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -19,7 +19,7 @@
 #include "lockstep/batch.h"
 #include "lockstep/dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // One pass over the indices: make a new one per epoch.
 //
@@ -62,4 +62,4 @@ class Loader {
   std::optional<PrefetchQueue> queue_;        // none: batches are read inside next()
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -9,7 +9,7 @@
 
 #include "data/loader/bad_samples.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 struct LoaderOptions {
   int64_t batch_size = 1;  // samples per batch of this rank, at least 1
@@ -41,4 +41,4 @@ struct LoaderStats {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

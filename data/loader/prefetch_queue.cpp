@@ -8,7 +8,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // Whole batches as long as every worker has one to read; parts of them where there are more
@@ -106,4 +106,4 @@ void PrefetchQueue::work() {
     finish(*claim, claim->is_lost ? ReadRows() : reader_.read(claim->piece, claim->place->batch));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

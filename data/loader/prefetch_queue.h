@@ -13,7 +13,7 @@
 #include "data/loader/batch_scheduler.h"
 #include "data/loader/loader_options.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Thread: take(), num_ready() and next_is_ready() belong to one thread. The destructor may come at
 // any time: it stops the workers after what each of them is reading.
@@ -61,4 +61,4 @@ class PrefetchQueue {
   std::vector<std::jthread> workers_;     // last: joined before anything they use is gone
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

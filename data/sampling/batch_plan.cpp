@@ -4,7 +4,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
@@ -63,4 +63,4 @@ BatchPlan plan_batches(const LoaderConfig& config, int64_t num_samples, RankCoun
   return plan;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -11,7 +11,7 @@
 #include "data/sampling/batch_shares.h"
 #include "lockstep/config_fields.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 enum class Sampling { Uniform, Weighted, ClassBalanced };
 constexpr auto choices(Sampling) { return std::array{"uniform", "weighted", "class_balanced"}; }
@@ -88,4 +88,4 @@ struct BatchPlan {
 // no batch at all.
 BatchPlan plan_batches(const LoaderConfig& config, int64_t num_samples, RankCounts ranks);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

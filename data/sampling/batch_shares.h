@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Which part of the samples belongs to this process. Plain numbers, so that no process group is
 // needed here.
@@ -75,4 +75,4 @@ class BatchShares {
   BatchRule rule_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -6,7 +6,7 @@
 #include "lockstep/error.h"
 #include "lockstep/sample_random.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 template <class T>
@@ -104,4 +104,4 @@ void GroupedOrder::look_up(std::span<int64_t> places) const {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

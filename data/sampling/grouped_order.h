@@ -10,7 +10,7 @@
 
 #include "core/system/mutex.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 struct GroupedOrderOptions {
   int64_t lanes = 1;   // at least 1
@@ -69,4 +69,4 @@ class GroupedOrder {
   mutable uint64_t uses_ GUARDED_BY(mutex_) = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -12,7 +12,7 @@
 #include "data/sampling/batch_shares.h"
 #include "data/sampling/grouped_order.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Thread: const and safe to use from several threads at once.
 class IndexSequence {
@@ -63,4 +63,4 @@ class IndexSequence {
   int64_t nearby_ = 1;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

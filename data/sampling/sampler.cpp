@@ -11,7 +11,7 @@
 #include "data/sampling/grouped_order.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kMaxWeights = 1 << 24;  // of at::multinomial
@@ -162,4 +162,4 @@ std::vector<int64_t> exact_split(int64_t num_samples, Shard shard) {
   return mine;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

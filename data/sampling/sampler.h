@@ -12,7 +12,7 @@
 #include "data/sampling/batch_shares.h"
 #include "data/sampling/index_sequence.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Batches of samples of similar length, so that little of a padded batch is padding: of every
 // `window` global batches of the order the samples are sorted by length and cut into batches anew,
@@ -102,4 +102,4 @@ class DistributedSampler {
 // the constructor above.
 std::vector<int64_t> exact_split(int64_t num_samples, Shard shard);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -7,7 +7,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 std::vector<double> known(const SampleNumbers& numbers, const char* what, const char* setting) {
@@ -101,4 +101,4 @@ SamplerOptions sampler_options(const LoaderConfig& config, const Dataset& datase
   return options;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -6,7 +6,7 @@
 #include "data/sampling/sampler.h"
 #include "lockstep/dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // `batches`: the rule of a BatchPlan. Throws Config: the dataset does not know the labels, weights
 // or lengths that the setting needs, or there are not as many class_weights as classes.
@@ -19,4 +19,4 @@ bool are_classes(const std::vector<double>& labels);
 // How many samples each class has, by its number. Throws Config unless all are class numbers.
 std::vector<int64_t> count_classes(const std::vector<double>& labels);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -11,7 +11,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 at::Tensor indices_tensor(std::span<const int64_t> indices) {
@@ -106,4 +106,4 @@ TrainAndEval build_datasets(const Part<Dataset>& train, const Part<Dataset>& eva
   return {train_set, eval_set};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

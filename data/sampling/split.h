@@ -9,7 +9,7 @@
 #include "lockstep/dataset.h"
 #include "lockstep/part.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 struct SplitConfig {
   std::optional<double> eval;
@@ -69,4 +69,4 @@ struct TrainAndEval {
 TrainAndEval build_datasets(const Part<Dataset>& train, const Part<Dataset>& eval,
                             const SplitConfig& split);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

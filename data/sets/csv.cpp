@@ -13,7 +13,7 @@
 #include "lockstep/config_value.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,13 +26,13 @@ constexpr auto choices(CellType) { return std::array{"number", "text"}; }
 
 struct CsvConfig {
   std::string path;
-  TableConfig table;
+  formats::TableConfig table;
   std::optional<std::string> separator;
   DecimalMark decimal = DecimalMark::Point;
   bool header = true;
   std::vector<std::string> names;
   ConfigMap<CellType> types;
-  std::vector<std::string> missing_values = CsvFormat{}.missing;
+  std::vector<std::string> missing_values = formats::CsvFormat{}.missing;
   int64_t max_bad_samples = 0;
   std::optional<int64_t> limit;
 };
@@ -70,16 +70,16 @@ char separator_of(const CsvConfig& config, const fs::path& file) {
   return config.separator->front();
 }
 
-CsvFormat format_of(const CsvConfig& config, const fs::path& file) {
+formats::CsvFormat format_of(const CsvConfig& config, const fs::path& file) {
   if (config.header != config.names.empty())
     throw config_error(config.header ? "dataset csv: names belong to a file without a header; set "
                                        "header: false"
                                      : "dataset csv: header: false needs the names of the columns");
-  CsvFormat format{.separator = separator_of(config, file),
-                   .decimal = *name_of(config.decimal),
-                   .header = config.header,
-                   .names = config.names,
-                   .missing = config.missing_values};
+  formats::CsvFormat format{.separator = separator_of(config, file),
+                            .decimal = *name_of(config.decimal),
+                            .header = config.header,
+                            .names = config.names,
+                            .missing = config.missing_values};
   if (!config.table.columns.empty()) {
     format.columns = config.table.columns;
     if (config.table.label) format.columns.push_back(*config.table.label);
@@ -90,7 +90,8 @@ CsvFormat format_of(const CsvConfig& config, const fs::path& file) {
 }
 
 // `max_bad_rows`: that this file may still have.
-DataTable read_used_columns(const CsvConfig& config, const fs::path& file, int64_t max_bad_rows) {
+formats::DataTable read_used_columns(const CsvConfig& config, const fs::path& file,
+                                     int64_t max_bad_rows) {
   auto format = format_of(config, file);
   format.max_bad_rows = max_bad_rows;
   auto table = read_csv_file(file, format);
@@ -123,4 +124,4 @@ class CsvDataset final : public TableDataset {
 REGISTER_DATASET("csv", CsvDataset, "a table in a text file: numbers, texts, missing values");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -17,7 +17,7 @@
 #include "lockstep/dataset.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -68,16 +68,16 @@ fs::path find_file(const IdxConfig& config, const std::optional<std::string>& gi
   }
   throw config_error(
       fmt::format("dataset idx: no file {}{} (for MNIST: 'make setup' fetches it into .data/mnist)",
-                  looked_for, relative_path_hint(directory)));
+                  looked_for, formats::relative_path_hint(directory)));
 }
 
-IdxArray read_array(const fs::path& file, size_t num_dims, const char* role) {
-  auto array = read_idx_file(file);
+formats::IdxArray read_array(const fs::path& file, size_t num_dims, const char* role) {
+  auto array = formats::read_idx_file(file);
   if (array.dims.size() == num_dims) return array;
   const bool swapped = array.dims.size() == 4 - num_dims;
   throw config_error(fmt::format(
-      "dataset idx: {} holds {}, but {} have {}{}", file.string(), dims_text(array.dims), role,
-      num_dims == 3 ? "3 dimensions (count x height x width)" : "1 dimension (count)",
+      "dataset idx: {} holds {}, but {} have {}{}", file.string(), formats::dims_text(array.dims),
+      role, num_dims == 3 ? "3 dimensions (count x height x width)" : "1 dimension (count)",
       swapped ? "; were the files of images and labels swapped?" : ""));
 }
 
@@ -151,4 +151,4 @@ class IdxDataset final : public Dataset {
 REGISTER_DATASET("idx", IdxDataset, "images and labels in IDX files, such as MNIST");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

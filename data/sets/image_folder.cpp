@@ -17,7 +17,7 @@
 #include "lockstep/dataset.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -78,7 +78,8 @@ std::vector<fs::path> list_classes(const fs::path& root) {
     if (it->is_directory(error)) classes.push_back(it->path());
   if (error)
     throw config_error(fmt::format("dataset image_folder: cannot read directory {}: {}{}",
-                                   shown(root), error.message(), relative_path_hint(root)));
+                                   shown(root), error.message(),
+                                   formats::relative_path_hint(root)));
   if (classes.empty())
     throw config_error(
         fmt::format("dataset image_folder: {} has no directories: one per class is "
@@ -188,7 +189,7 @@ class ImageFolder final : public Dataset {
 
   ImagePipeline pipeline_;
   std::array<std::array<float, 256>, 3> tables_;
-  DecodeOptions options_;
+  formats::DecodeOptions options_;
   std::vector<std::string> files_;
   std::vector<int64_t> labels_;
   std::vector<std::string> classes_;
@@ -198,4 +199,4 @@ REGISTER_DATASET("image_folder", ImageFolder,
                  "JPEG, PNG and WebP images, a directory for each class");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

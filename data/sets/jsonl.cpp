@@ -8,14 +8,14 @@
 #include "data/table_dataset.h"
 #include "formats/table/jsonl_file.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
 
 struct JsonlConfig {
   std::string path;
-  TableConfig table;
+  formats::TableConfig table;
   int64_t max_bad_samples = 0;
   std::optional<int64_t> limit;
 };
@@ -32,8 +32,9 @@ void fields(V& v, JsonlConfig& c) {
   v("limit", c.limit, "use only the first rows, this many", at_least(1));
 }
 
-DataTable read_lines(const JsonlConfig& config, const fs::path& file, int64_t max_bad_rows) {
-  JsonlFormat format{.columns = config.table.columns, .max_bad_rows = max_bad_rows};
+formats::DataTable read_lines(const JsonlConfig& config, const fs::path& file,
+                              int64_t max_bad_rows) {
+  formats::JsonlFormat format{.columns = config.table.columns, .max_bad_rows = max_bad_rows};
   if (!format.columns.empty() && config.table.label) format.columns.push_back(*config.table.label);
   auto table = read_jsonl_file(file, format);
   choose_columns(table, used_columns(config.table, column_names(table), table.name));
@@ -60,4 +61,4 @@ class JsonlDataset final : public TableDataset {
 REGISTER_DATASET("jsonl", JsonlDataset, "a table as JSON Lines: one object per line");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -14,7 +14,7 @@
 #include "formats/zip_file.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -45,7 +45,7 @@ bool is_wanted(const NpyConfig& config, const std::string& array) {
          });
 }
 
-void refuse_single_array(const MappedFile& file) {
+void refuse_single_array(const formats::MappedFile& file) {
   const std::string_view begin(reinterpret_cast<const char*>(file.bytes().data()),
                                std::min<size_t>(file.bytes().size(), 256));
   if (begin.starts_with("\x93NUMPY"))
@@ -53,15 +53,16 @@ void refuse_single_array(const MappedFile& file) {
         "{}: it is a single array: set path to its folder, each .npy file of which is a field, or "
         "put all arrays into one .npz file with numpy.savez",
         file.name()));
-  if (const auto other = other_file_kind(begin); other && !begin.starts_with("PK"))
+  if (const auto other = formats::other_file_kind(begin); other && !begin.starts_with("PK"))
     throw config_error(
         fmt::format("{}: it is {}, not .npz; {}", file.name(), other->name, other->remedy));
 }
 
-std::vector<StoredArray> unpack_npz(const NpyConfig& config, const MappedFile& file) {
+std::vector<formats::StoredArray> unpack_npz(const NpyConfig& config,
+                                             const formats::MappedFile& file) {
   refuse_single_array(file);
-  const ZipFile zip(file.bytes(), file.name());
-  std::vector<StoredArray> arrays;
+  const formats::ZipFile zip(file.bytes(), file.name());
+  std::vector<formats::StoredArray> arrays;
   const auto members = zip.members();
   for (const auto& member : members)
     if (member.ends_with("/data.pkl"))
@@ -76,7 +77,7 @@ std::vector<StoredArray> unpack_npz(const NpyConfig& config, const MappedFile& f
       continue;
     }
     auto content = std::make_shared<std::vector<uint8_t>>(zip.read(i, kMaxMemberBytes));
-    auto array = parse_npy(*content, file.name() + ": " + printable(members[i]));
+    auto array = formats::parse_npy(*content, file.name() + ": " + printable(members[i]));
     array.name = name;
     if (!array.memory) array.memory = std::move(content);
     arrays.push_back(std::move(array));
@@ -84,22 +85,22 @@ std::vector<StoredArray> unpack_npz(const NpyConfig& config, const MappedFile& f
   return arrays;
 }
 
-std::vector<StoredArray> read_npz(const NpyConfig& config, const fs::path& path) {
-  const MappedFile file(path);
+std::vector<formats::StoredArray> read_npz(const NpyConfig& config, const fs::path& path) {
+  const formats::MappedFile file(path);
   return file.read([&](std::span<const uint8_t>) { return unpack_npz(config, file); });
 }
 
-std::vector<StoredArray> map_npy_files(const NpyConfig& config) {
-  std::vector<StoredArray> arrays;
+std::vector<formats::StoredArray> map_npy_files(const NpyConfig& config) {
+  std::vector<formats::StoredArray> arrays;
   for (const auto& path : files_with_ending(config.path, ".npy")) {
     const auto name = path.stem().string();
     if (!is_wanted(config, name)) {
       arrays.push_back({.name = name});
       continue;
     }
-    auto file = std::make_shared<const MappedFile>(path);
-    auto array =
-        file->read([&](std::span<const uint8_t> bytes) { return parse_npy(bytes, file->name()); });
+    auto file = std::make_shared<const formats::MappedFile>(path);
+    auto array = file->read(
+        [&](std::span<const uint8_t> bytes) { return formats::parse_npy(bytes, file->name()); });
     array.name = name;
     if (!array.memory) array.mapped = std::move(file);
     arrays.push_back(std::move(array));
@@ -130,4 +131,4 @@ class NpyDataset final : public ArrayDataset {
 REGISTER_DATASET("npy", NpyDataset, "numpy's arrays, in an .npz file or a folder of .npy files");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -17,12 +17,12 @@
 #include "lockstep/dataset.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 struct ParquetConfig {
   std::string path;
-  TableConfig table;
+  formats::TableConfig table;
   std::vector<std::string> filter;
   int64_t keep_row_groups = 0;
 };
@@ -47,9 +47,9 @@ void fields(V& v, ParquetConfig& c) {
 class RowGroups {
  public:
   explicit RowGroups(const ParquetConfig& config) : config_(config.table) {
-    for (const auto& text : config.filter) filter_.push_back(parse_column_test(text));
+    for (const auto& text : config.filter) filter_.push_back(formats::parse_column_test(text));
     const auto name = printable(config.path, 400);
-    files_ = open_partitions(parquet_files(config.path));
+    files_ = formats::open_partitions(formats::parquet_files(config.path));
     const auto index = files_.front()->index_columns();
     used_ = read_ = used_columns(config_, files_.front()->columns(), name, index);
     remark_ = index_remark(config_, index, name);
@@ -71,7 +71,7 @@ class RowGroups {
   const std::string& remark() const { return remark_; }
 
   // The rows in use of a group.
-  DataTable read(size_t group, const DoPieces& work = do_in_turn) const {
+  formats::DataTable read(size_t group, const DoPieces& work = do_in_turn) const {
     const auto [file, number] = groups_[group];
     auto table = read_used(*files_[file], number, work);
     check(static_cast<int64_t>(table.rows) == ends_[group] - begin_of(group),
@@ -85,12 +85,13 @@ class RowGroups {
     const auto all = file.columns();
     for (const auto& column : read_)
       if (std::ranges::find(all, column) == all.end())
-        used_columns({.columns = {column}}, all, printable(file_name(number), 400));
+        formats::used_columns({.columns = {column}}, all, printable(file_name(number), 400));
     const auto rows = file.row_groups();
     for (size_t group = 0; group < rows.size(); ++group) {
       if (rows[group] == 0 || !file.may_pass(group, filter_)) continue;
-      const bool needs_look = !filter_.empty() || (config_.missing == MissingValues::Drop &&
-                                                   !file.is_complete(group, used_));
+      const bool needs_look =
+          !filter_.empty() ||
+          (config_.missing == formats::MissingValues::Drop && !file.is_complete(group, used_));
       const auto count =
           needs_look ? static_cast<int64_t>(read_used(file, group, do_in_turn).rows) : rows[group];
       if (count == 0) continue;
@@ -101,7 +102,8 @@ class RowGroups {
 
   std::string file_name(size_t number) const { return fmt::format("file {}", number + 1); }
 
-  DataTable read_used(const ParquetFile& file, size_t group, const DoPieces& work) const {
+  formats::DataTable read_used(const formats::ParquetFile& file, size_t group,
+                               const DoPieces& work) const {
     auto table = file.read(group, read_, work);
     if (!filter_.empty()) {
       std::vector<bool> kept(table.rows, true);
@@ -113,9 +115,9 @@ class RowGroups {
     return table;
   }
 
-  TableConfig config_;
-  RowFilter filter_;
-  std::vector<std::unique_ptr<ParquetFile>> files_;
+  formats::TableConfig config_;
+  formats::RowFilter filter_;
+  std::vector<std::unique_ptr<formats::ParquetFile>> files_;
   std::string remark_;                             // of columns that are not used
   std::vector<std::string> used_, read_;           // the latter with those of the filter
   std::vector<std::pair<size_t, size_t>> groups_;  // file, row group
@@ -163,9 +165,10 @@ class ParquetDataset final : public Dataset {
     for (const auto index : request.indices)
       check(index >= 0 && index < size(), "sample index outside the dataset");
     for_each_shard(groups_.ends(), request.indices, [&](size_t group, auto rows, auto places) {
-      blocks_.use(group, std::max(request.nearby_groups, kept_), [&](const EncodedRows& block) {
-        gather_rows(encoding(), block, rows, places, fields);
-      });
+      blocks_.use(group, std::max(request.nearby_groups, kept_),
+                  [&](const formats::EncodedRows& block) {
+                    gather_rows(encoding(), block, rows, places, fields);
+                  });
     });
   }
 
@@ -179,8 +182,8 @@ class ParquetDataset final : public Dataset {
     return labels;
   }
 
-  TableEncoding::Statistics statistics_of_all() const {
-    TableEncoding::Statistics statistics(config_);
+  formats::TableEncoding::Statistics statistics_of_all() const {
+    formats::TableEncoding::Statistics statistics(config_);
     for (size_t group = 0; group < groups_.ends().size(); ++group) {
       const auto table = groups_.read(group);
       std::vector<int64_t> rows(table.rows);
@@ -190,10 +193,10 @@ class ParquetDataset final : public Dataset {
     return statistics;
   }
 
-  TableEncoding::Statistics statistics_of(std::span<const int64_t> training) const {
+  formats::TableEncoding::Statistics statistics_of(std::span<const int64_t> training) const {
     std::vector<int64_t> sorted(training.begin(), training.end());
     std::ranges::sort(sorted);
-    TableEncoding::Statistics statistics(config_);
+    formats::TableEncoding::Statistics statistics(config_);
     for (size_t begin = 0; begin < sorted.size();) {
       const auto group = groups_.group_of(sorted[begin]);
       std::vector<int64_t> rows;
@@ -204,19 +207,19 @@ class ParquetDataset final : public Dataset {
     return statistics;
   }
 
-  const TableEncoding& encoding() const {
+  const formats::TableEncoding& encoding() const {
     check(encoding_.has_value(), "learn() comes before the first batch");
     return *encoding_;
   }
 
-  TableConfig config_;
+  formats::TableConfig config_;
   int64_t kept_;  // groups, beside those that are being read
   RowGroups groups_;
-  std::optional<TableEncoding> encoding_;
-  mutable BlockCache<EncodedRows> blocks_;
+  std::optional<formats::TableEncoding> encoding_;
+  mutable BlockCache<formats::EncodedRows> blocks_;
 };
 
 REGISTER_DATASET("parquet", ParquetDataset, "Parquet files, which may be larger than memory");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

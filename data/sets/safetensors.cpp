@@ -11,7 +11,7 @@
 #include "data/array_dataset.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 struct SafetensorsConfig : ArrayDatasetConfig {};
@@ -25,26 +25,26 @@ void fields(V& v, SafetensorsConfig& c) {
   v("limit", c.limit, "use only the first samples, this many", at_least(1));
 }
 
-constexpr std::array<std::pair<const char*, ElementType>, 10> kSafetensorsTypes = {
-    {{"F64", ElementType::F64},
-     {"F32", ElementType::F32},
-     {"F16", ElementType::F16},
-     {"BF16", ElementType::BF16},
-     {"I64", ElementType::I64},
-     {"I32", ElementType::I32},
-     {"I16", ElementType::I16},
-     {"I8", ElementType::I8},
-     {"U8", ElementType::U8},
-     {"BOOL", ElementType::Bool}}};
+constexpr std::array<std::pair<const char*, formats::ElementType>, 10> kSafetensorsTypes = {
+    {{"F64", formats::ElementType::F64},
+     {"F32", formats::ElementType::F32},
+     {"F16", formats::ElementType::F16},
+     {"BF16", formats::ElementType::BF16},
+     {"I64", formats::ElementType::I64},
+     {"I32", formats::ElementType::I32},
+     {"I16", formats::ElementType::I16},
+     {"I8", formats::ElementType::I8},
+     {"U8", formats::ElementType::U8},
+     {"BOOL", formats::ElementType::Bool}}};
 
-std::vector<StoredArray> map_tensors(const std::filesystem::path& path) {
-  const auto file = std::make_shared<const MappedFile>(path);
-  std::vector<StoredArray> arrays;
+std::vector<formats::StoredArray> map_tensors(const std::filesystem::path& path) {
+  const auto file = std::make_shared<const formats::MappedFile>(path);
+  std::vector<formats::StoredArray> arrays;
   const auto entries = file->read([&](std::span<const uint8_t> bytes) {
-    return parse_safetensors(bytes, file->name(), ErrorKind::Config);
+    return formats::parse_safetensors(bytes, file->name(), ErrorKind::Config);
   });
   for (const auto& entry : entries) {
-    StoredArray array{.name = entry.name, .shape = entry.shape, .mapped = file};
+    formats::StoredArray array{.name = entry.name, .shape = entry.shape, .mapped = file};
     array.bytes = file->bytes().subspan(entry.begin, entry.end - entry.begin);
     for (const auto& [dtype, type] : kSafetensorsTypes)
       if (entry.dtype == dtype) array.type = type;
@@ -74,4 +74,4 @@ class SafetensorsDataset final : public ArrayDataset {
 REGISTER_DATASET("safetensors", SafetensorsDataset, "the tensors of a safetensors file");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -16,7 +16,7 @@
 #include "lockstep/error.h"
 #include "lockstep/sample_random.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 enum class SyntheticDtype { Float32, Float64, Int64, Int32, UInt8, Bool };
@@ -95,7 +95,7 @@ NumberSource source_of(const std::string& name, const SyntheticField& field) {
     return config_error(fmt::format("dataset synthetic: field '{}': {}", printable(name), why));
   };
   const auto type = scalar_type_of(field.dtype);
-  const auto elements = num_elements(field.shape);
+  const auto elements = formats::num_elements(field.shape);
   if (!elements || *elements > (size_t{1} << 32)) throw refused("its shape is too large");
   if (field.values == SyntheticValues::Normal && !c10::isFloatingType(type))
     throw refused("normal values need a dtype of float32 or float64; or set values: uniform");
@@ -192,4 +192,4 @@ class SyntheticDataset final : public Dataset {
 REGISTER_DATASET("synthetic", SyntheticDataset, "numbers of any shape and type, without a file");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

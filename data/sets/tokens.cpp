@@ -18,7 +18,7 @@
 #include "lockstep/dataset.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int64_t kNoTarget = -100;
@@ -56,8 +56,8 @@ void fields(V& v, TokensConfig& c) {
   v("limit", c.limit, "use only the first samples, this many", at_least(1));
 }
 
-ElementType element_type_of(TokenDtype dtype) {
-  return dtype == TokenDtype::UInt16 ? ElementType::U16 : ElementType::U32;
+formats::ElementType element_type_of(TokenDtype dtype) {
+  return dtype == TokenDtype::UInt16 ? formats::ElementType::U16 : formats::ElementType::U32;
 }
 
 class TokensDataset final : public Dataset {
@@ -66,11 +66,11 @@ class TokensDataset final : public Dataset {
 
   explicit TokensDataset(const Config& config)
       : config_(config),
-        files_(token_files(config.path)),
+        files_(formats::token_files(config.path)),
         windows_(static_cast<size_t>(config.length), config.separator),
         shards_([this](size_t number, SharedWork&) { return reopen(number); }) {
     for (const auto& file : files_) {
-      const TokenShard shard(file, element_type_of(config.dtype));
+      const formats::TokenShard shard(file, element_type_of(config.dtype));
       windows_.add(shard);
       identities_.push_back(shard.identity());
     }
@@ -119,7 +119,7 @@ class TokensDataset final : public Dataset {
     for (const auto index : request.indices) window_of(index);  // verifies it
     for_each_shard(ends_, request.indices, [&](size_t number, auto rows, auto places) {
       const auto first = number == 0 ? 0 : ends_[number - 1];
-      shards_.use(number, kMostTokenFiles, [&](const TokenShard& shard) {
+      shards_.use(number, kMostTokenFiles, [&](const formats::TokenShard& shard) {
         for (size_t i = 0; i < rows.size(); ++i) {
           const auto place = [&](const at::Tensor& field) {
             return std::span(field.data_ptr<int64_t>() + places[i] * length,
@@ -147,20 +147,20 @@ class TokensDataset final : public Dataset {
 
   bool pads_to_longest() const { return config_.pad_to == PaddedTo::Longest; }
 
-  TokenWindow window_of(int64_t index) const {
+  formats::TokenWindow window_of(int64_t index) const {
     check(index >= 0 && index < size_, "sample index outside the dataset");
     return windows_.at(static_cast<size_t>(index));
   }
 
   // A shard that was closed since it was first looked at.
-  TokenShard reopen(size_t number) const {
-    return MappedFile::read_again(files_[number], identities_[number], [&] {
-      return TokenShard(files_[number], element_type_of(config_.dtype));
+  formats::TokenShard reopen(size_t number) const {
+    return formats::MappedFile::read_again(files_[number], identities_[number], [&] {
+      return formats::TokenShard(files_[number], element_type_of(config_.dtype));
     });
   }
 
-  void copy(const TokenShard& shard, const TokenWindow& window, std::span<int64_t> tokens,
-            std::span<int64_t> targets) const {
+  void copy(const formats::TokenShard& shard, const formats::TokenWindow& window,
+            std::span<int64_t> tokens, std::span<int64_t> targets) const {
     const auto count = window.tokens - 1;
     shard.copy(window.begin, tokens.first(count));
     std::copy_n(tokens.begin() + 1, count - 1, targets.begin());
@@ -170,7 +170,7 @@ class TokensDataset final : public Dataset {
     std::ranges::fill(targets.subspan(count), kNoTarget);
   }
 
-  void verify_vocabulary(const TokenShard& shard, const TokenWindow& window,
+  void verify_vocabulary(const formats::TokenShard& shard, const formats::TokenWindow& window,
                          std::span<const int64_t> tokens, int64_t last) const {
     if (!config_.vocab_size) return;
     const auto greatest = std::max(std::ranges::max(tokens), last);
@@ -185,14 +185,14 @@ class TokensDataset final : public Dataset {
 
   TokensConfig config_;
   std::vector<std::filesystem::path> files_;
-  std::vector<MappedFile::Identity> identities_;
-  TokenWindows windows_;
+  std::vector<formats::MappedFile::Identity> identities_;
+  formats::TokenWindows windows_;
   int64_t size_ = 0;
   std::vector<int64_t> ends_;  // of the files' samples
-  mutable BlockCache<TokenShard> shards_;
+  mutable BlockCache<formats::TokenShard> shards_;
 };
 
 REGISTER_DATASET("tokens", TokensDataset, "windows of tokenized text, for language models");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

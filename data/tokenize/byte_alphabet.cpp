@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 bool prints(int byte) {
@@ -52,4 +52,4 @@ std::optional<std::string> from_byte_alphabet(std::string_view text) {
   return bytes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

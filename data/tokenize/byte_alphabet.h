@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The code point of each byte.
 const std::array<char32_t, 256>& byte_alphabet();
@@ -20,4 +20,4 @@ const std::array<char32_t, 256>& byte_alphabet();
 std::string to_byte_alphabet(std::string_view bytes);
 std::optional<std::string> from_byte_alphabet(std::string_view text);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 #include "data/tokenize/byte_alphabet.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kMaxKnownWords = 1u << 20;
@@ -201,4 +201,4 @@ BytePairs learn_byte_pairs(const std::map<std::string, int64_t>& words, size_t s
   return pairs;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 
 using TokenPair = std::pair<int32_t, int32_t>;
 
@@ -61,4 +61,4 @@ class BytePairEncoder {
 BytePairs learn_byte_pairs(const std::map<std::string, int64_t>& words, size_t size, int64_t least,
                            const std::vector<std::string>& special);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -13,7 +13,7 @@
 #include "data/tokenize/tokenizer.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -121,7 +121,9 @@ class TextEncoder {
   int32_t separator() const { return separator_; }
   size_t vocabulary() const { return vocabulary_; }
   const std::string& json() const { return json_; }
-  ElementType type() const { return vocabulary_ <= 65536 ? ElementType::U16 : ElementType::U32; }
+  formats::ElementType type() const {
+    return vocabulary_ <= 65536 ? formats::ElementType::U16 : formats::ElementType::U32;
+  }
 
  private:
   std::optional<Tokenizer> tokenizer_;
@@ -191,4 +193,4 @@ int data_command(const std::vector<std::string>& arguments, std::ostream& out) {
   return command == "tokenize" ? tokenize(given, out) : train_tokenizer(given, out);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // `lockstep-data ARGUMENTS`. Returns the exit code. Throws Error.
 int data_command(const std::vector<std::string>& arguments, std::ostream& out);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

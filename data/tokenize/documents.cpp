@@ -7,13 +7,13 @@
 #include "formats/unpack.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 void for_each_document(const std::vector<std::filesystem::path>& files, DocumentKind kind,
                        bool utf8, const std::function<void(std::string_view)>& use) {
   for (const auto& path : files)
-    read_unpacked(path, [&](std::string_view rest, const std::string& name) {
-      if (utf8) refuse_other_kinds(rest, name, "text");
+    formats::read_unpacked(path, [&](std::string_view rest, const std::string& name) {
+      if (utf8) formats::refuse_other_kinds(rest, name, "text");
       if (utf8)
         if (const auto at = find_invalid_utf8(rest); at != rest.npos)
           throw config_error(fmt::format(
@@ -29,4 +29,4 @@ void for_each_document(const std::vector<std::filesystem::path>& files, Document
     });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

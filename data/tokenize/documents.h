@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 
 enum class DocumentKind { File, Line, Paragraph };  // paragraphs are parted by empty lines
 
@@ -17,4 +17,4 @@ enum class DocumentKind { File, Line, Paragraph };  // paragraphs are parted by 
 void for_each_document(const std::vector<std::filesystem::path>& files, DocumentKind kind,
                        bool utf8, const std::function<void(std::string_view)>& use);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

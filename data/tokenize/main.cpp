@@ -5,7 +5,7 @@
 
 int main(int argc, char** argv) {
   try {
-    return lockstep::data_command({argv + 1, argv + argc}, std::cout);
+    return lockstep::data::data_command({argv + 1, argv + argc}, std::cout);
   } catch (const lockstep::Error& error) {
     std::cerr << "lockstep-data: error: " << error.what() << '\n';
     return error.exit_code();

@@ -8,13 +8,13 @@
 
 #include "formats/element_type.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Shards appear under their name only when they are whole, so a kill leaves no half one.
 class TokenWriter {
  public:
   // `shard_tokens`: in each file but the last. Throws Environment.
-  TokenWriter(std::filesystem::path folder, ElementType type, size_t shard_tokens);
+  TokenWriter(std::filesystem::path folder, formats::ElementType type, size_t shard_tokens);
 
   void write(std::span<const int32_t> tokens);
   // Writes what is left. Throws Environment.
@@ -27,9 +27,9 @@ class TokenWriter {
   void write_shard();
 
   std::filesystem::path folder_;
-  ElementType type_;
+  formats::ElementType type_;
   size_t shard_tokens_, tokens_ = 0, shards_ = 0;
   std::string bytes_;  // of the shard at hand
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

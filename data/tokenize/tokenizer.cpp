@@ -9,7 +9,7 @@
 #include "data/tokenize/byte_alphabet.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -276,4 +276,4 @@ void count_words(std::string_view text, std::map<std::string, int64_t>& words) {
   splitter.split(text, [&](std::string_view word) { ++words[std::string(word)]; });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

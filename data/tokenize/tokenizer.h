@@ -13,7 +13,7 @@
 #include "data/tokenize/byte_pairs.h"
 #include "data/tokenize/word_splitter.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 class Tokenizer {
  public:
@@ -54,4 +54,4 @@ class Tokenizer {
 // How often each word occurs in `text`, added to `words`.
 void count_words(std::string_view text, std::map<std::string, int64_t>& words);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

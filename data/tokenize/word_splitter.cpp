@@ -6,7 +6,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr unsigned long kMaxRetries = 100'000'000;
@@ -77,4 +77,4 @@ void WordSplitter::split(std::string_view text,
   if (done < text.size()) use(text.substr(done));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

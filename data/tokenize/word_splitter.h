@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The pattern of GPT-2.
 extern const char* const kGpt2Pattern;
@@ -30,4 +30,4 @@ class WordSplitter {
   std::unique_ptr<Pattern> pattern_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -2,10 +2,10 @@
 #include <cmath>
 
 #include "data/images/resample.h"
-#include "lockstep/image_transform.h"
 #include "lockstep/error.h"
+#include "lockstep/image_transform.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 struct CenterCropConfig {
@@ -44,4 +44,4 @@ class CenterCrop final : public ImageTransform {
 REGISTER_IMAGE_TRANSFORM("center_crop", CenterCrop, "the middle of the image");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

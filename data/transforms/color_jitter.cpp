@@ -5,7 +5,7 @@
 
 #include "lockstep/image_transform.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 struct ColorJitterConfig {
@@ -124,4 +124,4 @@ REGISTER_IMAGE_TRANSFORM("color_jitter", ColorJitter,
                          "changes brightness, contrast, saturation and hue by chance");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

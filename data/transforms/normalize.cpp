@@ -1,10 +1,10 @@
 // Transform "normalize": torchvision's Normalize, applied to the numbers from 0 to 1.
 #include <fmt/format.h>
 
-#include "lockstep/image_transform.h"
 #include "lockstep/error.h"
+#include "lockstep/image_transform.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 struct NormalizeConfig {
@@ -41,4 +41,4 @@ REGISTER_IMAGE_TRANSFORM("normalize", Normalize,
                          "subtracts a mean and divides by a deviation, per channel (last)");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

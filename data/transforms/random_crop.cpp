@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include "data/images/resample.h"
-#include "lockstep/image_transform.h"
 #include "lockstep/error.h"
+#include "lockstep/image_transform.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 struct RandomCropConfig {
@@ -50,4 +50,4 @@ class RandomCrop final : public ImageTransform {
 REGISTER_IMAGE_TRANSFORM("random_crop", RandomCrop, "a part of the image, anywhere in it");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

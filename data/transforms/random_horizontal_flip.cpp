@@ -3,7 +3,7 @@
 
 #include "lockstep/image_transform.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 struct RandomHorizontalFlipConfig {
@@ -37,4 +37,4 @@ REGISTER_IMAGE_TRANSFORM("random_horizontal_flip", RandomHorizontalFlip,
                          "mirrors some of the images");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "data/images/resample.h"
-#include "lockstep/image_transform.h"
 #include "lockstep/error.h"
+#include "lockstep/image_transform.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int kAttempts = 10;
@@ -101,4 +101,4 @@ REGISTER_IMAGE_TRANSFORM("random_resized_crop", RandomResizedCrop,
                          "a random part of the image, scaled to one size");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

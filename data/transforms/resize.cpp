@@ -1,9 +1,9 @@
 // Transform "resize": torchvision's Resize on PIL images (bilinear, antialiased), to the bit.
 #include "data/images/resample.h"
-#include "lockstep/image_transform.h"
 #include "lockstep/error.h"
+#include "lockstep/image_transform.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 struct ResizeConfig {
@@ -54,4 +54,4 @@ class Resize final : public ImageTransform {
 REGISTER_IMAGE_TRANSFORM("resize", Resize, "scales the image");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 
 #include "distributed/backends/shm_backend.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 // `address`: numeric IP of the interface to use; numeric, so that no name service can stall the
 // start.
@@ -46,4 +46,4 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10
                                                     int rank, int world_size,
                                                     std::chrono::milliseconds timeout);
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -6,7 +6,7 @@
 
 #include "distributed/backends/backends.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                     int rank, int world_size,
@@ -17,4 +17,4 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, world_size, options);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

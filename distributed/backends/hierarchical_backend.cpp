@@ -8,7 +8,7 @@
 
 #include "distributed/shm/peers.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 namespace {
 
 using Op = c10d::ReduceOp::RedOpType;
@@ -181,4 +181,4 @@ HierarchicalBackend::Pending HierarchicalBackend::scatter(Tensors& outputs,
   return levels_.flat->scatter(outputs, inputs, options);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -24,7 +24,7 @@
 #include "core/system/mutex.h"
 #include "distributed/backends/shm_backend.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 // What a HierarchicalBackend is made of, for one rank.
 struct HostLevels {
@@ -70,4 +70,4 @@ class HierarchicalBackend final : public c10d::Backend {
   std::thread thread_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -10,7 +10,7 @@
 #include "distributed/backends/shm_backend.h"
 #include "distributed/shm/meeting.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 namespace {
 
 class StoreBoard final : public shm::Board {
@@ -99,4 +99,4 @@ c10::intrusive_ptr<c10d::Backend> make_hierarchical_backend(const Store& store,
   return c10::make_intrusive<HierarchicalBackend>(std::move(levels));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -5,7 +5,7 @@
 #include "core/system/local_address.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 namespace {
 
 constexpr const char* kAddressOfMaster = "address of rank 0's host";
@@ -29,4 +29,4 @@ std::string own_address(c10d::Store& store, const AddressQuestion& question) {
       fmt::format("cannot resolve or reach the rendezvous host '{}'", question.master));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

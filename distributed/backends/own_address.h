@@ -6,7 +6,7 @@
 #include <chrono>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 struct AddressQuestion {
   std::string master;  // the host of rank 0, as this rank was told
@@ -19,4 +19,4 @@ struct AddressQuestion {
 // /etc/hosts may give its name to 127.0.1.1. Throws Environment when the name is not known.
 std::string own_address(c10d::Store& store, const AddressQuestion& question);
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -8,7 +8,7 @@
 
 #include "distributed/backends/shm_backend.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 // Members are destroyed bottom up: the groups before the store they were made with.
 struct ProcessGroups {
@@ -23,4 +23,4 @@ struct ProcessGroups {
   c10d::ProcessGroup& of(const at::Tensor& tensor) { return tensor.is_cpu() ? *control : *device; }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::distributed {
 namespace {
 
 // Less gains nothing: all_reduce takes it through the slots.
@@ -320,4 +320,4 @@ at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
       region->data(), {size}, [region](void*) {}, options);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

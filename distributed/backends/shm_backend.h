@@ -13,7 +13,7 @@
 
 #include "distributed/shm/group.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 // Bytes for types that are only moved.
 shm::ElementType element_type_of(at::ScalarType type);
@@ -80,4 +80,4 @@ class ShmBackend final : public c10d::Backend {
   std::chrono::milliseconds timeout_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -9,7 +9,7 @@
 
 #include "core/system/progress_page.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 // Offers what c10d::Reducer needs: all_reduce, broadcast and memory for buckets.
 class WatchedBackend final : public c10d::Backend {
@@ -53,4 +53,4 @@ class WatchedBackend final : public c10d::Backend {
   std::chrono::steady_clock::time_point last_start_{};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

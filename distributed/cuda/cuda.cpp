@@ -12,7 +12,7 @@
 #include "distributed/cuda/launch_graph.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 namespace {
 
 constexpr const char* kLibrary = "liblockstep_cuda.so";
@@ -91,4 +91,4 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const c10::intrusive_ptr<c10
       make(&store, rank, world_size, timeout.count()));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 // True when this machine has an NVIDIA driver and a device. Loads nothing.
 bool machine_has_gpu();
@@ -17,4 +17,4 @@ std::string gpu_architecture();
 // is no such GPU.
 void use_gpu(int index);
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -8,7 +8,7 @@
 
 #include "distributed/cuda/launch_graph.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 namespace {
 
 // What the recordings of this process hold together: they are replayed one after the other, so what
@@ -74,7 +74,9 @@ class CudaGraph final : public LaunchGraph {
 };
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::distributed
 
 // Returns an object of the caller's.
-extern "C" lockstep::LaunchGraph* lockstep_make_cuda_graph() { return new lockstep::CudaGraph; }
+extern "C" lockstep::distributed::LaunchGraph* lockstep_make_cuda_graph() {
+  return new lockstep::distributed::CudaGraph;
+}

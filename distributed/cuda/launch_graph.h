@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 // Thread: one at a time.
 class LaunchGraph {
@@ -35,4 +35,4 @@ using MakeLaunchGraph = std::function<std::unique_ptr<LaunchGraph>()>;
 // distributed/cuda/cuda.h.
 std::unique_ptr<LaunchGraph> make_cuda_graph();
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -1,6 +1,6 @@
 #include "distributed/gradients/compression_hook.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 CompressionHook::CompressionHook(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                  GradientCompression compression)
@@ -18,4 +18,4 @@ c10::intrusive_ptr<c10::ivalue::Future> CompressionHook::runHook(c10d::GradBucke
   return summed->then(decompress, c10::TensorType::get());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

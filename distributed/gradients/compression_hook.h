@@ -6,7 +6,7 @@
 
 #include "lockstep/data_parallel.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 // The arithmetic of Python's fp16_compress_hook and bf16_compress_hook
 // (torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py): a bucket is cast, divided by the
@@ -24,4 +24,4 @@ class CompressionHook final
   at::ScalarType type_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -30,7 +30,7 @@ nlohmann::json describe_parameters(const torch::nn::Module& module) {
 
 void verify_same_model(World& world, const torch::nn::Module& module) {
   const auto mine = describe_parameters(module);
-  const auto all = all_gather_object(world, mine, "parameter shapes");
+  const auto all = distributed::all_gather_object(world, mine, "parameter shapes");
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     const auto common = std::min(all[rank].size(), all[0].size());
@@ -57,14 +57,14 @@ DataParallel::DataParallel(World& world, torch::nn::Module& module,
   auto parameters = trainable_parameters(module);
   if (parameters.empty()) throw config_error("the model has no parameters to train");
   const auto make_synchronizer = [&] {
-    synchronizer_ = make_gradient_synchronizer(world, std::move(parameters), config);
+    synchronizer_ = distributed::make_gradient_synchronizer(world, std::move(parameters), config);
   };
   if (!world.is_distributed()) {
     make_synchronizer();
     return;
   }
   verify_same_model(world, module);
-  fenced(world, "initial broadcast", [&] {
+  distributed::fenced(world, "initial broadcast", [&] {
     const at::NoGradGuard no_grad;
     std::vector<at::Tensor> states;
     for (const auto& tensor : module.parameters()) states.push_back(tensor.detach());
@@ -107,7 +107,7 @@ void DataParallel::before_forward(bool synchronize) {
 void DataParallel::broadcast_buffers() {
   if (buffers_.empty()) return;
   const at::NoGradGuard no_grad;
-  fenced(world_, "buffer broadcast", [&] { broadcast_from_main(world_, buffers_); });
+  distributed::fenced(world_, "buffer broadcast", [&] { broadcast_from_main(world_, buffers_); });
 }
 
 void DataParallel::backward(const at::Tensor& loss, bool synchronize) {
@@ -118,8 +118,8 @@ void DataParallel::add_gradients(
     std::vector<at::Tensor> gradients, bool synchronize,
     std::vector<std::function<std::vector<at::Tensor>()>> remaining_segments) {
   synchronizer_->add_gradients(
-      std::make_shared<GivenGradients>(synchronizer_->parameters().size(), std::move(gradients),
-                                       std::move(remaining_segments)),
+      std::make_shared<distributed::GivenGradients>(
+          synchronizer_->parameters().size(), std::move(gradients), std::move(remaining_segments)),
       synchronize);
 }
 

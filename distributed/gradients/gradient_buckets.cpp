@@ -6,7 +6,7 @@
 #include <limits>
 #include <numeric>
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 BucketCaps bucket_caps(const DataParallelConfig& config) {
   const auto mib = [](double value) { return static_cast<size_t>(value * (1 << 20)); };
@@ -46,4 +46,4 @@ std::vector<size_t> expected_bucket_bytes(const NamedTensors& parameters,
   return sizes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -8,7 +8,7 @@
 #include "lockstep/data_parallel.h"
 #include "lockstep/named_tensors.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 using GradientBucket = std::vector<size_t>;  // numbers of parameters
 
@@ -33,4 +33,4 @@ std::vector<GradientBucket> buckets_in_order(const NamedTensors& parameters,
 std::vector<size_t> expected_bucket_bytes(const NamedTensors& parameters,
                                           const DataParallelConfig& config);
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

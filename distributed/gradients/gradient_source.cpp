@@ -11,7 +11,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 namespace {
 
 // Hands one gradient on; the engine calls it once.
@@ -110,4 +110,4 @@ void add_to_parameters(const NamedTensors& parameters, GivenGradients& gradients
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

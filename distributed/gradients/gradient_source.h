@@ -8,7 +8,7 @@
 
 #include "lockstep/named_tensors.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 // Gradients of parameters, one each, not referenced elsewhere. Those of the last parameters are
 // there, the others are made in segments, each of those before the ones that there are.
@@ -48,4 +48,4 @@ at::Tensor make_root(const NamedTensors& parameters,
 void add_to_parameters(const NamedTensors& parameters, GivenGradients& gradients,
                        const std::function<void(size_t first)>& before_segment = nullptr);
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

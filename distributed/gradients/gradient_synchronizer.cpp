@@ -7,7 +7,7 @@
 #include "distributed/gradients/reducer_gradients.h"
 #include "distributed/gradients/shared_memory_gradients.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 namespace {
 
 bool can_share_gradients(World& world, const NamedTensors& parameters,
@@ -36,4 +36,4 @@ std::unique_ptr<GradientSynchronizer> make_gradient_synchronizer(World& world,
   return std::make_unique<ReducerGradients>(world, std::move(parameters), config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -15,7 +15,7 @@
 #include "lockstep/named_tensors.h"
 #include "lockstep/world.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 class GradientSynchronizer {
  public:
@@ -62,4 +62,4 @@ std::unique_ptr<GradientSynchronizer> make_gradient_synchronizer(World& world,
                                                                  NamedTensors parameters,
                                                                  const DataParallelConfig& config);
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -4,7 +4,7 @@
 
 #include "distributed/gradients/gradient_synchronizer.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 class LocalGradients final : public GradientSynchronizer {
  public:
@@ -17,4 +17,4 @@ class LocalGradients final : public GradientSynchronizer {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -4,7 +4,7 @@
 
 #include "distributed/gradients/gradient_buckets.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 namespace {
 
 std::vector<GradientBucket> first_buckets(const NamedTensors& parameters,
@@ -54,4 +54,4 @@ bool OrderedReducer::arrange_by_order() {
   return rebuild_buckets();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

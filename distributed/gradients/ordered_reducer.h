@@ -9,7 +9,7 @@
 #include "lockstep/data_parallel.h"
 #include "lockstep/named_tensors.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 class OrderedReducer final : public c10d::Reducer {
  public:
@@ -41,4 +41,4 @@ class OrderedReducer final : public c10d::Reducer {
   std::vector<int64_t> order_;  // rebuild_buckets() forgets it
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

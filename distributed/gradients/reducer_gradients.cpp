@@ -8,7 +8,7 @@
 #include "distributed/fence.h"
 #include "distributed/gradients/compression_hook.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 namespace {
 
 // The world's device group again, watched.
@@ -112,4 +112,4 @@ void ReducerGradients::zero_gradients() {
     }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -8,7 +8,7 @@
 #include "distributed/gradients/gradient_synchronizer.h"
 #include "distributed/gradients/ordered_reducer.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 class ReducerGradients final : public GradientSynchronizer {
  public:
@@ -38,4 +38,4 @@ class ReducerGradients final : public GradientSynchronizer {
   std::shared_ptr<c10d::Logger> logger_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

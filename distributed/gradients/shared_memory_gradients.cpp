@@ -16,7 +16,7 @@
 #include "distributed/fence.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 namespace {
 
 // Less goes through the slots.
@@ -240,4 +240,4 @@ void SharedMemoryGradients::arrange_by_order() {
   restore_order(ready_order_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

@@ -21,7 +21,7 @@
 #include "distributed/gradients/gradient_buckets.h"
 #include "distributed/gradients/gradient_synchronizer.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 class SharedMemoryGradients final : public GradientSynchronizer {
  public:
@@ -72,4 +72,4 @@ class SharedMemoryGradients final : public GradientSynchronizer {
   std::future<void> under_way_;  // begin_average()
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

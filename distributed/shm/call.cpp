@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 namespace {
 
 constexpr std::array kCollectiveNames = {"barrier",    "broadcast", "all_reduce", "reduce",
@@ -31,4 +31,4 @@ std::string describe(const Call& call) {
 
 size_t size_of(ElementType type) { return kSizes[static_cast<size_t>(type)]; }
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 
 enum class Collective : uint8_t {
   Barrier,
@@ -55,4 +55,4 @@ std::string describe(const Call& call);
 
 size_t size_of(ElementType type);
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

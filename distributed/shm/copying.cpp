@@ -4,7 +4,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 
 void copy_for_others(std::byte* to, const std::byte* from, size_t bytes, bool past_caches) {
   size_t streamed = 0;
@@ -22,4 +22,4 @@ void copy_for_others(std::byte* to, const std::byte* from, size_t bytes, bool pa
   copy_bytes(to + streamed, from + streamed, bytes - streamed);
 }
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

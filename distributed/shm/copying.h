@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 
 inline void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
@@ -15,4 +15,4 @@ inline void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
 // it returns: the next release store makes it visible. Requires: `to` at a multiple of 16.
 void copy_for_others(std::byte* to, const std::byte* from, size_t bytes, bool past_caches);
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

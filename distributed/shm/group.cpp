@@ -8,7 +8,7 @@
 #include "distributed/shm/reduction.h"
 #include "lockstep/error.h"
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 namespace {
 
 constexpr size_t kPage = 4096;
@@ -364,4 +364,4 @@ void Group::reduce_scatter(std::span<const std::byte* const> in, const Array& mi
       });
 }
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

@@ -23,7 +23,7 @@
 #include "distributed/shm/rounds.h"
 #include "distributed/shm/segment.h"
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 
 // A part of an array of one element type, in any memory of this process.
 struct Array {
@@ -143,4 +143,4 @@ class Group {
 SegmentHeader& header_of(const Segment& segment);
 RankLine* lines_of(const Segment& segment);
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

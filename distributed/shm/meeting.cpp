@@ -8,7 +8,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 namespace {
 
 using nlohmann::json;
@@ -99,4 +99,4 @@ Meeting meet(Board& board, const MeetingPlace& place) {
   return place.rank == 0 ? lead(board, place) : follow(board, place);
 }
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

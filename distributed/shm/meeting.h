@@ -12,7 +12,7 @@
 
 #include "distributed/shm/group.h"
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 
 class Board {
  public:
@@ -35,4 +35,4 @@ struct Meeting {
 // Collective. Throws what the board throws.
 Meeting meet(Board& board, const MeetingPlace& place);
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

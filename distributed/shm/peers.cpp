@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 
 int count_usable_cores(const std::vector<pid_t>& pids) {
   cpu_set_t all;
@@ -29,4 +29,4 @@ bool Peers::has_ended(int rank) const {
   return ::poll(&ended, 1, 0) == 1;
 }
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

@@ -10,7 +10,7 @@
 
 #include "core/system/file_descriptor.h"
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 
 // A peer is gone, does not come in time, or calls something else: the group cannot be used any
 // more.
@@ -37,4 +37,4 @@ class Peers {
   std::vector<FileDescriptor> handles_;  // pidfds: a pid that is used again is no confusion
 };
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 namespace {
 
 constexpr size_t kBlock = 1024;  // elements: the running result of a block stays in the first cache
@@ -348,4 +348,4 @@ SumOrder::SumOrder(int num_ranks, size_t count, size_t element_bytes)
   chunk_ = std::max<size_t>(1, segments / ranks * segment / element_bytes);
 }
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

@@ -7,7 +7,7 @@
 
 #include "distributed/shm/call.h"
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 
 // Whether `reduction` means something for `type`: averages and no bits for floating point, bits and
 // no averages for integers; for Bool sum and max are "or", product and min are "and".
@@ -56,4 +56,4 @@ class SumOrder {
   size_t last_;   // number of the last chunk, which is the shortest
 };
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

@@ -11,7 +11,7 @@
 #include "distributed/shm/group.h"
 #include "lockstep/error.h"
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 namespace {
 
 // Where a rank's part is, for the others; it begins with the token.
@@ -88,4 +88,4 @@ std::shared_ptr<const Region> Regions::find(const std::byte* data, size_t size) 
   return nullptr;
 }
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

@@ -11,7 +11,7 @@
 
 #include "distributed/shm/segment.h"
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 
 class Group;
 
@@ -53,4 +53,4 @@ class Regions {
   uint64_t num_made_ = 0;
 };
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

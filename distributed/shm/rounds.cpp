@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 namespace {
 
 // About what a sleep and a wake cost: looking longer than that cannot pay by more than a factor of
@@ -130,4 +130,4 @@ bool Rounds::compare(const Call& call) const {
   return at_one_place;
 }
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

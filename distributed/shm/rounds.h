@@ -18,7 +18,7 @@
 #include "distributed/shm/call.h"
 #include "distributed/shm/peers.h"
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 
 // One rank, alone on its cache lines.
 struct alignas(128) RankLine {
@@ -73,4 +73,4 @@ class Rounds {
   uint32_t round_ = 0;
 };
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

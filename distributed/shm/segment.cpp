@@ -11,7 +11,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 
 Segment::Segment(FileDescriptor file, size_t bytes) : file_(std::move(file)), bytes_(bytes) {
   void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
@@ -73,4 +73,4 @@ std::string host_identity() {
   return boot.empty() || failed ? std::string() : boot + " " + processes;
 }
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

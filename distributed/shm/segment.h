@@ -9,7 +9,7 @@
 
 #include "core/system/file_descriptor.h"
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 
 class Segment {
  public:
@@ -47,4 +47,4 @@ class Segment {
 // where that cannot be known.
 std::string host_identity();
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

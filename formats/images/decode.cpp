@@ -8,7 +8,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 bool begins_with(std::span<const uint8_t> file, std::string_view magic) {
@@ -49,4 +49,4 @@ RgbImage decode_image(std::span<const uint8_t> file, const std::string& name,
   throw config_error(fmt::format("{}: it is {}; JPEG, PNG and WebP are read", name, what));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -13,7 +13,7 @@
 
 #include "lockstep/image.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 struct DecodeOptions {
   int64_t max_pixels = 100'000'000;  // larger images are refused before memory is taken
@@ -37,4 +37,4 @@ RgbImage decode_png(std::span<const uint8_t> file, const std::string& name,
 RgbImage decode_webp(std::span<const uint8_t> file, const std::string& name,
                      const DecodeOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -14,7 +14,7 @@
 #include "formats/images/orientation.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 constexpr int kMaxScans = 200;      // a hostile progressive file can have thousands
@@ -209,4 +209,4 @@ RgbImage decode_jpeg(std::span<const uint8_t> file, const std::string& name,
   return JpegDecoder(file, name).decode(options);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 constexpr size_t kTiffStart = 6;  // after "Exif\0\0"
@@ -65,4 +65,4 @@ RgbImage turned(const RgbImage& image, int orientation) {
   return result;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

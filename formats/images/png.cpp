@@ -10,7 +10,7 @@
 #include "formats/images/decode.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 constexpr png_uint_32 kMaxSide = 1'000'000;
@@ -108,4 +108,4 @@ RgbImage decode_png(std::span<const uint8_t> file, const std::string& name,
   return PngDecoder(file, name).decode(options);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

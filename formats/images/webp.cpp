@@ -8,7 +8,7 @@
 #include "formats/images/decode.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 struct FreedAnimation {
@@ -50,4 +50,4 @@ RgbImage decode_webp(std::span<const uint8_t> file, const std::string& name,
   return image;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

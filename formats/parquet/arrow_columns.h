@@ -12,7 +12,7 @@
 
 #include "formats/table/table.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -147,4 +147,4 @@ inline bool append_values(const arrow::Array& array, TableColumn& out, WordNumbe
   return append_words(array, out, known) || append_as_numbers(array, out.numbers);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -13,7 +13,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // What Arrow says may hold names out of the file.
 inline std::string first_line(const std::string& text) {
@@ -50,4 +50,4 @@ auto guarded(const std::string& name, const Act& act) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

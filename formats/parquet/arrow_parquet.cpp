@@ -24,7 +24,7 @@
 #include "formats/table/parquet_file.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 // A file that claims to have more rows than this has lying metadata: even columns that compress
@@ -363,9 +363,9 @@ class ArrowParquetFile final : public ParquetFile {
 };
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::formats
 
-extern "C" lockstep::ParquetFile* lockstep_open_parquet(const std::filesystem::path& path,
-                                                        const std::string& name) {
-  return new lockstep::ArrowParquetFile(path, name);
+extern "C" lockstep::formats::ParquetFile* lockstep_open_parquet(const std::filesystem::path& path,
+                                                                 const std::string& name) {
+  return new lockstep::formats::ArrowParquetFile(path, name);
 }

@@ -9,7 +9,7 @@
 
 #include "formats/parquet/arrow_columns.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // The limits of a column in a row group that its statistics tell, of either kind.
 struct ColumnLimits {
@@ -70,4 +70,4 @@ inline ColumnLimits limits_of(const parquet::Statistics& statistics,
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -13,7 +13,7 @@
 #include "formats/parquet/arrow_columns.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // A list at the top level whose elements are plain numbers: name.list.element.
 inline bool has_lists_of_numbers(const parquet::ColumnDescriptor& column) {
@@ -147,4 +147,4 @@ inline std::vector<TableColumn> read_lists(parquet::ColumnReader& column, const 
   return lists.columns();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // Empty where the file says nothing of it, or something that pandas does not write.
 inline std::vector<std::string> pandas_index(const parquet::FileMetaData& metadata) {
@@ -25,4 +25,4 @@ inline std::vector<std::string> pandas_index(const parquet::FileMetaData& metada
   return names;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

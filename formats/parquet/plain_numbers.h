@@ -12,7 +12,7 @@
 
 #include "formats/parquet/arrow_columns.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 struct PlainNumbers {
   std::vector<double> values;  // NaN: missing
@@ -110,4 +110,4 @@ inline std::optional<PlainNumbers> read_plain_numbers(parquet::ColumnReader& col
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -6,7 +6,7 @@
 
 #include "core/number_text.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 constexpr size_t kLongestNumber = 400;
@@ -223,4 +223,4 @@ std::optional<double> cell_value(std::string_view text, char decimal) {
   return TimeReader(text).read();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

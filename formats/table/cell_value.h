@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // What one cell is, before the kind of its column is known.
 enum class CellKind {
@@ -28,4 +28,4 @@ Cell read_cell(std::string_view text, char decimal = '.');
 // The value of a cell that is a number, a truth value or a time; nothing for any other.
 std::optional<double> cell_value(std::string_view text, char decimal = '.');
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

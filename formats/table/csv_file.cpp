@@ -18,7 +18,7 @@
 #include "formats/unpack.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 constexpr size_t kMaxColumns = 100'000;
@@ -278,4 +278,4 @@ DataTable read_csv_file(const std::filesystem::path& path, const CsvFormat& form
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

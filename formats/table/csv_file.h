@@ -10,7 +10,7 @@
 
 #include "formats/table/table.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 struct CsvFormat {
   char separator = ',';
@@ -40,4 +40,4 @@ DataTable parse_csv(std::string_view text, const CsvFormat& format, const std::s
 // Environment when it cannot be read or changes meanwhile.
 DataTable read_csv_file(const std::filesystem::path& path, const CsvFormat& format);
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

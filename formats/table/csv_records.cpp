@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
@@ -84,4 +84,4 @@ void CsvRecords::read_quoted() {
   while (at_ < text_.size() && text_[at_] != separator_ && text_[at_] != '\n') ++at_;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::formats {
 
 struct CsvCell {
   std::string_view raw;  // without the quotes around it
@@ -41,4 +41,4 @@ class CsvRecords {
   std::string problem_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

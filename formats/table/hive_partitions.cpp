@@ -10,7 +10,7 @@
 #include "formats/table/cell_value.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 namespace fs = std::filesystem;
@@ -199,4 +199,4 @@ std::vector<std::unique_ptr<ParquetFile>> open_partitions(const std::vector<Part
   return opened;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -10,7 +10,7 @@
 
 #include "formats/table/parquet_file.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // A file, and the keys of the folders that it lies in, outermost first.
 struct PartitionFile {
@@ -28,4 +28,4 @@ std::vector<PartitionFile> parquet_files(const std::string& path);
 // and Config for a key that is also a column of the file.
 std::vector<std::unique_ptr<ParquetFile>> open_partitions(const std::vector<PartitionFile>& files);
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -13,7 +13,7 @@
 #include "formats/unpack.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
@@ -47,7 +47,7 @@ JsonColumn::Kind kind_of(const JsonObject& value) {
   return value.is_array() ? JsonColumn::Kind::List : JsonColumn::Kind::Unknown;
 }
 
-double number_in(const JsonObject& value) {
+double json_number(const JsonObject& value) {
   if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
   return value.is_number() ? value.get<double>() : kNoNumber;
 }
@@ -186,10 +186,10 @@ class JsonlParser {
     if (column.kind == JsonColumn::Kind::Text) {
       column.parts[0].codes.push_back(missing ? -1 : code_of(column, *found));
     } else if (column.kind == JsonColumn::Kind::Number) {
-      column.parts[0].numbers.push_back(missing ? kNoNumber : number_in(*found));
+      column.parts[0].numbers.push_back(missing ? kNoNumber : json_number(*found));
     } else {
       for (size_t i = 0; i < column.parts.size(); ++i)
-        column.parts[i].numbers.push_back(missing ? kNoNumber : number_in((*found)[i]));
+        column.parts[i].numbers.push_back(missing ? kNoNumber : json_number((*found)[i]));
     }
   }
 
@@ -240,4 +240,4 @@ DataTable read_jsonl_file(const std::filesystem::path& path, const JsonlFormat& 
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -9,7 +9,7 @@
 
 #include "formats/table/table.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 struct JsonlFormat {
   std::vector<std::string> columns;  // those that are read, in this order; empty: all
@@ -30,4 +30,4 @@ DataTable parse_jsonl(std::string_view text, const JsonlFormat& format, const st
 // read or changes meanwhile.
 DataTable read_jsonl_file(const std::filesystem::path& path, const JsonlFormat& format);
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

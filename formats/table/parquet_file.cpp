@@ -7,7 +7,7 @@
 #include "formats/mapped_file.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 constexpr const char* kArrowLibrary = "liblockstep_parquet.so";
@@ -35,4 +35,4 @@ std::unique_ptr<ParquetFile> open_parquet_file(const std::filesystem::path& path
   return std::unique_ptr<ParquetFile>(open_function()(path, printable(path.string(), 400)));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

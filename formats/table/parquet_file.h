@@ -10,7 +10,7 @@
 #include "formats/table/table.h"
 #include "formats/table/table_filter.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // The bytes may be hostile: metadata are checked before they are used, decoded columns before they
 // are read, pages against their checksums where they have them.
@@ -45,4 +45,4 @@ class ParquetFile {
 // build has none, no such file, or not Parquet.
 std::unique_ptr<ParquetFile> open_parquet_file(const std::filesystem::path& path);
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -8,7 +8,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 template <class T>
@@ -70,4 +70,4 @@ void keep_rows(DataTable& table, const std::vector<bool>& kept) {
   table.rows = table.places.size();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // False for NaN, infinities and what float32 cannot hold: such numbers count as missing.
 inline bool is_usable(double number) {
@@ -69,4 +69,4 @@ void choose_columns(DataTable& table, const std::vector<std::string>& names);
 // Leaves out the rows for which `kept` is false.
 void keep_rows(DataTable& table, const std::vector<bool>& kept);
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -9,7 +9,7 @@
 #include "lockstep/config_fields.h"
 #include "lockstep/config_value.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 enum class LabelKind { Auto, Class, Value };
 constexpr auto choices(LabelKind) { return std::array{"auto", "class", "value"}; }
@@ -51,4 +51,4 @@ void fields(V& v, TableConfig& c) {
     at_least(1));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

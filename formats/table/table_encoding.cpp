@@ -11,7 +11,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 constexpr double kMostWholeNumber = 0x1p53;
@@ -333,4 +333,4 @@ void TableEncoding::encode_label(const DataTable& table, EncodedRows& rows) cons
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -13,7 +13,7 @@
 #include "formats/table/table.h"
 #include "formats/table/table_config.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // The columns of `all` that the config uses, the label last. `index`: those of them that number the
 // rows, which are used only where the config names them. Throws Config for names not in `all`.
@@ -110,4 +110,4 @@ class TableEncoding {
   int64_t num_features_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -10,7 +10,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 using Relation = ColumnTest::Relation;
@@ -74,4 +74,4 @@ void apply_filter(const RowFilter& filter, const DataTable& table, std::vector<b
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -6,7 +6,7 @@
 
 #include "formats/table/table.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // "month >= 6", "carrier == AA". A missing value passes none.
 struct ColumnTest {
@@ -54,4 +54,4 @@ ColumnTest parse_column_test(const std::string& text);
 // column of numbers is compared with a text.
 void apply_filter(const RowFilter& filter, const DataTable& table, std::vector<bool>& kept);
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

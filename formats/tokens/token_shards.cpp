@@ -9,7 +9,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 namespace {
 
 constexpr size_t kTokenHeaderBytes = 1024;
@@ -124,4 +124,4 @@ std::vector<std::filesystem::path> token_files(const std::filesystem::path& path
   return files;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

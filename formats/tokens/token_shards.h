@@ -16,7 +16,7 @@
 #include "formats/element_type.h"
 #include "formats/mapped_file.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 // Where the tokens of a file begin and what they are.
 struct TokenLayout {
@@ -60,4 +60,4 @@ class TokenShard {
 // Config when there are none.
 std::vector<std::filesystem::path> token_files(const std::filesystem::path& path);
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

@@ -4,7 +4,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 void TokenWindows::add(const TokenShard& shard) {
   if (separator_) add_documents(shard);
@@ -38,4 +38,4 @@ void TokenWindows::add_documents(const TokenShard& shard) {
   shard.verify_unchanged();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

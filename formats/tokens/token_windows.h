@@ -8,7 +8,7 @@
 
 #include "formats/tokens/token_shards.h"
 
-namespace lockstep {
+namespace lockstep::formats {
 
 struct TokenWindow {
   size_t shard = 0, begin = 0;
@@ -41,4 +41,4 @@ class TokenWindows {
   std::vector<TokenWindow> windows_;  // with a separator
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::formats

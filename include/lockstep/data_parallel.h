@@ -33,7 +33,9 @@
 
 namespace lockstep {
 
+namespace distributed {
 class GradientSynchronizer;
+}
 
 enum class GradientCompression { None, Fp16, Bf16 };
 constexpr auto choices(GradientCompression) { return std::array{"none", "fp16", "bf16"}; }
@@ -114,7 +116,7 @@ class DataParallel {
  private:
   World& world_;
   std::vector<at::Tensor> buffers_;  // broadcast before forward passes
-  std::unique_ptr<GradientSynchronizer> synchronizer_;
+  std::unique_ptr<distributed::GradientSynchronizer> synchronizer_;
   bool last_was_synchronized_ = true;
 };
 

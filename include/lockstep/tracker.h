@@ -30,8 +30,14 @@
 
 namespace lockstep {
 
+class Tracker;
+struct TrackerOptions;
+
+namespace tracking {
 struct TrackingConfig;
 struct Forwarding;
+Tracker open_tracker(const TrackerOptions&, const TrackingConfig&, const Forwarding&);
+}  // namespace tracking
 
 struct TrackerOptions {
   std::filesystem::path run_dir;  // of the job; it exists: create_run_directory()
@@ -96,7 +102,8 @@ class Tracker {
   TrackingReport finish(const RunEnd& end) noexcept;
 
  private:
-  friend Tracker open_tracker(const TrackerOptions&, const TrackingConfig&, const Forwarding&);
+  friend Tracker tracking::open_tracker(const TrackerOptions&, const TrackingConfig&,
+                                        const Forwarding&);
   struct State;
   explicit Tracker(std::unique_ptr<State> state);
 

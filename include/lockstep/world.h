@@ -27,7 +27,9 @@
 namespace lockstep {
 
 class ProgressPage;
+namespace distributed {
 struct ProcessGroups;
+}
 
 // Where to compute. Auto: a GPU if the machine has one.
 enum class DeviceChoice { Auto, Cpu, Cuda };
@@ -103,14 +105,14 @@ class World {
   std::optional<std::string> recall(const std::string& key);
   void remember(const std::string& key, const std::string& value);
 
-  ProcessGroups& groups() { return *groups_; }
+  distributed::ProcessGroups& groups() { return *groups_; }
 
  private:
   std::unique_ptr<ProgressPage> own_progress_;  // when none was given
   WorldOptions options_;
   at::Device device_;
   BackendChoice backend_ = BackendChoice::Auto;
-  std::unique_ptr<ProcessGroups> groups_;
+  std::unique_ptr<distributed::ProcessGroups> groups_;
 };
 
 }  // namespace lockstep

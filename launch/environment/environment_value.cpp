@@ -6,7 +6,7 @@
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 int number_in_variable(const std::string& text, const std::string& name) {
   const auto value = number_in<int>(text);
@@ -36,4 +36,4 @@ void contradict(const char* first, int first_value, const char* second, int seco
                                  first, first_value, second, second_value, what_is_valid));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

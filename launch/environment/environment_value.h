@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 // `text`, which is part of the variable `name`. Throws Config when it is no number of at least 0.
 int number_in_variable(const std::string& text, const std::string& name);
@@ -19,4 +19,4 @@ int require_int_variable(const char* name, const char* because);
 [[noreturn]] void contradict(const char* first, int first_value, const char* second,
                              int second_value, const char* what_is_valid);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

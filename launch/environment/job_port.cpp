@@ -2,11 +2,11 @@
 
 #include "core/system/crc32c.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 int job_port(std::string_view job) {
   constexpr int kFirst = 15000, kCount = 15000;
   return kFirst + static_cast<int>(crc32c(job.data(), job.size()) % kCount);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -8,7 +8,7 @@
 
 #include "lockstep/rank_env.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 struct Process {
@@ -49,4 +49,4 @@ std::string hydra_job() {
   return fmt::format("hydra-{}", ::getppid());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 // OpenMPI: the name of the job, the same on every host. nullopt when it told none.
 std::optional<std::string> openmpi_job();
@@ -13,4 +13,4 @@ std::optional<std::string> openmpi_job();
 // ranks, so good for ranks of one host only.
 std::string hydra_job();
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

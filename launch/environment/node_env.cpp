@@ -8,7 +8,7 @@
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 void require_one_task_per_node(const SlurmStep& step) {
@@ -66,4 +66,4 @@ std::optional<NodeEnv> read_node_env() {
   return read_kubernetes();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

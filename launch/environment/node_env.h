@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct NodeEnv {
   int num_nodes = 1, node_rank = 0;
@@ -23,4 +23,4 @@ struct NodeEnv {
 // or contradictory, and for srun with several tasks on a node.
 std::optional<NodeEnv> read_node_env();
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

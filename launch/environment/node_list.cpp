@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr size_t kLongestHostName = 255;
@@ -49,4 +49,4 @@ std::optional<std::string> first_host(std::string_view list) {
   return host;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

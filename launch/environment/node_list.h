@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 // The first host of such a list, also when a host's name holds several ranges ("r[1-2]n[1-4]"
 // begins with r1n1). nullopt for what is no such list. Reads no further than the first host needs.
 std::optional<std::string> first_host(std::string_view list);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

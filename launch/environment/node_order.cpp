@@ -4,7 +4,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 std::string to_line(const NodeOrder& order) {
   const nlohmann::json json = {{"version", order.version},
@@ -32,4 +32,4 @@ NodeOrder parse_node_order(std::string_view line) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

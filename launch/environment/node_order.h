@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct NodeOrder {
   std::string version;                             // of Lockstep: the same everywhere
@@ -32,4 +32,4 @@ std::string to_line(const NodeOrder& order);
 // Throws Config for what is no order.
 NodeOrder parse_node_order(std::string_view line);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 // One node's part of one attempt.
 struct NodePlace {
@@ -15,4 +15,4 @@ struct NodePlace {
   std::string run_id;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -32,28 +32,30 @@ constexpr Source kSlurm = {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALI
 void verify(const RankEnv& env, const Source& source) {
   constexpr auto kBelow = "the first must be smaller";
   if (env.rank >= env.world_size)
-    contradict(source.rank, env.rank, source.world_size, env.world_size, kBelow);
+    launch::contradict(source.rank, env.rank, source.world_size, env.world_size, kBelow);
   if (env.local_rank >= env.local_world_size)
-    contradict(source.local_rank, env.local_rank, source.local_world_size, env.local_world_size,
-               kBelow);
+    launch::contradict(source.local_rank, env.local_rank, source.local_world_size,
+                       env.local_world_size, kBelow);
   if (env.local_world_size > env.world_size)
-    contradict(source.local_world_size, env.local_world_size, source.world_size, env.world_size,
-               "the first must not be larger");
+    launch::contradict(source.local_world_size, env.local_world_size, source.world_size,
+                       env.world_size, "the first must not be larger");
   if (env.local_rank > env.rank)
-    contradict(source.local_rank, env.local_rank, source.rank, env.rank,
-               "the first must not be larger");
+    launch::contradict(source.local_rank, env.local_rank, source.rank, env.rank,
+                       "the first must not be larger");
 }
 
 // Torchrun, OpenMPI and PMI differ in names only. A pod with one process is often told RANK and
 // WORLD_SIZE alone.
 RankEnv read_source(const Source& source) {
   RankEnv env;
-  env.rank = require_int_variable(source.rank, source.world_size);
-  env.world_size = require_int_variable(source.world_size, source.rank);
-  if (read_int_variable(source.local_rank) || read_int_variable(source.local_world_size)) {
-    env.local_rank = require_int_variable(source.local_rank, source.local_world_size);
-    env.local_world_size =
-        env.world_size == 1 ? 1 : require_int_variable(source.local_world_size, source.local_rank);
+  env.rank = launch::require_int_variable(source.rank, source.world_size);
+  env.world_size = launch::require_int_variable(source.world_size, source.rank);
+  if (launch::read_int_variable(source.local_rank) ||
+      launch::read_int_variable(source.local_world_size)) {
+    env.local_rank = launch::require_int_variable(source.local_rank, source.local_world_size);
+    env.local_world_size = env.world_size == 1 ? 1
+                                               : launch::require_int_variable(
+                                                     source.local_world_size, source.local_rank);
   }
   verify(env, source);
   env.node_rank = env.rank / env.local_world_size;
@@ -74,19 +76,19 @@ bool is_one_host(const RankEnv& env) { return env.local_world_size == env.world_
 
 Found read_openmpi() {
   Found found{.env = read_source(kOpenMpi), .key = {}, .by_mpirun = true};
-  found.key = openmpi_job().value_or("");
+  found.key = launch::openmpi_job().value_or("");
   return found;
 }
 
 Found read_pmi() {
   Found found{.env = read_source(kPmi), .key = {}, .by_mpirun = true};
-  if (is_one_host(found.env)) found.key = hydra_job();
+  if (is_one_host(found.env)) found.key = launch::hydra_job();
   return found;
 }
 
 Found read_torchrun() {
   Found found{.env = read_source(kTorchrun), .key = {}};
-  found.env.node_rank = read_int_variable("GROUP_RANK").value_or(found.env.node_rank);
+  found.env.node_rank = launch::read_int_variable("GROUP_RANK").value_or(found.env.node_rank);
   return found;
 }
 
@@ -97,7 +99,7 @@ Found read_ranks() {
   if (is_set("RANK") || is_set("WORLD_SIZE")) return read_torchrun();
   if (is_set("OMPI_COMM_WORLD_SIZE")) return read_openmpi();
   if (is_set("PMI_SIZE") && is_set("MPI_LOCALRANKID")) return read_pmi();
-  if (auto env = read_slurm_ranks()) {
+  if (auto env = launch::read_slurm_ranks()) {
     verify(*env, kSlurm);
     return {.env = *env, .key = env->job};
   }
@@ -119,12 +121,12 @@ std::string find_master_addr(const Found& found) {
 }
 
 int find_master_port(const Found& found) {
-  const auto port = read_int_variable("MASTER_PORT");
+  const auto port = launch::read_int_variable("MASTER_PORT");
   if (port && (*port < 1 || *port > 65535))
     throw config_error(
         fmt::format("environment variable MASTER_PORT={}: expected 1 to 65535", *port));
   if (port || found.env.world_size == 1) return port.value_or(0);
-  if (!found.key.empty()) return job_port(found.key);
+  if (!found.key.empty()) return launch::job_port(found.key);
   throw config_error(
       fmt::format("environment variable MASTER_PORT is missing: this is rank {} of {}, so it "
                   "must be a free port of {}",
@@ -139,10 +141,10 @@ RankEnv read_rank_env() {
   env.master_addr = find_master_addr(found);
   env.master_port = find_master_port(found);
   env.agent_serves_store = environment("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  env.restart_count = read_int_variable("TORCHELASTIC_RESTART_COUNT").value_or(0);
+  env.restart_count = launch::read_int_variable("TORCHELASTIC_RESTART_COUNT").value_or(0);
   env.store_prefix =
       fmt::format("{}{}attempt_{}", found.key, found.key.empty() ? "" : "/", env.restart_count);
-  env.listen_fd = read_int_variable("LOCKSTEP_MASTER_LISTEN_FD");
+  env.listen_fd = launch::read_int_variable("LOCKSTEP_MASTER_LISTEN_FD");
   env.run_id = environment("LOCKSTEP_RUN_ID");
   if (environment("LOCKSTEP_PROGRESS_FD")) env.launcher = ::getppid();  // it gives each rank one
   env.error_file = environment("TORCHELASTIC_ERROR_FILE");

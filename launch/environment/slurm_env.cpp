@@ -8,7 +8,7 @@
 #include "launch/environment/node_list.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 // Step ids from here on are Slurm's own: the batch script, the interactive step, prologues.
@@ -102,4 +102,4 @@ std::optional<RankEnv> read_slurm_ranks() {
   return env;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -7,7 +7,7 @@
 
 #include "lockstep/rank_env.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct SlurmStep {
   std::string job;         // "slurm-1234-0": job and step; the same when the job is started again
@@ -23,4 +23,4 @@ std::optional<SlurmStep> read_slurm_step();
 // This task as a rank of its step; nullopt outside of a step. Throws as above.
 std::optional<RankEnv> read_slurm_ranks();
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

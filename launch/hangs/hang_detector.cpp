@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kStackTime{1500};  // for stacks to arrive
@@ -90,4 +90,4 @@ void HangDetector::tell(const HangFinding& finding, const std::vector<RankView>&
   hang_.told_again_after_s = kTellAgain * finding.waited_s;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -13,7 +13,7 @@
 #include "launch/hangs/hang_finding.h"
 #include "launch/hangs/status_judge.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 class HangDetector : public StatusJudge {
  public:
@@ -54,4 +54,4 @@ class HangDetector : public StatusJudge {
   std::vector<std::string> notes_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr double kStartWarning = 30;  // before a rank has told its own limit
@@ -193,4 +193,4 @@ std::string describe_hang(const HangFinding& finding, const std::vector<RankView
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

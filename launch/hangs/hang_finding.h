@@ -15,7 +15,7 @@
 
 #include "launch/hangs/rank_view.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct HangFinding {
   std::vector<int> culprits;  // ranks; empty: none stands out
@@ -46,4 +46,4 @@ std::string describe_culprit(const RankView& view, double timeout_s);
 // What one rank is doing, with its stacks: a few lines.
 std::string describe_rank(const RankView& view);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

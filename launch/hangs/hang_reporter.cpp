@@ -7,7 +7,7 @@
 #include "launch/hangs/hang_finding.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kTellEvery{500};
@@ -88,4 +88,4 @@ void HangReporter::write_due_dump() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

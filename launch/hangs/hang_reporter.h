@@ -13,7 +13,7 @@
 #include "launch/hangs/rank_view.h"
 #include "launch/hangs/status_judge.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct WatchedWorker {
   int rank = 0;
@@ -56,4 +56,4 @@ class HangReporter {
   std::vector<std::string> notes_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 // The state stands behind the command, which may hold anything but ends with the last ')'.
@@ -40,4 +40,4 @@ std::optional<RankView> view_rank(const ProgressPage& page, int rank, const std:
   return view;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

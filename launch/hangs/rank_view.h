@@ -7,7 +7,7 @@
 
 #include "core/system/progress_page.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct RankView {
   ProgressSnapshot progress;
@@ -26,4 +26,4 @@ struct RankView {
 std::optional<RankView> view_rank(const ProgressPage& page, int rank, const std::string& host,
                                   int64_t pid);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -18,7 +18,7 @@
 #include <memory>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr int kMostFrames = 40;
@@ -136,4 +136,4 @@ void StackReporter::answer(const std::stop_token& stop, uint32_t seen) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -9,7 +9,7 @@
 
 #include "core/system/progress_page.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 class StackReporter {
  public:
@@ -28,4 +28,4 @@ class StackReporter {
   std::jthread answerer_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -8,7 +8,7 @@
 #include "launch/hangs/rank_view.h"
 #include "launch/report/launch_report.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 // The last status of a node.
 struct NodeStatus {
@@ -34,4 +34,4 @@ class StatusJudge {
   virtual void explain(LaunchReport& attempt) const = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

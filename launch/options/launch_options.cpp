@@ -4,7 +4,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr int kMaxWorkers = 1024;
@@ -22,4 +22,4 @@ void verify(const LaunchOptions& options) {
   verify(options.rendezvous);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

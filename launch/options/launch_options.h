@@ -10,7 +10,7 @@
 #include "launch/options/tee_spec.h"
 #include "launch/protocol/rendezvous_options.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct LaunchOptions {
   std::string program;                 // a path, or a name that is looked up in PATH
@@ -41,4 +41,4 @@ struct LaunchOptions {
 // Throws Config for numbers that are out of range.
 void verify(const LaunchOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

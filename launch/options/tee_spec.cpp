@@ -7,7 +7,7 @@
 #include "core/number_text.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 std::optional<int> to_number(const std::string& text) {
@@ -90,4 +90,4 @@ int TeeSpec::bits_of(int local_rank) const {
   return it == by_local_rank_.end() ? all_ : it->second;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

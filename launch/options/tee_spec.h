@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 class TeeSpec {
  public:
@@ -32,4 +32,4 @@ class TeeSpec {
   std::map<int, int> by_local_rank_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

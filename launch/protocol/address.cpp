@@ -14,7 +14,7 @@
 #include "core/number_text.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr int kBacklog = 8192;  // the kernel lowers it to what it allows
@@ -142,4 +142,4 @@ FileDescriptor listen_everywhere(int port) {
 SocketAddress local_address(int fd) { return address_from(fd, ::getsockname); }
 SocketAddress peer_address(int fd) { return address_from(fd, ::getpeername); }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

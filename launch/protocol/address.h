@@ -8,7 +8,7 @@
 #include "core/system/socket_address.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct Endpoint {
   std::string host;
@@ -38,4 +38,4 @@ FileDescriptor listen_everywhere(int port);
 SocketAddress local_address(int fd);
 SocketAddress peer_address(int fd);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

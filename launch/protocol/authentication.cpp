@@ -9,7 +9,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 std::string hmac_sha256(const std::string& key, std::string_view text) {
@@ -62,4 +62,4 @@ std::string FrameSeal::open(std::string_view sealed) {
   throw environment_error("a message that the other side did not send");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 enum class Side { Coordinator, Node };
 
@@ -38,4 +38,4 @@ class FrameSeal {
   uint64_t counter_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

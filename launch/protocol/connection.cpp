@@ -11,7 +11,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr size_t kPieceBytes = 64u << 10;
@@ -104,4 +104,4 @@ void Connection::trust(Side own, const std::string& token, const Challenges& cha
   incoming_.emplace(other, token, challenges);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

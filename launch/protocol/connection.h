@@ -13,7 +13,7 @@
 #include "launch/protocol/authentication.h"
 #include "launch/protocol/frame.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 class Connection {
  public:
@@ -61,4 +61,4 @@ class Connection {
   Clock::time_point last_heard_ = Clock::now();
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -4,7 +4,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr size_t kLengthBytes = 4;
@@ -37,4 +37,4 @@ std::optional<std::string> FrameReader::next() {
   return content;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

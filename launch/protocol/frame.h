@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 std::string make_frame(std::string_view content);
 
@@ -27,4 +27,4 @@ class FrameReader {
   size_t at_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -9,7 +9,7 @@
 #include "launch/protocol/address.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 Error listen_error(int port, int reason) {
@@ -30,8 +30,8 @@ MasterSocket listen_as_master(int port, bool loopback_only) {
   if (port < 0 || port > 65535)
     throw config_error(
         fmt::format("--master-port {}: expected 1 to 65535, or 0 for a free one", port));
-  auto listener = loopback_only ? try_listen(resolve("127.0.0.1", port).front())
-                                : try_listen_everywhere(port);
+  auto listener =
+      loopback_only ? try_listen(resolve("127.0.0.1", port).front()) : try_listen_everywhere(port);
   if (!listener.fd) throw listen_error(port, listener.reason);
   return master_of(std::move(listener));
 }
@@ -44,4 +44,4 @@ MasterSocket listen_as_master_at(const std::string& address) {
   return master_of(std::move(listener));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

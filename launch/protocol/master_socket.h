@@ -7,7 +7,7 @@
 
 #include "core/system/file_descriptor.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct MasterSocket {
   FileDescriptor fd;  // listening, closed on exec
@@ -23,4 +23,4 @@ MasterSocket listen_as_master(int port, bool loopback_only);
 // everywhere when the address is not this machine's own (a forwarded one). Throws Environment.
 MasterSocket listen_as_master_at(const std::string& address);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

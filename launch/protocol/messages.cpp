@@ -10,7 +10,7 @@
 #include "core/field_writer.h"
 #include "launch/report/error_file.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 using Json = nlohmann::json;
@@ -45,7 +45,7 @@ constexpr const char* type_word(Of<AliveMessage>) { return "alive"; }
 
 // The members of each message and of its parts.
 template <class V, class Message>
-  requires std::is_empty_v<Message>
+requires std::is_empty_v<Message>
 void fields(V&, Message&) {}
 
 template <class V, class Message>
@@ -243,8 +243,7 @@ std::string to_content(std::variant<Messages...>& any) {
 
 template <class Message, class Any>
 void read_if(const std::string& type, FieldReader<Json>& reader, std::optional<Any>& any) {
-  if (type == type_word(Of<Message>()))
-    fields(reader, any.emplace().template emplace<Message>());
+  if (type == type_word(Of<Message>())) fields(reader, any.emplace().template emplace<Message>());
 }
 
 template <class... Messages>
@@ -306,4 +305,4 @@ void add_to(LaunchReport& attempt, const EndedMessage& message, const std::strin
     attempt.notes.push_back(is_own ? text : fmt::format("{}: {}", label, text));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

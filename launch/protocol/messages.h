@@ -15,7 +15,7 @@
 #include "launch/report/launch_report.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 // Counts the versions of this file's set of messages. Challenge and proof are read from peers of
 // every version, whatever else they have in them.
@@ -114,4 +114,4 @@ LaunchReport outline_of(LaunchReport report);
 void add_to(LaunchReport& attempt, const EndedMessage& message, const std::string& label,
             bool is_own);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

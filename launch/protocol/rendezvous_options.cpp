@@ -7,7 +7,7 @@
 #include "core/system/socket_address.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr size_t kLongestShownValue = 40;
@@ -59,4 +59,4 @@ void require_same(const std::vector<Agreement>& servers, const std::vector<Agree
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

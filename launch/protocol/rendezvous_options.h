@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 // Something that must be the same on every node, e.g. {"the run file", "<digest>"}.
 struct Agreement {
@@ -49,4 +49,4 @@ struct NodeNames {
 void require_same(const std::vector<Agreement>& servers, const std::vector<Agreement>& newcomers,
                   const NodeNames& names);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

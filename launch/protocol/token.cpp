@@ -13,7 +13,7 @@
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr size_t kShortestToken = 16;
@@ -76,4 +76,4 @@ std::string random_hex(int num_bytes) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 // Of the file, or of the environment variable LOCKSTEP_RDZV_TOKEN; empty when there is neither.
 // Throws Config: too short, or a file that others may read.
@@ -19,4 +19,4 @@ void make_token_file(const std::filesystem::path& file);
 // `num_bytes` random bytes as hexadecimal digits.
 std::string random_hex(int num_bytes);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -9,7 +9,7 @@
 #include "core/system/local_address.h"
 #include "launch/protocol/address.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 using Clock = PollSet::Clock;
@@ -394,4 +394,4 @@ bool Coordinator::is_done() const {
   return std::all_of(nodes_.begin(), nodes_.end(), is_gone) || Clock::now() >= finish_deadline_;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

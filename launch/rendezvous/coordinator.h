@@ -19,7 +19,7 @@
 #include "launch/rendezvous/door.h"
 #include "launch/rendezvous/restart_policy.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct CoordinatorOptions {
   RendezvousOptions rendezvous;
@@ -120,4 +120,4 @@ class Coordinator {
   PollSet::Clock::time_point finish_deadline_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -12,7 +12,7 @@
 #include "lockstep/error.h"
 #include "lockstep/version.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr size_t kMostStrangers = 256;
@@ -160,4 +160,4 @@ void Door::note(const std::string& host, const std::string& problem, const std::
   notes_.push_back(std::move(text));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

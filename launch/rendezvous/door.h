@@ -12,7 +12,7 @@
 #include "launch/protocol/connection.h"
 #include "launch/protocol/messages.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 class Door {
  public:
@@ -60,4 +60,4 @@ class Door {
   std::vector<std::string> notes_, noted_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -9,7 +9,7 @@
 #include "launch/protocol/token.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,4 +64,4 @@ JobToken::~JobToken() {
   if (made_directory_) fs::remove(file_.parent_path(), error);  // only where it is empty
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

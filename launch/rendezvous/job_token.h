@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 class JobToken {
  public:
@@ -26,4 +26,4 @@ class JobToken {
   bool serves_, made_directory_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -12,7 +12,7 @@
 #include "launch/protocol/address.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr uint64_t kDescriptorsBesides = 1024;
@@ -109,4 +109,4 @@ Meeting open_meeting(const LaunchOptions& options, StatusJudge& judge) {
           .member = std::make_unique<Member>(std::move(member), std::move(inner[1]))};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -7,7 +7,7 @@
 #include "launch/rendezvous/coordinator.h"
 #include "launch/rendezvous/member.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct Meeting {
   std::unique_ptr<Coordinator> coordinator;  // of the node that serves
@@ -19,4 +19,4 @@ struct Meeting {
 // another launcher of this host serves already. Throws Environment (the port is taken, ...).
 Meeting open_meeting(const LaunchOptions& options, StatusJudge& judge);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

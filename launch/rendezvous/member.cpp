@@ -14,7 +14,7 @@
 #include "lockstep/error.h"
 #include "lockstep/version.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 using Clock = PollSet::Clock;
@@ -295,4 +295,4 @@ std::optional<Order> Member::next() {
   return order;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -14,7 +14,7 @@
 #include "launch/protocol/master_socket.h"
 #include "launch/protocol/messages.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct MemberOptions {
   RendezvousOptions rendezvous;
@@ -100,4 +100,4 @@ class Member {
   std::vector<std::string> notes_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

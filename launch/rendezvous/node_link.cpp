@@ -11,7 +11,7 @@
 #include "launch/workers/start_failure.h"
 #include "lockstep/rank_env.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr size_t kReadBytes = 64u << 10;
@@ -48,12 +48,12 @@ NodeLink::NodeLink(const NodeStart& start, Console& out, Console& err)
   err_ = std::move(err_pipe.read_end);
   for (const auto* fd : {&in_, &out_, &err_}) unblock(*fd);
   process_.emplace(ChildCommand{.program = start.command.front(),
-                                 .arguments = {start.command.begin() + 1, start.command.end()},
-                                 .environment = environment_with({}),
-                                 .stdout_fd = out_pipe.write_end.get(),
-                                 .stderr_fd = err_pipe.write_end.get(),
-                                 .stdin_fd = in_pipe.read_end.get(),
-                                 .inherited_fds = {}});
+                                .arguments = {start.command.begin() + 1, start.command.end()},
+                                .environment = environment_with({}),
+                                .stdout_fd = out_pipe.write_end.get(),
+                                .stderr_fd = err_pipe.write_end.get(),
+                                .stdin_fd = in_pipe.read_end.get(),
+                                .inherited_fds = {}});
 }
 
 void NodeLink::tell(char byte) {
@@ -135,4 +135,4 @@ Error NodeLink::failure() const {
   return start_failure(host_, program_, *exit_, said);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -16,7 +16,7 @@
 #include "launch/workers/line_splitter.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 // What is started for a host.
 struct NodeStart {
@@ -73,4 +73,4 @@ class NodeLink {
   std::optional<ProcessExit> exit_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

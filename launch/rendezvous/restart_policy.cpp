@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kLongestDelay = std::chrono::minutes(1);
@@ -47,4 +48,4 @@ std::string RestartPolicy::describe(std::chrono::milliseconds delay) const {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

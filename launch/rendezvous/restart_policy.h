@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct RestartOptions {
   int most = 0;
@@ -47,4 +47,4 @@ class RestartPolicy {
   int64_t furthest_step_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -7,7 +7,7 @@
 #include <csignal>
 #include <cstring>
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr int kMostCrashFrames = 10;
@@ -53,4 +53,4 @@ void report_crashes(const char* program) {
   for (const int signal : kCrashSignals) ::sigaction(signal, &action, nullptr);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -3,9 +3,9 @@
 // that signal, with a core file where those are on.
 #pragma once
 
-namespace lockstep {
+namespace lockstep::launch {
 
 // For the rest of the process, in every thread. `program`: of static storage, begins the line.
 void report_crashes(const char* program);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -6,7 +6,7 @@
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 using nlohmann::ordered_json;
@@ -121,4 +121,4 @@ int64_t unix_time_us() {
   return duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

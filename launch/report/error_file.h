@@ -15,7 +15,7 @@
 #include "core/system/progress_page.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct ErrorReport {
   std::string message;
@@ -49,4 +49,4 @@ int exit_code_of(const ErrorReport& report);
 // Microseconds since the epoch, the clock of `timestamp_us`.
 int64_t unix_time_us();
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -9,7 +9,7 @@
 #include "core/fatal_signal.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr size_t kMostLines = 40;
@@ -186,4 +186,4 @@ std::string LaunchReport::text() const {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -12,7 +12,7 @@
 #include "launch/report/error_file.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 // Programs that end in good order because of SIGTERM, SIGINT or SIGUSR1 exit with 128 and its
 // number.
@@ -102,4 +102,4 @@ const WorkerEnd* find_cause(const std::vector<WorkerEnd>& workers);
 // "SIGKILL", or "signal 64" for one without a name.
 std::string signal_name(int signal);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

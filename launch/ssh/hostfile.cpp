@@ -7,7 +7,7 @@
 #include "core/number_text.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr size_t kMostHosts = 100'000;
@@ -151,4 +151,4 @@ int ranks_on(const Host& host, std::optional<int> wanted, const std::string& ori
   return wanted ? *wanted : host.slots.value_or(1);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct Host {
   std::string name;  // a name, a number, or an alias of ssh's configuration; IPv6 without brackets
@@ -25,4 +25,4 @@ std::vector<Host> parse_hostfile(std::string_view text, const std::string& origi
 // when more are wanted than it has slots.
 int ranks_on(const Host& host, std::optional<int> wanted, const std::string& origin);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

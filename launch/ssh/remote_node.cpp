@@ -18,7 +18,7 @@
 #include "lockstep/rank_env.h"
 #include "lockstep/version.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -71,10 +71,10 @@ class Guard {
   Guard(const std::string& program, const NodeOrder& order)
       : grace_(order.grace),
         launcher_(ChildCommand{.program = program,
-                                .arguments = order.arguments,
-                                .environment = environment_with(order.environment),
-                                .stdout_fd = STDOUT_FILENO,
-                                .stderr_fd = STDERR_FILENO}) {}
+                               .arguments = order.arguments,
+                               .environment = environment_with(order.environment),
+                               .stdout_fd = STDOUT_FILENO,
+                               .stderr_fd = STDERR_FILENO}) {}
 
   int run() {
     while (true) {
@@ -154,4 +154,4 @@ int run_remote_node(const std::string& program) {
   return Guard(program, order).run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -6,11 +6,11 @@
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 // `program`: this `lockstep`. Returns the launcher's exit code, 128 + N when signal N killed it.
 // Throws Config (no order, another version, no such directory) or Environment. Thread: the main
 // one.
 int run_remote_node(const std::string& program);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

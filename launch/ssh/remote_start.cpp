@@ -14,7 +14,7 @@
 #include "launch/signal_watch.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -233,4 +233,4 @@ bool is_this_host(const Host& host) {
 
 RemoteEnd run_on_hosts(const RemoteLaunch& launch) { return HostsLaunch(launch).run(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -12,7 +12,7 @@
 #include "launch/environment/node_order.h"
 #include "launch/ssh/hostfile.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct RemoteLaunch {
   std::vector<Host> hosts;
@@ -38,4 +38,4 @@ bool is_this_host(const Host& host);
 // when one could not be started (then none runs any more). Thread: the main one.
 RemoteEnd run_on_hosts(const RemoteLaunch& launch);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

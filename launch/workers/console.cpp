@@ -9,7 +9,7 @@
 
 #include "lockstep/rank_env.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr size_t kMaxPending = 1u << 20;
@@ -61,4 +61,4 @@ void Console::flush(std::chrono::milliseconds limit) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

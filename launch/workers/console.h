@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 class Console {
  public:
@@ -41,4 +41,4 @@ class Console {
   std::string pending_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

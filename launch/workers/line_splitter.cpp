@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 void LineSplitter::feed(std::string_view bytes, const OnLine& on_line) {
   while (!bytes.empty()) {
@@ -38,4 +38,4 @@ void LineSplitter::append(std::string_view bytes, const OnLine& on_line) {
   line_.append(bytes);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

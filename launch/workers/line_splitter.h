@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 class LineSplitter {
  public:
@@ -27,4 +27,4 @@ class LineSplitter {
                            // it is a newline
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -5,7 +5,7 @@
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 std::filesystem::path claim_attempt(const std::filesystem::path& log_dir) {
   make_directories(log_dir);
@@ -19,4 +19,4 @@ std::filesystem::path claim_attempt(const std::filesystem::path& log_dir) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 // Where the logs of this node go (log_dir), once the run and the node's number are known.
 using LogDirectory = std::function<std::filesystem::path(const std::string& run_id, int node_rank)>;
@@ -14,4 +14,4 @@ using LogDirectory = std::function<std::filesystem::path(const std::string& run_
 // kept, and two launchers never share one. Throws Environment.
 std::filesystem::path claim_attempt(const std::filesystem::path& log_dir);
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

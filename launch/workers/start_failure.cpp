@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr int kSshFailed = 255, kNotFound = 127, kNotExecutable = 126;
@@ -58,4 +58,4 @@ Error start_failure(const std::string& host, const std::string& program, const P
                                        program, exit.code, said.empty() ? "" : ": ", said));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -11,7 +11,7 @@
 
 #include "lockstep/rank_env.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -93,4 +93,4 @@ int num_usable_cores() {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

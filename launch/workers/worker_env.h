@@ -10,7 +10,7 @@
 #include "launch/environment/node_place.h"
 #include "launch/options/launch_options.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 struct WorkerPlace {
   NodePlace node;
@@ -31,4 +31,4 @@ int num_usable_cores();
 // How many of NVIDIA's GPUs it may use, as CUDA_VISIBLE_DEVICES says; 0 without their driver.
 int num_usable_gpus();
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -15,7 +15,7 @@
 #include "launch/workers/worker_output.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 using Clock = PollSet::Clock;
@@ -96,11 +96,11 @@ void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
   const auto out = worker.out.take_write_end();
   const auto err = worker.err.take_write_end();
   worker.process.emplace(ChildCommand{.program = options_.program,
-                                       .arguments = options_.arguments,
-                                       .environment = worker_environment(options_, place),
-                                       .stdout_fd = out.get(),
-                                       .stderr_fd = err.get(),
-                                       .inherited_fds = inherited});
+                                      .arguments = options_.arguments,
+                                      .environment = worker_environment(options_, place),
+                                      .stdout_fd = out.get(),
+                                      .stderr_fd = err.get(),
+                                      .inherited_fds = inherited});
 }
 
 std::vector<WatchedWorker> WorkerGroup::watched() {
@@ -252,4 +252,4 @@ LaunchReport WorkerGroup::finish() {
   return report;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

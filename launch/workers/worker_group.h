@@ -14,7 +14,7 @@
 #include "launch/report/launch_report.h"
 #include "launch/workers/worker_env.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 class Console;
 struct MasterSocket;
@@ -83,4 +83,4 @@ class WorkerGroup {
   std::vector<std::string> notes_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

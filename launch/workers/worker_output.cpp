@@ -12,7 +12,7 @@
 #include "core/system/whole_io.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 constexpr size_t kBufferBytes = 64u << 10;
@@ -81,4 +81,4 @@ void WorkerOutput::end() {
   log_.close();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

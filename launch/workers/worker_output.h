@@ -12,7 +12,7 @@
 #include "launch/workers/console.h"
 #include "launch/workers/line_splitter.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 class WorkerOutput {
  public:
@@ -50,4 +50,4 @@ class WorkerOutput {
   std::string log_error_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

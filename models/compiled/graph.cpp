@@ -12,7 +12,7 @@
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 // A folder for as long as something is loaded from it.
@@ -80,4 +80,4 @@ std::vector<at::Tensor> CompiledGraph::run(const std::vector<at::Tensor>& inputs
   return runner_->run(inputs);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

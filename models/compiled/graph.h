@@ -13,7 +13,7 @@ namespace torch::inductor {
 class AOTIModelContainerRunner;
 }
 
-namespace lockstep {
+namespace lockstep::models {
 
 // Thread: one at a time.
 class CompiledGraph {
@@ -35,4 +35,4 @@ class CompiledGraph {
   std::unique_ptr<torch::inductor::AOTIModelContainerRunner> runner_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -6,7 +6,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 std::vector<at::Tensor> cut_off(std::vector<at::Tensor>& values, size_t count) {
@@ -71,4 +71,4 @@ CompiledResults CompiledStep::run(std::vector<at::Tensor> inputs) const {
   return results;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -10,7 +10,7 @@
 #include "models/compiled/graph.h"
 #include "models/package/manifest.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 struct CompiledResults {
   std::vector<at::Tensor> scalars;    // loss, sums and, where there are any, targets
@@ -38,4 +38,4 @@ class CompiledStep {
   size_t num_scalars_, num_changed_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -9,7 +9,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 constexpr int64_t kPackageFormat = 2;
@@ -182,4 +182,4 @@ PackageManifest parse_package_manifest(std::string_view text, const std::string&
   return manifest;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

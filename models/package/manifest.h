@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::models {
 
 // A tensor that a graph takes: a parameter, a buffer, or a field of a batch.
 struct TensorSpec {
@@ -61,4 +61,4 @@ struct PackageManifest {
 // that two tensors have, or a tensor and a module, segments that do not fit together.
 PackageManifest parse_package_manifest(std::string_view json, const std::string& name);
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -14,7 +14,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
@@ -95,7 +95,7 @@ HostFacts host_facts(const std::string& torch_version) {
 }
 
 CompiledPackage::CompiledPackage(const std::string& path)
-    : name_(printable(path, 400)), file_(std::make_unique<MappedFile>(path)) {
+    : name_(printable(path, 400)), file_(std::make_unique<formats::MappedFile>(path)) {
   read(file_->bytes());
 }
 
@@ -106,7 +106,7 @@ CompiledPackage::CompiledPackage(std::span<const uint8_t> bytes, const std::stri
 
 void CompiledPackage::read(std::span<const uint8_t> bytes) {
   try {
-    archive_ = std::make_unique<ZipFile>(bytes, name_);
+    archive_ = std::make_unique<formats::ZipFile>(bytes, name_);
   } catch (const Error& error) {
     throw config_error(fmt::format("{} (is it truncated?); {}", error.what(), kAgain));
   }
@@ -128,7 +128,8 @@ void CompiledPackage::read(std::span<const uint8_t> bytes) {
     auto content = member(name);
     if (name == kWeights) weights_ = std::move(content);
   }
-  entries_ = parse_safetensors(weights_, name_ + ": weights.safetensors", ErrorKind::Config);
+  entries_ =
+      formats::parse_safetensors(weights_, name_ + ": weights.safetensors", ErrorKind::Config);
   verify_weights();
 }
 
@@ -158,7 +159,7 @@ void CompiledPackage::verify_weights() const {
     for (const auto& spec : *list) {
       const auto found =
           std::find_if(entries_.begin(), entries_.end(),
-                       [&](const TensorEntry& entry) { return entry.name == spec.name; });
+                       [&](const formats::TensorEntry& entry) { return entry.name == spec.name; });
       if (found == entries_.end() || found->shape != spec.shape ||
           found->dtype != safetensors_name(spec.dtype))
         throw config_error(
@@ -202,7 +203,7 @@ std::vector<GraphFiles> CompiledPackage::training() const {
 GraphFiles CompiledPackage::graph(const std::string& kind) const {
   const auto content = member(kind + ".pt2");
   const auto name = fmt::format("{}: {}.pt2", name_, kind);
-  const ZipFile archive(content, name);
+  const formats::ZipFile archive(content, name);
   const auto members = archive.members();
   verify_paths(members, name);
   const auto ends = [&](const char* ending) {
@@ -220,4 +221,4 @@ GraphFiles CompiledPackage::graph(const std::string& kind) const {
   return files;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -13,7 +13,7 @@
 #include "formats/zip_file.h"
 #include "models/package/manifest.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 // What a machine offers to compiled code.
 struct HostFacts {
@@ -55,7 +55,7 @@ class CompiledPackage {
   GraphFiles graph(const std::string& kind) const;
 
   // Parameters and buffers, with their place in weights().
-  const std::vector<TensorEntry>& weight_entries() const { return entries_; }
+  const std::vector<formats::TensorEntry>& weight_entries() const { return entries_; }
   std::span<const uint8_t> weights() const { return weights_; }
 
  private:
@@ -64,12 +64,12 @@ class CompiledPackage {
   void verify_weights() const;
 
   std::string name_;
-  std::unique_ptr<MappedFile> file_;
-  std::unique_ptr<ZipFile> archive_;
+  std::unique_ptr<formats::MappedFile> file_;
+  std::unique_ptr<formats::ZipFile> archive_;
   std::vector<std::string> members_;
   PackageManifest manifest_;
   std::vector<uint8_t> weights_;
-  std::vector<TensorEntry> entries_;
+  std::vector<formats::TensorEntry> entries_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::models

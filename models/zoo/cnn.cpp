@@ -10,7 +10,7 @@
 #include "lockstep/model.h"
 #include "models/classification.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 constexpr int64_t kKernel = 3;
@@ -92,4 +92,4 @@ REGISTER_MODEL(
     "convolutions with max pooling and two fully connected layers, for image classification");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -20,7 +20,7 @@
 #include "models/language.h"
 #include "models/package/package.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 struct CompiledConfig {
@@ -377,4 +377,4 @@ class CompiledModel final : public Model {
 REGISTER_MODEL("compiled", CompiledModel, "a Python model that lockstep-compile compiled");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -17,7 +17,7 @@
 #include "models/classification.h"
 #include "models/language.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 constexpr double kNormEpsilon = 1e-5;
@@ -231,4 +231,4 @@ class Gpt final : public Model {
 REGISTER_MODEL("gpt", Gpt, "transformer of GPT-2's architecture, for text as tokens");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -16,7 +16,7 @@
 #include "models/classification.h"
 #include "models/regression.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 enum class MlpLoss { CrossEntropy, MeanSquaredError };
@@ -98,4 +98,4 @@ REGISTER_MODEL("mlp", Mlp,
                "fully connected layers with ReLU, for classification or (loss: mse) regression");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::models

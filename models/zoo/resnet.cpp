@@ -17,7 +17,7 @@
 #include "lockstep/model.h"
 #include "models/classification.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 constexpr int64_t kBottleneckExpansion = 4;
@@ -197,4 +197,4 @@ class Resnet final : public Model {
 REGISTER_MODEL("resnet", Resnet, "residual network of 18 to 152 layers, for images");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -17,7 +17,7 @@
 #include "lockstep/model.h"
 #include "models/classification.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 constexpr double kVitNormEpsilon = 1e-6;
@@ -241,4 +241,4 @@ class Vit final : public Model {
 REGISTER_MODEL("vit", Vit, "transformer over the patches of images");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::models

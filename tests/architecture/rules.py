@@ -144,6 +144,21 @@ def check_owned(path, text):
                 yield f"{path}:{number}: {rule}: {reason}"
 
 
+def check_namespaces(path, text):
+    """A folder's namespace is lockstep::FOLDER. core and the public headers are in lockstep, and so are the sources that begin
+    with a public header: they implement it."""
+    folder = path.split("/")[0]
+    opened = re.findall(r"^namespace (lockstep[\w:]*) \{", code_of(text), re.M)
+    if folder not in LAYERS or not opened:
+        return
+    own = "lockstep" if folder == "core" else f"lockstep::{folder}"
+    first = next((target for _, _, target in includes_of(text)), "")
+    if path.endswith(".cpp") and first.startswith("lockstep/"):
+        own = "lockstep"
+    if not any(name == own or name.startswith(own + "::") for name in opened):
+        yield f"{path}: namespace {opened[0]}, expected {own}"
+
+
 def check_words(path, text):
     """No open ends, no namespaces forced on users, headers guarded."""
     for number, line in enumerate(text.splitlines(), 1):
@@ -244,7 +259,7 @@ def folder_cycles(texts):
             for other, include in sorted(edges[source].items()) if source in reach.get(other, ())]
 
 
-CHECKERS = [check_layers, check_torch, check_owned, check_words, check_sizes]
+CHECKERS = [check_layers, check_torch, check_owned, check_namespaces, check_words, check_sizes]
 
 
 def problems(path, text, checkers=None):

@@ -10,6 +10,7 @@
 #include "tracking/log/event_log_writer.h"
 
 using namespace lockstep;
+using namespace lockstep::catalog;
 
 namespace {
 
@@ -20,11 +21,11 @@ struct IndexedLog {
   std::filesystem::path path = directory.path() / "rank-00000.lsev";
   NameTable names;
   ColumnSpool spool{{directory.path()}};
-  std::unique_ptr<EventLogWriter> writer;
+  std::unique_ptr<tracking::EventLogWriter> writer;
   std::unique_ptr<LogIndex> index;
 
-  explicit IndexedLog(uint64_t max_bytes = kMaxSegmentBytes) {
-    writer = std::make_unique<EventLogWriter>(path, max_bytes);
+  explicit IndexedLog(uint64_t max_bytes = tracking::kMaxSegmentBytes) {
+    writer = std::make_unique<tracking::EventLogWriter>(path, max_bytes);
     writer->identity({.id = "run", .name = "run", .job_id = "run"});
     index = std::make_unique<LogIndex>(LogName{.path = path}, names, &spool);
   }
@@ -41,7 +42,7 @@ struct IndexedLog {
 // As the reader of whole logs has it.
 Curve from_log(const std::filesystem::path& path, const std::string& name) {
   Curve curve;
-  const auto log = read_event_log(path);
+  const auto log = tracking::read_event_log(path);
   for (const auto& row : log.rows)
     for (const auto& [key, value] : row.values)
       if (log.keys[key] == name) {
@@ -194,7 +195,7 @@ TEST_CASE("log index: a log that was replaced is read anew") {
   log.index->catch_up();
   log.writer->close();
   std::filesystem::remove(log.path);
-  EventLogWriter other(log.path);
+  tracking::EventLogWriter other(log.path);
   other.identity({.id = "other", .job_id = "run"});
   const Metric metric{"train/other", 2};
   other.scalars({.step = 5, .values = {&metric, 1}});

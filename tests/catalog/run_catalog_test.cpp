@@ -9,13 +9,14 @@
 #include "tracking/runs/end_facts.h"
 
 using namespace lockstep;
+using namespace lockstep::catalog;
 
 TEST_CASE("catalog: what was changed is never followed by what somebody had read before") {
   const TemporaryDirectory directory;
   const auto run = directory / "run";
   std::filesystem::create_directories(run / "events");
-  EventLogWriter log(run / "events" / "rank-00000.lsev");
-  log.identity(sample_info("run"));
+  tracking::EventLogWriter log(run / "events" / "rank-00000.lsev");
+  log.identity(tracking::sample_info("run"));
   ColumnSpool spool({directory.path()});
   RunCatalog catalog(directory.path(), spool, CatalogReading::Asked);
   REQUIRE(catalog.find("run"));
@@ -47,13 +48,13 @@ TEST_CASE("catalog: a run ended as the witnesses tell, whoever of them is the la
   const auto run = directory / "run";
   std::filesystem::create_directories(run / "events");
   {
-    EventLogWriter log(run / "events" / "rank-00000.lsev");
-    log.identity(sample_info("run"));
+    tracking::EventLogWriter log(run / "events" / "rank-00000.lsev");
+    log.identity(tracking::sample_info("run"));
     log.end({.state = RunState::Failed, .exit_code = 75, .rank = 0});
   }
   ColumnSpool spool({directory.path()});
   RunCatalog catalog(directory.path(), spool, CatalogReading::Asked);
-  const auto is_told = [&](const EndFact& fact, const RunEnd& expected) {
+  const auto is_told = [&](const tracking::EndFact& fact, const RunEnd& expected) {
     record_end(run, fact);
     catalog.refresh("run");
     const auto shown = catalog.find("run");
@@ -61,9 +62,12 @@ TEST_CASE("catalog: a run ended as the witnesses tell, whoever of them is the la
     CHECK(shown->state == expected.state);
     CHECK(shown->sources.at(0).state == expected.state);
   };
-  const EndFact lost{.end = {RunState::Failed, 75, {}, 0, "lost"}, .is_consequence = true};
-  const EndFact silent{.by = Witness::Agent, .end = {RunState::Killed, 75, 9, 1, "silent"}};
-  const EndFact seen{.by = Witness::Launcher, .end = {RunState::Killed, 75, 9, 1, "seen"}};
+  const tracking::EndFact lost{.end = {RunState::Failed, 75, {}, 0, "lost"},
+                               .is_consequence = true};
+  const tracking::EndFact silent{.by = tracking::Witness::Agent,
+                                 .end = {RunState::Killed, 75, 9, 1, "silent"}};
+  const tracking::EndFact seen{.by = tracking::Witness::Launcher,
+                               .end = {RunState::Killed, 75, 9, 1, "seen"}};
   is_told(lost, lost.end);
   is_told(silent, silent.end);
   is_told(seen, seen.end);

@@ -13,10 +13,11 @@
 #include "tracking/log/event_log_segment.h"
 
 using namespace lockstep;
+using namespace lockstep::catalog;
 
 namespace {
 
-const RankSelection kMain = {}, kAll = {.kind = RankSelection::Kind::All};
+const tracking::RankSelection kMain = {}, kAll = {.kind = tracking::RankSelection::Kind::All};
 
 // A list and its entries, which live as long as it.
 struct Listed {
@@ -79,14 +80,15 @@ TEST_CASE("runs: the state is what end.json says, then the log, then whether a p
   add_job(runs.path(), "job", kMain, 1, 1.7e9);
   const auto state = [&] { return list_runs(runs.path()).at(0).end().state; };
   CHECK(state() == RunState::Finished);
-  tell_end(
+  tracking::tell_end(
       runs / "job",
       {.state = RunState::Failed, .exit_code = 75, .signal = 9, .rank = 1, .reason = "killed"});
   CHECK(state() == RunState::Failed);
   CHECK(list_runs(runs.path()).at(0).end().reason == "killed");
-  clear_end(runs / "job");
-  std::optional<EventLogWriter> writer(std::in_place, event_log_path(runs / "job", 0));
-  writer->identity(sample_info("job"));
+  tracking::clear_end(runs / "job");
+  std::optional<tracking::EventLogWriter> writer(std::in_place,
+                                                 tracking::event_log_path(runs / "job", 0));
+  writer->identity(tracking::sample_info("job"));
   CHECK(state() == RunState::Running);
   CHECK(list_runs(runs.path()).at(0).notes().empty());
   writer.reset();
@@ -98,7 +100,7 @@ TEST_CASE("runs: the state is what end.json says, then the log, then whether a p
 TEST_CASE("runs: damaged runs are listed with what could be read and a note") {
   const TemporaryDirectory runs;
   add_job(runs.path(), "job", kMain, 1, 1.7e9);
-  const auto path = event_log_path(runs / "job", 0);
+  const auto path = tracking::event_log_path(runs / "job", 0);
   auto bytes = read_file(path);
   bytes[bytes.size() - 5] = static_cast<char>(bytes[bytes.size() - 5] ^ 1);
   write_file_durably(path, bytes);
@@ -177,10 +179,10 @@ TEST_CASE("runs: what the index has is not read again, unless somebody changed i
   CHECK(listed.at(0).config()["optimizer"]["lr"] == 0.1);
   CHECK(listed.at(0).info().host == "node1");
   {
-    EventLogWriter log(event_log_path(runs / "a", 0));
+    tracking::EventLogWriter log(tracking::event_log_path(runs / "a", 0));
     log_loss(log, 3, 0.5);
   }
-  tell_end(runs / "b", {.state = RunState::Failed, .exit_code = 70});
+  tracking::tell_end(runs / "b", {.state = RunState::Failed, .exit_code = 70});
   CHECK(notes_of_tags(runs.path()) == Ids{"", "", "of the index", ""});
   CHECK(list_runs(runs.path()).at(0).step() == 3);
   CHECK(list_runs(runs.path()).at(1).end().exit_code == 70);
@@ -214,8 +216,8 @@ TEST_CASE("runs: logs that are links are read, whatever an index without them sa
   add_job(elsewhere.path(), "job", kAll, 2, 1.7e9);
   std::filesystem::create_directories(runs / "job/events");
   std::filesystem::copy(elsewhere / "job/run.json", runs / "job/run.json");
-  std::filesystem::create_symlink(event_log_path(elsewhere / "job", 0),
-                                  event_log_path(runs / "job", 0));
+  std::filesystem::create_symlink(tracking::event_log_path(elsewhere / "job", 0),
+                                  tracking::event_log_path(runs / "job", 0));
   NameTable names;
   RunLogs refusing(runs / "job", names, nullptr);
   refusing.catch_up();
@@ -243,7 +245,7 @@ TEST_CASE("runs: the step is that of the values, also where an image was logged 
   const TemporaryDirectory runs;
   add_job(runs.path(), "job", kMain, 1, 1.7e9);
   {
-    EventLogWriter log(event_log_path(runs / "job", 0));
+    tracking::EventLogWriter log(tracking::event_log_path(runs / "job", 0));
     log.image({.at = {.name = "digits", .step = 9, .time = 1.7e9},
                .width = 1,
                .height = 1,
@@ -256,20 +258,20 @@ TEST_CASE("runs: the step is that of the values, also where an image was logged 
 TEST_CASE("runs: damage in a segment before the last one, and in a node's log, is noted") {
   const TemporaryDirectory runs;
   add_job(runs.path(), "job", kMain, 1, 1.7e9);
-  const auto path = event_log_path(runs / "job", 0);
+  const auto path = tracking::event_log_path(runs / "job", 0);
   std::filesystem::remove(path);
   {
-    EventLogWriter log(path, 4000);
-    log.identity(sample_info("job"));
+    tracking::EventLogWriter log(path, 4000);
+    log.identity(tracking::sample_info("job"));
     for (int64_t step = 0; step < 200; ++step) log_loss(log, step, 1);
     log.end({.state = RunState::Finished});
   }
-  REQUIRE(std::filesystem::exists(segment_path(path, 1)));
+  REQUIRE(std::filesystem::exists(tracking::segment_path(path, 1)));
   auto bytes = read_file(path);
   const auto last = bytes.find_last_not_of('\0');
   bytes[last - 3] = static_cast<char>(bytes[last - 3] ^ 1);
   write_file_durably(path, bytes);
-  const auto log = read_event_log(path);
+  const auto log = tracking::read_event_log(path);
   REQUIRE(log.torn);
   auto listed = list_runs(runs.path());
   CHECK(listed.at(0).notes() ==
@@ -277,6 +279,6 @@ TEST_CASE("runs: damage in a segment before the last one, and in a node's log, i
             "rank-00000.lsev: damaged after {} records ({} bytes), which is what is shown",
             log.num_frames, log.good_bytes)});
   CHECK(listed.at(0).metrics().at("train/loss")->count == log.rows.size());
-  write_file_durably(node_log_path(runs / "job", 0), "no log at all");
+  write_file_durably(tracking::node_log_path(runs / "job", 0), "no log at all");
   CHECK(list_runs(runs.path()).at(0).notes().back() == "node-00000.lsev: not an event log");
 }

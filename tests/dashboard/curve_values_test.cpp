@@ -11,6 +11,7 @@
 #include "dashboard/curves/point_choice.h"
 
 using namespace lockstep;
+using namespace lockstep::dashboard;
 
 namespace {
 
@@ -89,15 +90,16 @@ TEST_CASE("points: all at one place are one column") {
 }
 
 TEST_CASE("curves: out of order, they are sorted and keep what belongs together") {
-  Curve curve{.step = {3, 1, 2, 1}, .time = {30, 10, 20, 11}, .value = {0.3, 0.1, 0.2, 0.11}};
-  order_by(curve, CurveAxis::Step);
+  catalog::Curve curve{
+      .step = {3, 1, 2, 1}, .time = {30, 10, 20, 11}, .value = {0.3, 0.1, 0.2, 0.11}};
+  order_by(curve, catalog::CurveAxis::Step);
   CHECK(curve.step == std::vector<double>{1, 1, 2, 3});
   CHECK(curve.time == std::vector<double>{10, 11, 20, 30});
   CHECK(curve.value == std::vector<double>{0.1, 0.11, 0.2, 0.3});
 }
 
 TEST_CASE("curves: smoothing passes over what is no number and has no bias") {
-  Curve curve{.value = {4, 4, kNan, 4, 8}};
+  catalog::Curve curve{.value = {4, 4, kNan, 4, 8}};
   add_smooth(curve, 0.5);
   CHECK(curve.smooth[0] == Approx(4));
   CHECK(curve.smooth[1] == Approx(4));
@@ -168,9 +170,9 @@ TEST_CASE("bands: every number is that of a brute-force computation over all cur
   for (const unsigned seed : {1u, 2u, 3u}) {
     auto curves = random_curves(seed);
     auto sorted = curves;
-    for (auto& curve : sorted) order_by(curve.curve, CurveAxis::Step);
+    for (auto& curve : sorted) order_by(curve.curve, catalog::CurveAxis::Step);
     const auto wanted = by_step(sorted);
-    const auto band = make_band(curves, CurveAxis::Step, {.columns = 1000});
+    const auto band = make_band(curves, catalog::CurveAxis::Step, {.columns = 1000});
     REQUIRE(band.raw);
     REQUIRE(band.x.size() == wanted.size());
     size_t i = 0;
@@ -196,10 +198,10 @@ TEST_CASE("bands: every number is that of a brute-force computation over all cur
 TEST_CASE("bands: columns of steps have the extremes and the weighted means of their steps") {
   auto curves = random_curves(9);
   auto sorted = curves;
-  for (auto& curve : sorted) order_by(curve.curve, CurveAxis::Step);
+  for (auto& curve : sorted) order_by(curve.curve, catalog::CurveAxis::Step);
   const auto steps = by_step(sorted);
   constexpr size_t kColumns = 20;
-  const auto band = make_band(curves, CurveAxis::Step, {.columns = kColumns});
+  const auto band = make_band(curves, catalog::CurveAxis::Step, {.columns = kColumns});
   CHECK_FALSE(band.raw);
   const auto first = steps.begin()->first, width = (steps.rbegin()->first - first) / kColumns;
   std::vector<StepValues> columns(kColumns);
@@ -233,16 +235,17 @@ TEST_CASE("bands: a range keeps one step on each side, and the epoch is the curv
       curve.epoch.push_back(step + c);
       curve.value.push_back(step * 10 + c);
     }
-  const auto band = make_band(curves, CurveAxis::Epoch, {.from = 3, .to = 5, .columns = 10});
+  const auto band =
+      make_band(curves, catalog::CurveAxis::Epoch, {.from = 3, .to = 5, .columns = 10});
   CHECK(band.x == std::vector<double>{2.5, 3.5, 4.5, 5.5});
   CHECK(band.mean == std::vector<double>{20.5, 30.5, 40.5, 50.5});
   CHECK(band.first_x == 0.5);
   CHECK(band.last_x == 9.5);
-  CHECK(make_band(curves, CurveAxis::Step, {.from = 5, .to = 3}).x.size() <= 2);
+  CHECK(make_band(curves, catalog::CurveAxis::Step, {.from = 5, .to = 3}).x.size() <= 2);
 }
 
 TEST_CASE("heatmap: means and maxima per rank and column, nothing where nothing was logged") {
-  std::vector<Curve> curves(2);
+  std::vector<catalog::Curve> curves(2);
   for (int step = 0; step < 100; ++step) {
     curves[0].step.push_back(step);
     curves[0].value.push_back(step);
@@ -266,7 +269,7 @@ TEST_CASE("heatmap: means and maxima per rank and column, nothing where nothing 
 }
 
 TEST_CASE("heatmap: records at uneven steps leave no columns without values") {
-  std::vector<Curve> curves(2);
+  std::vector<catalog::Curve> curves(2);
   for (auto& curve : curves)
     for (double epoch = 0; epoch < 3; ++epoch)
       for (const double step : {50, 100, 150, 200, 250, 300, 350, 400, 450, 469}) {

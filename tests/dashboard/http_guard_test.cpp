@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 using namespace lockstep;
+using namespace lockstep::dashboard;
 
 namespace {
 

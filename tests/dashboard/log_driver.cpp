@@ -23,10 +23,11 @@
 #include "tracking/sinks/png.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 
-using Logs = std::vector<std::unique_ptr<EventLogWriter>>;
+using Logs = std::vector<std::unique_ptr<tracking::EventLogWriter>>;
 
 double number(const Json& json) {
   if (json == "nan") return std::nan("");
@@ -58,15 +59,16 @@ RunInfo info_of(const Json& op) {
 
 void open(const Json& op, Logs& logs) {
   const std::filesystem::path dir = op["dir"].get<std::string>();
-  const auto path = op.contains("node") ? node_log_path(dir, op["node"].get<int>())
-                                        : event_log_path(dir, op["rank"].get<int>());
-  auto log = std::make_unique<EventLogWriter>(path, op.value("max_bytes", kMaxSegmentBytes));
+  const auto path = op.contains("node") ? tracking::node_log_path(dir, op["node"].get<int>())
+                                        : tracking::event_log_path(dir, op["rank"].get<int>());
+  auto log = std::make_unique<tracking::EventLogWriter>(
+      path, op.value("max_bytes", tracking::kMaxSegmentBytes));
   log->identity(info_of(op));
   if (op.contains("config")) log->config(op["config"]);
   logs.push_back(std::move(log));
 }
 
-void log_scalars(const Json& op, EventLogWriter& log) {
+void log_scalars(const Json& op, tracking::EventLogWriter& log) {
   std::vector<Metric> metrics;
   for (const auto& [name, value] : op["values"].items()) metrics.push_back({name, number(value)});
   log.scalars({.step = op["step"].get<int64_t>(),
@@ -75,7 +77,7 @@ void log_scalars(const Json& op, EventLogWriter& log) {
                .values = metrics});
 }
 
-void log_many(const Json& op, EventLogWriter& log) {
+void log_many(const Json& op, tracking::EventLogWriter& log) {
   const auto names = op["metrics"].get<std::vector<std::string>>();
   const auto scale = op.value("scale", 1.0);
   std::vector<Metric> metrics(names.size());
@@ -94,7 +96,7 @@ Moment moment(const Json& op) {
           .epoch = op.value("epoch", 0.0)};
 }
 
-void log_other(const Json& op, const std::string& kind, EventLogWriter& log) {
+void log_other(const Json& op, const std::string& kind, tracking::EventLogWriter& log) {
   if (kind == "text") {
     log.text({.time = op.value("time", 1000.0),
               .level = static_cast<TextLevel>(op.value("level", 1)),
@@ -115,7 +117,7 @@ void log_other(const Json& op, const std::string& kind, EventLogWriter& log) {
                .width = 4,
                .height = 3,
                .caption = op.value("caption", ""),
-               .png = encode_png(4, 3, 1, pixels)});
+               .png = tracking::encode_png(4, 3, 1, pixels)});
   } else if (kind == "histogram") {
     log.histogram({.at = moment(op),
                    .edges = op["edges"].get<std::vector<double>>(),

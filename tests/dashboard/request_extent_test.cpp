@@ -4,6 +4,7 @@
 #include <string>
 
 using namespace lockstep;
+using namespace lockstep::dashboard;
 
 namespace {
 

@@ -9,6 +9,7 @@
 #include "tracking/runs/run_directory.h"
 
 using namespace lockstep;
+using namespace lockstep::dashboard;
 namespace fs = std::filesystem;
 
 namespace {
@@ -30,8 +31,8 @@ TEST_CASE("run files: nothing outside of the directory can be opened") {
   fs::create_symlink(root.path() / "secret", run / "link");
   fs::create_directory_symlink(root.path(), run / "outside");
   fs::create_directory_symlink(run / "logs", run / "inside");
-  CHECK(open_inner_file(run, "config.yaml").bytes == 4);
-  CHECK(open_inner_file(run, "logs/x.log").file);
+  CHECK(catalog::open_inner_file(run, "config.yaml").bytes == 4);
+  CHECK(catalog::open_inner_file(run, "logs/x.log").file);
   for (const std::string path : {"",
                                  ".",
                                  "..",
@@ -55,17 +56,17 @@ TEST_CASE("run files: nothing outside of the directory can be opened") {
                                  "config.yaml/x",
                                  "..%2fsecret"}) {
     INFO(path);
-    CHECK_FALSE(open_inner_file(run, path).file);
+    CHECK_FALSE(catalog::open_inner_file(run, path).file);
   }
-  CHECK_FALSE(open_inner_file(run, std::string("config.yaml\0x", 13)).file);
-  CHECK_FALSE(open_inner_file(run, std::string(2000, 'a')).file);
+  CHECK_FALSE(catalog::open_inner_file(run, std::string("config.yaml\0x", 13)).file);
+  CHECK_FALSE(catalog::open_inner_file(run, std::string(2000, 'a')).file);
   bool more = false;
-  const auto files = list_files(run, 10, more);
+  const auto files = catalog::list_files(run, 10, more);
   CHECK_FALSE(more);
   REQUIRE(files.size() == 2);
   CHECK(files[0].path == "config.yaml");
   CHECK(files[1].path == "logs/x.log");
-  CHECK(list_files(run, 1, more).size() == 1);
+  CHECK(catalog::list_files(run, 1, more).size() == 1);
   CHECK(more);
 }
 
@@ -77,8 +78,8 @@ TEST_CASE("console: streams of all nodes and attempts, pieces, tails and searche
   write(logs / "attempt_0" / "0" / "stdout.log", text + "unfinished");
   write(logs / "attempt_0" / "1" / "stderr.log", "10 %\r50 %\r100 %\r\nERROR: Bad\n");
   write(logs / "node_1" / "attempt_0" / "0" / "stdout.log", "node");
-  NameTable names;
-  const auto streams = console_streams(RunLogs(root.path(), names, nullptr));
+  catalog::NameTable names;
+  const auto streams = console_streams(catalog::RunLogs(root.path(), names, nullptr));
   REQUIRE(streams.size() == 3);
   CHECK(streams[0].name == "0-0-0-out");
   CHECK(streams[1].name == "0-0-1-err");
@@ -122,12 +123,12 @@ TEST_CASE("console: streams of all nodes and attempts, pieces, tails and searche
 
 TEST_CASE("console: what the log of a node recorded, where there are no files") {
   const TemporaryDirectory root;
-  NameTable names;
-  ColumnSpool spool({root.path()});
+  catalog::NameTable names;
+  catalog::ColumnSpool spool({root.path()});
   write(root.path() / "logs" / "attempt_0" / "0" / "stdout.log", "from the file\n");
   // Segments of 64 KiB: the lines lie in several of them.
   fs::create_directories(root.path() / "events");
-  EventLogWriter node(node_log_path(root.path(), 1), 64u << 10);
+  tracking::EventLogWriter node(tracking::node_log_path(root.path(), 1), 64u << 10);
   node.identity({.id = "run-node-1", .name = "node 1", .job_id = "run", .node_rank = 1});
   for (int i = 0; i < 20000; ++i)
     for (const int rank : {0, 2, 3})
@@ -136,7 +137,7 @@ TEST_CASE("console: what the log of a node recorded, where there are no files") 
                     .is_error = rank == 3,
                     .line = "line " + std::to_string(i) + " of rank " + std::to_string(rank)});
   node.close();
-  RunLogs logs(root.path(), names, &spool);
+  catalog::RunLogs logs(root.path(), names, &spool);
   logs.catch_up();
   const auto streams = console_streams(logs);
   REQUIRE(streams.size() == 3);  // that of rank 0 is a file: what was recorded of it is the same

@@ -4,14 +4,15 @@
 #include <cmath>
 
 using namespace lockstep;
+using namespace lockstep::dashboard;
 
 namespace {
 
 constexpr double kNow = 1'800'000'000;
 
 struct SampleRun {
-  NameTable names;
-  RunSummary run;
+  catalog::NameTable names;
+  catalog::RunSummary run;
 
   SampleRun() {
     run.id = "mnist-1";
@@ -27,7 +28,7 @@ struct SampleRun {
         Json::parse(
             R"({"optimizer": {"name": "sgd", "lr": 0.1}, "train": {"amp": true}, "hidden": [1, 2]})"),
         names);
-    SourceSummary source;
+    catalog::SourceSummary source;
     source.metrics.push_back({.name = names.add("eval/accuracy"),
                               .last = 0.9,
                               .min = 0.5,

@@ -41,7 +41,7 @@ RunInfo job_of(const std::string& id, const std::string& name, int rank, int wor
           .world_size = world_size,
           .local_rank = rank,
           .host = "testhost",
-          .created = unix_now()};
+          .created = tracking::unix_now()};
 }
 
 Tracker open_rank(const std::filesystem::path& runs, const RunInfo& process, const Json& config) {
@@ -59,7 +59,7 @@ std::string gradient(int size, int phase) {
   for (int y = 0; y < size; ++y)
     for (int x = 0; x < size; ++x)
       pixels.push_back(static_cast<uint8_t>((x * 255 / size + y * phase) % 256));
-  return encode_png(size, size, 1, pixels);
+  return tracking::encode_png(size, size, 1, pixels);
 }
 
 Histogram bell(const std::string& name, int64_t step) {
@@ -224,7 +224,7 @@ void record_curves(const std::filesystem::path& runs, int num_runs, int64_t num_
       tracker.finish(
           {.state = i == 1 ? RunState::Failed : RunState::Finished, .exit_code = i == 1 ? 78 : 0});
     }
-    change_run_tags(runs / id, {i == 0 ? "+baseline" : "+other"}, fmt::format("note {}", i));
+    tracking::change_run_tags(runs / id, {i == 0 ? "+baseline" : "+other"}, fmt::format("note {}", i));
   }
 }
 
@@ -239,10 +239,10 @@ void record_odd(const std::filesystem::path& runs) {
                                          {"eval/accuracy", 0.1 * static_cast<double>(step)}};
     tracker.log(100 * step, NAN, metrics);
   }
-  EventLogWriter node(node_log_path(runs / job.job_id, 1));
+  tracking::EventLogWriter node(tracking::node_log_path(runs / job.job_id, 1));
   node.identity({.id = "odd-1-node-1", .name = "node 1", .job_id = "odd-1", .node_rank = 1});
   for (int i = 0; i < 2000; ++i)
-    node.console({.time = unix_now(), .rank = 1, .line = fmt::format("far line {}", i)});
+    node.console({.time = tracking::unix_now(), .rank = 1, .line = fmt::format("far line {}", i)});
   node.close();
   tracker.finish({.state = RunState::Finished,
                   .reason = "stopped on request after step 900 of 1000: seen enough"});

@@ -5,7 +5,7 @@
 #include "data/sampling/sampler.h"
 #include "tests/data/error_of.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 LoaderConfig config_of(const std::string& yaml) {
@@ -132,4 +132,4 @@ TEST_CASE("batch plan: sizes are checked where they are written") {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -6,7 +6,7 @@
 
 #include "tests/data/error_of.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // Its sample is its index; number 3 cannot be read.
@@ -64,4 +64,4 @@ TEST_CASE("batch reader: bad rows are told by their place in the batch, and left
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -7,7 +7,7 @@
 
 #include "tests/data/error_of.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // Each as "BATCH:BEGIN-END ".
@@ -74,4 +74,4 @@ TEST_CASE("batch scheduler: pieces of a begun batch are claimed before another b
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

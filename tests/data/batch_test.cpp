@@ -6,7 +6,7 @@
 
 #include "tests/data/error_of.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 TEST_CASE("batch: a missing field names those that there are") {
@@ -36,4 +36,4 @@ TEST_CASE("batch: to() moves the fields and keeps names, values and indices") {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -12,15 +12,15 @@
 #include "formats/table/table_encoding.h"
 #include "tests/data/error_of.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
-EncodedRows rows_of(size_t block) { return {.rows = block + 1}; }
-EncodedRows load_rows(size_t block, SharedWork&) { return rows_of(block); }
+formats::EncodedRows rows_of(size_t block) { return {.rows = block + 1}; }
+formats::EncodedRows load_rows(size_t block, SharedWork&) { return rows_of(block); }
 
 // What each of `threads` threads reads when all go through the same blocks, each several times, in
 // step.
-std::vector<std::vector<size_t>> read_by(BlockCache<EncodedRows>& cache, size_t threads,
+std::vector<std::vector<size_t>> read_by(BlockCache<formats::EncodedRows>& cache, size_t threads,
                                          size_t blocks) {
   std::vector<std::vector<size_t>> read(threads);
   std::barrier together(static_cast<std::ptrdiff_t>(threads));
@@ -30,7 +30,8 @@ std::vector<std::vector<size_t>> read_by(BlockCache<EncodedRows>& cache, size_t 
       all.emplace_back([&, t] {
         for (size_t block = 0; block < blocks; ++block)
           for (int again = 0; again < 3; ++again) {
-            cache.use(block, 1, [&](const EncodedRows& rows) { read[t].push_back(rows.rows); });
+            cache.use(block, 1,
+                      [&](const formats::EncodedRows& rows) { read[t].push_back(rows.rows); });
             together.arrive_and_wait();
           }
       });
@@ -39,7 +40,7 @@ std::vector<std::vector<size_t>> read_by(BlockCache<EncodedRows>& cache, size_t 
 }
 
 TEST_CASE("block cache: one thread holds one block, and loads each once on its way") {
-  BlockCache<EncodedRows> cache(load_rows);
+  BlockCache<formats::EncodedRows> cache(load_rows);
   const auto read = read_by(cache, 1, 20);
   CHECK(cache.loads() == 20);
   CHECK(cache.most_blocks() == 1);
@@ -49,7 +50,7 @@ TEST_CASE("block cache: one thread holds one block, and loads each once on its w
 
 TEST_CASE("block cache: threads that read the same block load it once") {
   std::atomic<int> inside = 0, most_inside = 0;
-  BlockCache<EncodedRows> cache([&](size_t block, SharedWork&) {
+  BlockCache<formats::EncodedRows> cache([&](size_t block, SharedWork&) {
     most_inside = std::max(most_inside.load(), ++inside);
     const auto rows = rows_of(block);
     --inside;
@@ -63,7 +64,7 @@ TEST_CASE("block cache: threads that read the same block load it once") {
 }
 
 TEST_CASE("block cache: there are never more blocks than threads") {
-  BlockCache<EncodedRows> cache(load_rows);
+  BlockCache<formats::EncodedRows> cache(load_rows);
   std::atomic<bool> wrong = false;
   {
     std::vector<std::jthread> all;
@@ -71,7 +72,7 @@ TEST_CASE("block cache: there are never more blocks than threads") {
       all.emplace_back([&, t] {
         for (size_t i = 0; i < 2000; ++i) {
           const auto block = (i * (t + 3)) % 17;
-          cache.use(block, 1, [&](const EncodedRows& rows) {
+          cache.use(block, 1, [&](const formats::EncodedRows& rows) {
             if (rows.rows != block + 1) wrong = true;
           });
         }
@@ -84,7 +85,7 @@ TEST_CASE("block cache: there are never more blocks than threads") {
 TEST_CASE("block cache: a thread that waits for a block helps to load it") {
   // Both pieces wait for each other: a single thread would never get through.
   std::barrier both(2);
-  BlockCache<EncodedRows> cache([&](size_t block, SharedWork& work) {
+  BlockCache<formats::EncodedRows> cache([&](size_t block, SharedWork& work) {
     work.do_all(2, [&](size_t) { both.arrive_and_wait(); });
     return rows_of(block);
   });
@@ -96,7 +97,7 @@ TEST_CASE("block cache: a thread that waits for a block helps to load it") {
 TEST_CASE("block cache: what a piece throws on a helping thread, the loading throws") {
   std::barrier both(2);
   std::atomic<int> tries = 0;
-  BlockCache<EncodedRows> cache([&](size_t block, SharedWork& work) {
+  BlockCache<formats::EncodedRows> cache([&](size_t block, SharedWork& work) {
     ++tries;
     work.do_all(2, [&](size_t piece) {
       both.arrive_and_wait();
@@ -128,26 +129,26 @@ TEST_CASE("shared work: every piece is done once, whoever does it, again and aga
 
 TEST_CASE("block cache: a block that could not be loaded is tried again") {
   int attempts = 0;
-  BlockCache<EncodedRows> cache([&](size_t block, SharedWork&) {
+  BlockCache<formats::EncodedRows> cache([&](size_t block, SharedWork&) {
     if (++attempts == 1) throw environment_error("disk on fire");
     return rows_of(block);
   });
-  const auto nothing = [](const EncodedRows&) {};
+  const auto nothing = [](const formats::EncodedRows&) {};
   CHECK(error_of([&] { cache.use(3, 1, nothing); }) == "environment: disk on fire");
   CHECK(error_of([&] { cache.use(3, 1, nothing); }) == "no error");
   CHECK(error_of([&] {
-          cache.use(3, 1, [](const EncodedRows&) { throw config_error("reader"); });
+          cache.use(3, 1, [](const formats::EncodedRows&) { throw config_error("reader"); });
         }) == "config: reader");
   CHECK(error_of([&] { cache.use(4, 1, nothing); }) == "no error");
   CHECK(cache.most_blocks() == 1);
 }
 
 TEST_CASE("block cache: a damaged block is not loaded again") {
-  BlockCache<EncodedRows> cache([](size_t block, SharedWork&) {
+  BlockCache<formats::EncodedRows> cache([](size_t block, SharedWork&) {
     if (block == 3) throw config_error("damaged");
     return rows_of(block);
   });
-  const auto nothing = [](const EncodedRows&) {};
+  const auto nothing = [](const formats::EncodedRows&) {};
   for (int i = 0; i < 5; ++i)
     CHECK(error_of([&] { cache.use(3, 1, nothing); }) == "config: damaged");
   CHECK(cache.loads() == 1);
@@ -155,4 +156,4 @@ TEST_CASE("block cache: a damaged block is not loaded again") {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

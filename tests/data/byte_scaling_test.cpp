@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // What Python gives for the 256 bytes, repeated to some length.
@@ -47,4 +47,4 @@ TEST_CASE("byte scaling: any number of bytes, none of them included") {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -5,11 +5,11 @@
 #include <limits>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 double value_of(const std::string& text, char decimal = '.') {
-  return cell_value(text, decimal).value_or(-999);
+  return formats::cell_value(text, decimal).value_or(-999);
 }
 
 TEST_CASE("cells: numbers, with spaces around them and as words") {
@@ -23,15 +23,15 @@ TEST_CASE("cells: numbers, with spaces around them and as words") {
   CHECK(value_of("1,5", ',') == 1.5);
   for (const auto* text : {"", "1,5", "1 2", "0x10", "1.2.3", "+-1", "one"}) {
     INFO(text);
-    CHECK_FALSE(cell_value(text).has_value());
+    CHECK_FALSE(formats::cell_value(text).has_value());
   }
-  CHECK_FALSE(cell_value("1.5", ',').has_value());
+  CHECK_FALSE(formats::cell_value("1.5", ',').has_value());
 }
 
 TEST_CASE("cells: truth values as Python and JSON write them") {
   for (const auto* text : {"True", "true", "TRUE"}) CHECK(value_of(text) == 1);
   for (const auto* text : {"False", "false", "FALSE"}) CHECK(value_of(text) == 0);
-  CHECK(read_cell("yes").kind == CellKind::Text);
+  CHECK(formats::read_cell("yes").kind == formats::CellKind::Text);
 }
 
 TEST_CASE("cells: dates and times are seconds since 1970, in UTC") {
@@ -47,7 +47,7 @@ TEST_CASE("cells: dates and times are seconds since 1970, in UTC") {
   CHECK(value_of("-1 days +23:00:00") == -3600);
   for (const auto* text : {"2026-02-30", "2026-13-01", "2026-01-31 noon", "12:61", "26-01-31"}) {
     INFO(text);
-    CHECK_FALSE(cell_value(text).has_value());
+    CHECK_FALSE(formats::cell_value(text).has_value());
   }
 }
 
@@ -56,15 +56,15 @@ TEST_CASE("cells: numbers and dates that are written for people are told apart f
        {"1,000", "1.000,5", "1'000", "3,14", "12,345,678.9", "10%", "-4.5 %", "$5",
         "1,000 \xE2\x82\xAC", "31.01.2026", "1/31/2026", "31-01-26 10:00"}) {
     INFO(text);
-    CHECK(read_cell(text).kind == CellKind::Formatted);
-    CHECK(std::string(read_cell(text).format) != "");
+    CHECK(formats::read_cell(text).kind == formats::CellKind::Formatted);
+    CHECK(std::string(formats::read_cell(text).format) != "");
   }
   for (const auto* text : {"18-25", "1.2.3", "3rd", "12 Main St", "?", "-", "a,b", "192.168.0.1",
                            "%", "$", "2026", "x1"}) {
     INFO(text);
-    CHECK(read_cell(text).kind != CellKind::Formatted);
+    CHECK(formats::read_cell(text).kind != formats::CellKind::Formatted);
   }
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -9,7 +9,7 @@
 #include "tests/data/error_of.h"
 #include "tests/temporary_directory.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -87,4 +87,4 @@ TEST_CASE("shards: one that is gone before it is read is an error of the environ
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

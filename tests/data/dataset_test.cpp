@@ -7,7 +7,7 @@
 #include "data/sampling/split.h"
 #include "tests/data/error_of.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // Ten samples in shards of four, three and three; the label is the index.
@@ -58,4 +58,4 @@ TEST_CASE("dataset: a subset has the shards and numbers of its members") {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

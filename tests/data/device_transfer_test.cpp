@@ -9,7 +9,7 @@
 #include "tests/data/error_of.h"
 #include "tests/data/fake_device.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int64_t kSamples = 203, kBatch = 8;
@@ -129,4 +129,4 @@ TEST_CASE("device transfer: an error comes with its own batch, not with the one 
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -5,7 +5,7 @@
 #include "tests/data/error_of.h"
 #include "tests/data/idx_bytes.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 std::vector<uint8_t> counting(size_t size) {
@@ -15,7 +15,7 @@ std::vector<uint8_t> counting(size_t size) {
 }
 
 std::vector<uint8_t> read_in_pieces(const std::vector<uint8_t>& file, size_t piece) {
-  GzipReader reader(file, "f.gz");
+  formats::GzipReader reader(file, "f.gz");
   std::vector<uint8_t> all, buffer(piece);
   for (;;) {
     const auto count = reader.read(buffer);
@@ -27,8 +27,8 @@ std::vector<uint8_t> read_in_pieces(const std::vector<uint8_t>& file, size_t pie
 TEST_CASE("gzip: the content comes back, whatever the size of the pieces") {
   const auto content = counting(100'000);
   const auto file = gzipped(content);
-  CHECK(is_gzip(file));
-  CHECK_FALSE(is_gzip(content));
+  CHECK(formats::is_gzip(file));
+  CHECK_FALSE(formats::is_gzip(content));
   for (const size_t piece : {1, 7, 4096, 100'000, 200'000})
     CHECK(read_in_pieces(file, piece) == content);
 }
@@ -62,9 +62,9 @@ TEST_CASE("gzip: the end missing, a wrong byte and bytes after the end are repor
 TEST_CASE("gzip: the capacity is an upper limit also for the most compressible content") {
   const std::vector<uint8_t> zeros(50'000'000);
   const auto file = gzipped(zeros);
-  CHECK(gzip_capacity(file.size()) >= zeros.size());
-  CHECK(gzip_capacity(file.size()) < zeros.size() * 2);
+  CHECK(formats::gzip_capacity(file.size()) >= zeros.size());
+  CHECK(formats::gzip_capacity(file.size()) < zeros.size() * 2);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Header and the given elements, which need not be as many as the dimensions say.
 inline std::vector<uint8_t> idx_bytes(const std::vector<uint32_t>& dims,
@@ -36,4 +36,4 @@ inline std::vector<uint8_t> gzipped(const std::vector<uint8_t>& bytes) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

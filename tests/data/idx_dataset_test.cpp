@@ -9,7 +9,7 @@
 #include "tests/data/idx_bytes.h"
 #include "tests/temporary_directory.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 std::shared_ptr<Dataset> build(const std::filesystem::path& path, const std::string& more = "") {
@@ -140,4 +140,4 @@ TEST_CASE("idx dataset: counts that differ and truncated files are errors") {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -6,33 +6,34 @@
 #include "tests/data/idx_bytes.h"
 #include "tests/temporary_directory.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 std::string parse_error(const std::vector<uint8_t>& bytes) {
-  return error_of([&] { parse_idx(bytes, "f"); });
+  return error_of([&] { formats::parse_idx(bytes, "f"); });
 }
 
 TEST_CASE("idx file: dimensions and elements come back, plain and compressed") {
   const auto bytes = idx_bytes({2, 1, 3}, {1, 2, 3, 250, 5, 6});
   for (const auto& file : {bytes, gzipped(bytes)}) {
-    const auto array = parse_idx(file, "f");
+    const auto array = formats::parse_idx(file, "f");
     CHECK(array.dims == std::vector<int64_t>{2, 1, 3});
     CHECK(array.values == std::vector<uint8_t>{1, 2, 3, 250, 5, 6});
   }
-  CHECK(parse_idx(idx_bytes({258}, std::vector<uint8_t>(258, 9)), "f").dims ==
+  CHECK(formats::parse_idx(idx_bytes({258}, std::vector<uint8_t>(258, 9)), "f").dims ==
         std::vector<int64_t>{258});
 }
 
 TEST_CASE("idx file: what is read from disk is the same") {
   const TemporaryDirectory directory;
   directory.write("a.gz", gzipped(idx_bytes({4}, {4, 3, 2, 1})));
-  CHECK(read_idx_file(directory.path() / "a.gz").values == std::vector<uint8_t>{4, 3, 2, 1});
+  CHECK(formats::read_idx_file(directory.path() / "a.gz").values ==
+        std::vector<uint8_t>{4, 3, 2, 1});
   directory.write("short", {0, 0, 8});
-  CHECK(error_of([&] { read_idx_file(directory.path() / "short"); }) ==
+  CHECK(error_of([&] { formats::read_idx_file(directory.path() / "short"); }) ==
         "config: " + (directory.path() / "short").string() +
             ": truncated: an IDX file begins with 4 magic bytes, found 3");
-  const auto missing = error_of([&] { read_idx_file(directory.path() / "none"); });
+  const auto missing = error_of([&] { formats::read_idx_file(directory.path() / "none"); });
   CHECK(missing.starts_with("environment: cannot read " + (directory.path() / "none").string()));
 }
 
@@ -86,4 +87,4 @@ TEST_CASE("idx file: a bomb does not unfold beyond its header, and a header not 
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

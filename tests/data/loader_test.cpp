@@ -10,7 +10,7 @@
 #include "lockstep/sample_random.h"
 #include "tests/data/error_of.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using std::chrono::milliseconds;
@@ -353,4 +353,4 @@ TEST_CASE("loader: storage that fails is no bad sample") {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

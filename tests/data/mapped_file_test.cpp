@@ -11,7 +11,7 @@
 #include "tests/data/error_of.h"
 #include "tests/temporary_directory.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kBytes = 1u << 20;
@@ -23,7 +23,7 @@ int64_t sum_of(std::span<const uint8_t> bytes) {
 TEST_CASE("mapped file: cut, it reads as zeros and says so; the process goes on") {
   const TemporaryDirectory directory;
   directory.write("x", std::vector<uint8_t>(kBytes, 1));
-  const MappedFile file(directory.path() / "x");
+  const formats::MappedFile file(directory.path() / "x");
   file.verify_unchanged();
   std::filesystem::resize_file(directory.path() / "x", 5000);
   // Less than a page is left; what is behind it on that page is the system's zeros.
@@ -36,7 +36,7 @@ TEST_CASE("mapped file: one that was cut and is whole again is not believed") {
   const TemporaryDirectory directory;
   directory.write("x", std::vector<uint8_t>(kBytes, 1));
   const auto path = directory.path() / "x";
-  const MappedFile file(path);
+  const formats::MappedFile file(path);
   const auto written = std::filesystem::last_write_time(path);
   std::filesystem::resize_file(path, 0);
   CHECK(sum_of(file.bytes()) == 0);
@@ -48,7 +48,7 @@ TEST_CASE("mapped file: one that was cut and is whole again is not believed") {
 TEST_CASE("mapped file: an error of what was read is one of the change") {
   const TemporaryDirectory directory;
   directory.write("x", std::vector<uint8_t>(kBytes, 1));
-  const MappedFile file(directory.path() / "x");
+  const formats::MappedFile file(directory.path() / "x");
   const auto parse = [&](std::span<const uint8_t> bytes) {
     std::filesystem::resize_file(directory.path() / "x", 0);
     if (bytes[0] != 1) throw config_error("damaged");
@@ -60,7 +60,8 @@ TEST_CASE("mapped file: an error of what was read is one of the change") {
 TEST_CASE("mapped file: other mappings stay what they are") {
   const TemporaryDirectory directory;
   for (const auto* name : {"a", "b", "c"}) directory.write(name, std::vector<uint8_t>(kBytes, 1));
-  const MappedFile a(directory.path() / "a"), b(directory.path() / "b"), c(directory.path() / "c");
+  const formats::MappedFile a(directory.path() / "a"), b(directory.path() / "b"),
+      c(directory.path() / "c");
   std::filesystem::resize_file(directory.path() / "b", 0);
   CHECK(sum_of(b.bytes()) == 0);
   CHECK(sum_of(a.bytes()) == kBytes);
@@ -71,7 +72,7 @@ TEST_CASE("mapped file: other mappings stay what they are") {
 TEST_CASE("mapped file: removed or renamed, it is read on") {
   const TemporaryDirectory directory;
   directory.write("x", std::vector<uint8_t>(kBytes, 1));
-  const MappedFile file(directory.path() / "x");
+  const formats::MappedFile file(directory.path() / "x");
   std::filesystem::remove(directory.path() / "x");
   CHECK(sum_of(file.bytes()) == kBytes);
   CHECK(error_of([&] { file.verify_unchanged(); }) == "no error");
@@ -114,4 +115,4 @@ TEST_CASE("mapped file: cut under a running loader, the run ends with an error t
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -8,7 +8,7 @@
 #include "data/loader/loader.h"
 #include "data/sampling/sampling.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int64_t kDocuments = 500;
@@ -81,4 +81,4 @@ TEST_CASE("padding: batches of similar length hold every sample once and little 
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

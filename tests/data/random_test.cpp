@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using Four = std::array<uint32_t, 4>;
@@ -54,4 +54,4 @@ TEST_CASE("random: numbers lie where they should and are spread evenly") {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

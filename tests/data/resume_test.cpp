@@ -10,7 +10,7 @@
 #include "data/sampling/sampler.h"
 #include "lockstep/sample_random.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int64_t kSamples = 1000;  // 41 batches and 16 samples, which 1, 2 and 4 ranks divide
@@ -241,4 +241,4 @@ TEST_CASE("streaming: an order of a million million samples takes memory for one
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

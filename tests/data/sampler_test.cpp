@@ -8,7 +8,7 @@
 
 #include "tests/data/error_of.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 std::vector<int64_t> indices_of(int64_t n, Shard shard, SamplerOptions options, int64_t epoch = 0) {
@@ -229,4 +229,4 @@ TEST_CASE("sampler: weights and lengths that cannot be meant are errors") {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

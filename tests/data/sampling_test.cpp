@@ -6,7 +6,7 @@
 
 #include "tests/data/error_of.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // Six samples that know what the test gives them.
@@ -106,4 +106,4 @@ TEST_CASE("sampling: what the dataset cannot give and what has no effect are err
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -18,7 +18,7 @@
 
 #include "distributed/backends/process_groups.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 class DelayBackend final : public c10d::Backend {
  public:
@@ -137,4 +137,4 @@ inline void use_for_gradients(World& world, const c10::intrusive_ptr<DelayBacken
   groups.shared.reset();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

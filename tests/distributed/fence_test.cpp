@@ -12,7 +12,7 @@
 #include "distributed/backends/backends.h"
 #include "tests/distributed/run_ranks.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 namespace {
 
 using namespace std::chrono_literals;
@@ -104,4 +104,4 @@ TEST_CASE("fence: what goes wrong in a model is no lost peer") {
   CHECK(failure_of([] { throw std::runtime_error("Application timeout"); }) == "other");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

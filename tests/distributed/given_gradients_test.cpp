@@ -11,6 +11,7 @@
 #include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;
+using namespace lockstep::distributed;
 
 namespace {
 

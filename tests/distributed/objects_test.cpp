@@ -6,6 +6,7 @@
 #include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;
+using namespace lockstep::distributed;
 using nlohmann::json;
 
 namespace {

@@ -14,7 +14,7 @@
 #include "lockstep/world.h"
 #include "tests/distributed/run_threads.h"
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 // LibTorch's flight recorder is one for the process, and not made for several groups that make
 // their first call at the same time.
@@ -76,4 +76,4 @@ inline std::string text_of(const std::exception_ptr& error) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

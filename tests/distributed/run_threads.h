@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::distributed {
 
 // Runs `body` once per rank, at the same time. Returns one exception per rank (null: it returned).
 template <class Body>
@@ -25,4 +25,4 @@ std::vector<std::exception_ptr> run_threads(int num_ranks, Body&& body) {
   return errors;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::distributed

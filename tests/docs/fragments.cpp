@@ -23,7 +23,7 @@ void artifacts(const std::filesystem::path& checkpoint, const std::string& run_i
 #include "artifacts_1.inc"
 }
 
-void loop(World& world, Loader& loader, DataParallel& parallel, Optimizer& optimizer,
+void loop(World& world, data::Loader& loader, DataParallel& parallel, Optimizer& optimizer,
           const NamedTensors& parameters, double weight, double lr) {
 #include "distributed_1.inc"
 }

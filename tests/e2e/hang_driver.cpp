@@ -37,7 +37,7 @@ void run(const std::string& mode, const std::string& backend) {
   const auto ranks = read_rank_env();
   ProgressPage page(std::stoi(environment("LOCKSTEP_PROGRESS_FD").value()));
   page.begin(ranks.rank);
-  const StackReporter reporter(page);
+  const launch::StackReporter reporter(page);
   page.set_limits(std::chrono::seconds(3), std::chrono::seconds(8));
   World world({.rank = ranks.rank,
                .local_rank = ranks.local_rank,
@@ -60,11 +60,11 @@ void run(const std::string& mode, const std::string& backend) {
     page.enter(Phase::Backward);
     auto gradients = at::ones({mode == "shape" && is_odd && step == 2 ? 5000 : 1000});
     if (!(mode == "skip" && is_odd && step == 4))
-      all_reduce(world, gradients, ReduceOp::Sum, "gradients");
+      all_reduce(world, gradients, distributed::ReduceOp::Sum, "gradients");
   }
   page.enter(Phase::Saving);
   page.enter(Phase::Logging);
-  barrier(world, "end of training");
+  distributed::barrier(world, "end of training");
   world.finish();
 }
 
@@ -75,7 +75,8 @@ int main(int, char** argv) {
     run(argv[1], argv[2]);
     return 0;
   } catch (const std::exception& error) {
-    if (const auto file = environment("TORCHELASTIC_ERROR_FILE")) write_error_file(*file, error);
+    if (const auto file = environment("TORCHELASTIC_ERROR_FILE"))
+      launch::write_error_file(*file, error);
     std::fprintf(stderr, "hang_driver: %s\n", error.what());
     const auto* known = dynamic_cast<const Error*>(&error);
     std::_Exit(known ? known->exit_code() : 70);

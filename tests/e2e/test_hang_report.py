@@ -84,7 +84,7 @@ def test_a_dataset_that_hangs_on_one_rank(job):
     started, text = named(lambda _: job.start(ranks=2, options=["--stop-grace", "1s"]), r"stacks of rank 1:(.*\n){4}")
     assert re.search(r"rank 1 \(.*keeps the others waiting", text)
     assert "it is at step 26 of 50, waiting for data" in text
-    assert "lockstep::Loader::next()" in text
+    assert "lockstep::data::Loader::next()" in text
     started.send_signal(signal.SIGTERM)
     assert processes.finish(started).code == 143
 

@@ -15,14 +15,14 @@ using namespace lockstep;
 
 namespace {
 
-NameTable& names() {
-  static NameTable table;
+catalog::NameTable& names() {
+  static catalog::NameTable table;
   for (const char* name : {"train/loss", "optimizer.lr", "adamw", "eval/errors"}) table.add(name);
   return table;
 }
 
-RunSummary some_run() {
-  RunSummary run;
+catalog::RunSummary some_run() {
+  catalog::RunSummary run;
   run.id = "mnist-1";
   run.info.id = run.info.job_id = "mnist-1";
   run.info.group = "sweep";
@@ -34,16 +34,16 @@ RunSummary some_run() {
   end.rank = 1;
   run.end = end;
   run.tags.tags = {"good"};
-  run.config = {{1, {.type = FieldValue::Type::Number, .number = 0.1}},
-                {2, {.type = FieldValue::Type::Text, .text = 2}}};
+  run.config = {{1, {.type = catalog::FieldValue::Type::Number, .number = 0.1}},
+                {2, {.type = catalog::FieldValue::Type::Text, .text = 2}}};
   run.job_problem = "damaged";
   run.written.name = "mnist";
-  run.end_facts = {{.by = Witness::Launcher, .end = end}};
+  run.end_facts = {{.by = tracking::Witness::Launcher, .end = end}};
   auto& source = run.sources.emplace_back();
   source.source = "rank-0";
   source.end = end;
   source.metrics = {{.name = 0, .last = NAN, .min = 1, .count = 2, .num_nan = 1}};
-  source.media = {{.kind = MediaTotals::Kind::Image, .name = 3, .count = 1}};
+  source.media = {{.kind = catalog::MediaTotals::Kind::Image, .name = 3, .count = 1}};
   source.summary = {{0, 1.5}};
   auto& alert = source.alerts.emplace_back();
   alert.title = "slow";
@@ -55,22 +55,23 @@ RunSummary some_run() {
 }  // namespace
 
 std::vector<std::string> lockstep::fuzz_seeds() {
-  IndexWriter writer(names());
-  return {encode_indexed_run(writer, some_run(), 17), encode_indexed_run(writer, RunSummary(), 0)};
+  catalog::IndexWriter writer(names());
+  return {encode_indexed_run(writer, some_run(), 17),
+          encode_indexed_run(writer, catalog::RunSummary(), 0)};
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  const auto run = decode_indexed_run(bytes, {0, 1, 2, 3});
+  const auto run = catalog::decode_indexed_run(bytes, {0, 1, 2, 3});
   if (!run) return 0;
   // Places may be numbered anew, truths may be any byte: the second time nothing changes.
-  IndexWriter writer(names());
+  catalog::IndexWriter writer(names());
   const auto once = encode_indexed_run(writer, run->summary, run->stamp);
   std::vector<uint32_t> places;
   for (const auto& text : writer.texts()) places.push_back(names().find(text));
-  const auto again = decode_indexed_run(once, places);
+  const auto again = catalog::decode_indexed_run(once, places);
   if (!again || once.size() != size) std::abort();
-  IndexWriter other(names());
+  catalog::IndexWriter other(names());
   if (encode_indexed_run(other, again->summary, again->stamp) != once) std::abort();
   return 0;
 }

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-void verify(const DataTable& table) {
+void verify(const formats::DataTable& table) {
   if (table.rows == 0 || table.places.size() != table.rows) std::abort();
   for (const auto& column : table.columns) {
     if ((column.is_text ? column.codes.size() : column.numbers.size()) != table.rows) std::abort();
@@ -34,8 +34,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   for (const int64_t max_bad_rows : {0, 1000}) try {
-      verify(parse_csv(text, {.separator = size % 2 ? ',' : ';', .max_bad_rows = max_bad_rows},
-                       "input"));
+      verify(formats::parse_csv(
+          text, {.separator = size % 2 ? ',' : ';', .max_bad_rows = max_bad_rows}, "input"));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::Config) std::abort();
     }

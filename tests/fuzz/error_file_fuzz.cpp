@@ -19,6 +19,6 @@ std::vector<std::string> lockstep::fuzz_seeds() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static lockstep::MemoryFile file;
   file.write({reinterpret_cast<const char*>(data), size});
-  lockstep::read_error_file(file.path());
+  lockstep::launch::read_error_file(file.path());
   return 0;
 }

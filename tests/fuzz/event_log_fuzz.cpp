@@ -18,9 +18,9 @@ void walk(std::string_view content) {
   static MemoryFile file;
   file.write(content);
   try {
-    LogTail tail(file.path());
+    tracking::LogTail tail(file.path());
     while (tail.next()) continue;
-    LogTail(file.path(), tail.offset()).next();
+    tracking::LogTail(file.path(), tail.offset()).next();
     tail.go_back();
     while (tail.next()) tail.keep();
   } catch (const Error&) {
@@ -33,9 +33,10 @@ void walk(std::string_view content) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;
   const std::string_view input(reinterpret_cast<const char*>(data), size);
-  decode_event_log(input);
-  std::string log(kEventLogMagic);
-  log.append(reinterpret_cast<const char*>(&kEventLogVersion), sizeof(kEventLogVersion))
+  tracking::decode_event_log(input);
+  std::string log(tracking::kEventLogMagic);
+  log.append(reinterpret_cast<const char*>(&tracking::kEventLogVersion),
+             sizeof(tracking::kEventLogVersion))
       .append(4, '\0');
   // Input as chunks: one byte of length, then type and payload.
   for (size_t at = 0; at + 1 < size;) {
@@ -46,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     log.append(input.substr(at + 1, length));
     at += 1 + length;
   }
-  decode_event_log(log);
+  tracking::decode_event_log(log);
   for (const auto content : {input, std::string_view(log)}) walk(content);
   return 0;
 }

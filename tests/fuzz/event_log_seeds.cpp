@@ -16,7 +16,7 @@ std::string sample_log() {
   auto directory = (std::filesystem::temp_directory_path() / "lockstep-fuzz-XXXXXX").string();
   if (!mkdtemp(directory.data())) throw errno_error("cannot create " + directory);
   const auto path = std::filesystem::path(directory) / "log";
-  write_sample_log(path);
+  tracking::write_sample_log(path);
   const auto content = read_file(path);
   std::filesystem::remove_all(directory);
   return content;
@@ -25,7 +25,7 @@ std::string sample_log() {
 // The frames as the target takes chunks: a byte of length, then type and payload.
 std::string chunks_of(const std::string& log) {
   std::string chunks;
-  FrameCursor cursor(log);
+  tracking::FrameCursor cursor(log);
   while (const auto frame = cursor.next()) {
     if (frame->payload.size() > 255) continue;
     chunks += static_cast<char>(frame->payload.size());
@@ -39,10 +39,10 @@ std::string chunks_of(const std::string& log) {
 
 std::vector<std::string> fuzz_seeds() {
   const auto log = sample_log();
-  FrameCursor cursor(log);
+  tracking::FrameCursor cursor(log);
   while (cursor.next()) continue;
-  const auto beginning =
-      encode_beginning(1, {.info = sample_info(), .config = {{"lr", 0.1}}, .keys = {"a", "b"}});
+  const auto beginning = tracking::encode_beginning(
+      1, {.info = tracking::sample_info(), .config = {{"lr", 0.1}}, .keys = {"a", "b"}});
   return {log.substr(0, cursor.offset()), log.substr(0, cursor.offset() + 64), chunks_of(log),
           beginning, chunks_of(beginning)};
 }

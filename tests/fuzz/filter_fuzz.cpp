@@ -10,12 +10,12 @@
 
 namespace {
 
-lockstep::RunSummary sample_run(lockstep::NameTable& names) {
-  lockstep::RunSummary run{.id = "mnist-1"};
+lockstep::catalog::RunSummary sample_run(lockstep::catalog::NameTable& names) {
+  lockstep::catalog::RunSummary run{.id = "mnist-1"};
   run.info.name = "MNIST";
   run.info.created = 1000;
   run.tags.tags = {"baseline"};
-  run.config = lockstep::flatten_config(
+  run.config = lockstep::catalog::flatten_config(
       lockstep::Json::parse(R"({"optimizer": {"name": "sgd", "lr": 0.1}, "amp": true})"), names);
   run.sources.emplace_back();
   run.sources[0].metrics.push_back(
@@ -34,12 +34,12 @@ std::vector<std::string> lockstep::fuzz_seeds() {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static lockstep::NameTable names;
+  static lockstep::catalog::NameTable names;
   static const auto run = sample_run(names);
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
-    lockstep::RunFilter(text, 1e9).takes(run, names);
-  } catch (const lockstep::FilterError& error) {
+    lockstep::dashboard::RunFilter(text, 1e9).takes(run, names);
+  } catch (const lockstep::dashboard::FilterError& error) {
     if (error.column < 1 || error.column > size + 1) std::abort();
   }
   return 0;

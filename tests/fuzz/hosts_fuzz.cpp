@@ -43,13 +43,13 @@ std::vector<std::string> fuzz_seeds() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  if (const auto host = first_host(text)) require_harmless(*host);
+  if (const auto host = launch::first_host(text)) require_harmless(*host);
   read_or_refuse([&] {
-    for (const auto& host : parse_hostfile(text, "hosts")) {
+    for (const auto& host : launch::parse_hostfile(text, "hosts")) {
       require_harmless(host.name);
       if (host.user) require_harmless(*host.user);
     }
   });
-  read_or_refuse([&] { parse_node_order(text); });
+  read_or_refuse([&] { launch::parse_node_order(text); });
   return 0;
 }

@@ -6,7 +6,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
-    const auto array = lockstep::parse_idx({data, size}, "input");
+    const auto array = lockstep::formats::parse_idx({data, size}, "input");
     uint64_t expected = 1;
     for (const auto dim : array.dims) expected *= static_cast<uint64_t>(dim);
     if (array.dims.empty() || expected != array.values.size()) std::abort();

@@ -67,10 +67,14 @@ std::string webp(ImageSize size, bool lossless) {
 }  // namespace
 
 std::vector<std::string> fuzz_seeds() {
-  return {encode_png(7, 5, 3, colours({5, 7}).rgb), jpeg({16, 24}, 3, false),
-          jpeg({40, 33}, 3, true),                  jpeg({9, 9}, 1, false),
-          jpeg({20, 20}, 4, false),                 jpeg({64, 64}, 3, false),
-          webp({17, 23}, false),                    webp({9, 12}, true)};
+  return {tracking::encode_png(7, 5, 3, colours({5, 7}).rgb),
+          jpeg({16, 24}, 3, false),
+          jpeg({40, 33}, 3, true),
+          jpeg({9, 9}, 1, false),
+          jpeg({20, 20}, 4, false),
+          jpeg({64, 64}, 3, false),
+          webp({17, 23}, false),
+          webp({9, 12}, true)};
 }
 
 }  // namespace lockstep

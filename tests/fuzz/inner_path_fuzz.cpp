@@ -49,7 +49,7 @@ std::vector<std::string> lockstep::fuzz_seeds() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const RunWithLinks directory;
   const std::string_view path(reinterpret_cast<const char*>(data), size);
-  const auto file = lockstep::open_inner_file(directory.run, path);
+  const auto file = lockstep::catalog::open_inner_file(directory.run, path);
   if (!file.file) return 0;
   struct stat info {};
   if (::fstat(file.file->get(), &info) != 0 || !directory.inner.contains(info.st_ino)) std::abort();

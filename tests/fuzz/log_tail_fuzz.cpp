@@ -53,23 +53,23 @@ struct Sample {
     const auto path = directory / "log";
     std::vector<std::string> ignored;
     {
-      EventLogWriter log(path, kSmall);
+      tracking::EventLogWriter log(path, tracking::kSmall);
       write_process(log, 1, 1, 20, ignored);
     }
     {
-      EventLogWriter log(path, kSmall);
+      tracking::EventLogWriter log(path, tracking::kSmall);
       if (has_rewind) log.rewind(12);
       write_process(log, 2, has_rewind ? 13 : 21, 40, ignored);
     }
-    told = all_of(path);
-    for (uint32_t i = 0; i <= last_segment(path); ++i) {
-      segments.push_back(read_file(segment_path(path, i)));
-      FrameCursor cursor(segments.back());
-      frame_ends.push_back({kEventLogHeaderBytes});
+    told = tracking::all_of(path);
+    for (uint32_t i = 0; i <= tracking::last_segment(path); ++i) {
+      segments.push_back(read_file(tracking::segment_path(path, i)));
+      tracking::FrameCursor cursor(segments.back());
+      frame_ends.push_back({tracking::kEventLogHeaderBytes});
       while (cursor.next()) frame_ends.back().push_back(cursor.offset());
       segments.back().resize(cursor.offset());
-      const auto beginning = decode_beginning(segments.back());
-      first_own_bytes.push_back(beginning ? beginning->bytes : kEventLogHeaderBytes);
+      const auto beginning = tracking::decode_beginning(segments.back());
+      first_own_bytes.push_back(beginning ? beginning->bytes : tracking::kEventLogHeaderBytes);
     }
     require(segments.size() > 2);
   }
@@ -84,7 +84,8 @@ class GrowingLog {
  public:
   GrowingLog(const Sample& sample, std::filesystem::path path)
       : sample_(sample), path_(std::move(path)) {
-    for (uint32_t i = 0; i < sample.segments.size(); ++i) ::unlink(segment_path(path_, i).c_str());
+    for (uint32_t i = 0; i < sample.segments.size(); ++i)
+      ::unlink(tracking::segment_path(path_, i).c_str());
   }
 
   bool is_whole() const {
@@ -133,13 +134,13 @@ class GrowingLog {
   // A segment's magic comes last of its beginning.
   void show(std::string bytes) const {
     if (visible_ < sample_.first_own_bytes[number_])
-      std::fill_n(bytes.begin(), std::min(bytes.size(), kEventLogHeaderBytes), 0);
+      std::fill_n(bytes.begin(), std::min(bytes.size(), tracking::kEventLogHeaderBytes), 0);
     damage(0, bytes);
     require(::ftruncate(open_file().get(), static_cast<off_t>(bytes.size())) == 0);
   }
   FileDescriptor open_file() const {
     FileDescriptor file(
-        ::open(segment_path(path_, number_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+        ::open(tracking::segment_path(path_, number_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     require(file.is_open());
     return file;
   }
@@ -161,7 +162,7 @@ class Follower {
       const auto record = tail_.next();
       require(tail_.offset() >= before);
       if (!record) return;
-      std::visit(Told{told_, tail_.keys()}, *record);
+      std::visit(tracking::Told{told_, tail_.keys()}, *record);
     }
   }
   void keep() {
@@ -173,14 +174,14 @@ class Follower {
     told_.resize(num_settled_);
   }
   void begin_again() {
-    tail_ = LogTail(path_, tail_.offset());
+    tail_ = tracking::LogTail(path_, tail_.offset());
     num_settled_ = told_.size();
   }
   const std::vector<std::string>& told() const { return told_; }
 
  private:
   std::filesystem::path path_;
-  LogTail tail_;
+  tracking::LogTail tail_;
   std::vector<std::string> told_;
   size_t num_settled_ = 0;
 };

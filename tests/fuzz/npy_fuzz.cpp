@@ -30,9 +30,9 @@ std::vector<std::string> fuzz_seeds() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;
   try {
-    const auto array = parse_npy({data, size}, "input");
-    const auto count = num_elements(array.shape);
-    if (!count || *count * bytes_of(array.type) != array.bytes.size()) std::abort();
+    const auto array = formats::parse_npy({data, size}, "input");
+    const auto count = formats::num_elements(array.shape);
+    if (!count || *count * formats::bytes_of(array.type) != array.bytes.size()) std::abort();
     const auto* begin = array.bytes.data();
     const bool in_file = begin >= data && begin + array.bytes.size() <= data + size;
     if (!in_file && !array.memory) std::abort();

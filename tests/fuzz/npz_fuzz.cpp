@@ -44,11 +44,11 @@ std::vector<std::string> fuzz_seeds() { return {archive(ZIP_CM_STORE), archive(Z
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;
   try {
-    const ZipFile zip({data, size}, "input");
+    const formats::ZipFile zip({data, size}, "input");
     for (size_t i = 0; i < zip.members().size(); ++i) {
       const auto content = zip.read(i, kMaxMemberBytes);
       if (content.size() > kMaxMemberBytes) std::abort();
-      parse_npy(content, "member");
+      formats::parse_npy(content, "member");
     }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Config) std::abort();

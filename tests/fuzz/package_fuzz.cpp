@@ -37,7 +37,7 @@ const Members& contents() {
   static const Members members = [] {
     const auto graph = pack({{"m/data/aotinductor/model/a.wrapper.so", "code"},
                              {"m/data/aotinductor/model/a.wrapper.json", "{}"}});
-    const auto header = make_safetensors_header(
+    const auto header = formats::make_safetensors_header(
         {{.name = "layer.weight", .dtype = "F32", .shape = {2}, .begin = 0, .end = 8}});
     return Members{{"train.pt2", graph},
                    {"eval.pt2", graph},
@@ -84,8 +84,8 @@ std::string package_with(const std::string& manifest) {
 // Whether `bytes` are taken for a package.
 bool is_package(const std::string& bytes) {
   try {
-    const CompiledPackage package({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
-                                  "input");
+    const models::CompiledPackage package(
+        {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "input");
     if (package.graph("train").library.empty()) std::abort();
     package.verify_host({.torch = "2.11.0", .architecture = "x86_64", .cpu_flags = {"avx2"}});
     return true;

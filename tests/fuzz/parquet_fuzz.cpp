@@ -7,8 +7,8 @@
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/seeds.h"
 
-extern "C" lockstep::ParquetFile* lockstep_open_parquet(const std::filesystem::path& path,
-                                                        const std::string& name);
+extern "C" lockstep::formats::ParquetFile* lockstep_open_parquet(const std::filesystem::path& path,
+                                                                 const std::string& name);
 
 namespace lockstep {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 // Reads of one input are bounded: a few damaged bytes can name the same pages again and again.
 constexpr size_t kMaxRowGroups = 4, kMaxColumns = 16;
 
-void verify(const DataTable& table, int64_t rows) {
+void verify(const formats::DataTable& table, int64_t rows) {
   if (table.rows != static_cast<size_t>(rows)) std::abort();
   for (const auto& column : table.columns) {
     if ((column.is_text ? column.codes.size() : column.numbers.size()) != table.rows) std::abort();
@@ -34,14 +34,14 @@ void attempt(const Act& act) {
   }
 }
 
-void read(const ParquetFile& file) {
+void read(const formats::ParquetFile& file) {
   const auto rows = file.row_groups();
   const auto columns = file.columns();
   attempt([&] { file.index_columns(); });
   for (size_t group = 0; group < std::min(rows.size(), kMaxRowGroups); ++group)
     for (size_t i = 0; i < std::min(columns.size(), kMaxColumns); ++i) {
       attempt([&] { verify(file.read(group, {columns[i]}), rows[group]); });
-      const auto test = ColumnTest{.column = columns[i], .text = "3", .number = 3};
+      const auto test = formats::ColumnTest{.column = columns[i], .text = "3", .number = 3};
       attempt([&] { file.may_pass(group, {test}); });
       attempt([&] { file.is_complete(group, {columns[i]}); });
     }
@@ -55,7 +55,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static MemoryFile input;
   input.write({reinterpret_cast<const char*>(data), size});
   attempt([] {
-    const std::unique_ptr<const ParquetFile> file(lockstep_open_parquet(input.path(), "input"));
+    const std::unique_ptr<const formats::ParquetFile> file(
+        lockstep_open_parquet(input.path(), "input"));
     read(*file);
   });
   return 0;

@@ -28,8 +28,8 @@ void verify_inverse(std::string_view content, const Decode& decode) {
 }
 
 void verify_message(std::string_view content) {
-  verify_inverse(content, decode_node_message);
-  verify_inverse(content, decode_coordinator_message);
+  verify_inverse(content, launch::decode_node_message);
+  verify_inverse(content, launch::decode_coordinator_message);
 }
 
 struct Frames {
@@ -39,7 +39,7 @@ struct Frames {
 };
 
 Frames frames_of(std::string_view bytes, size_t piece) {
-  FrameReader reader(kMostBytes);
+  launch::FrameReader reader(kMostBytes);
   Frames frames;
   try {
     for (size_t at = 0; at < bytes.size(); at += piece) {
@@ -54,7 +54,7 @@ Frames frames_of(std::string_view bytes, size_t piece) {
 }
 
 void verify_frames(const std::vector<std::string>& contents) {
-  FrameSeal seal(Side::Node, "a token", {.coordinator = "a", .node = "b"});
+  launch::FrameSeal seal(launch::Side::Node, "a token", {.coordinator = "a", .node = "b"});
   for (const auto& content : contents) {
     if (content.size() > kMostBytes) std::abort();
     verify_message(content);
@@ -69,42 +69,43 @@ void verify_frames(const std::vector<std::string>& contents) {
 }  // namespace
 
 std::vector<std::string> fuzz_seeds() {
-  LaunchReport report{.world_size = 4};
+  launch::LaunchReport report{.world_size = 4};
   report.workers.push_back({.rank = 3, .local_rank = 1, .node_rank = 1, .host = "beta"});
   report.workers.back().exit.signal = 9;
-  report.workers.back().error = ErrorReport{.message = "no more paper", .timestamp_us = 5};
+  report.workers.back().error = launch::ErrorReport{.message = "no more paper", .timestamp_us = 5};
   report.workers.back().last_lines = {"one", "two"};
   report.node_failures.push_back({.node_rank = 1, .host = "beta", .reason = "lost"});
-  const JoinMessage join{
+  const launch::JoinMessage join{
       .host = "beta", .node_rank = 1, .agreements = {{"--nnodes", "2"}, {"the run file", "abc"}}};
-  NodePlace start{.world_size = 4};
+  launch::NodePlace start{.world_size = 4};
   start.master_port = 1;
-  RankView view{.progress = {.rank = 3, .pid = 99, .operation = "gradient all_reduce"},
-                .host = "beta",
-                .stacks = "    training thread\n"};
+  launch::RankView view{.progress = {.rank = 3, .pid = 99, .operation = "gradient all_reduce"},
+                        .host = "beta",
+                        .stacks = "    training thread\n"};
   const std::vector<std::string> messages = {
-      encode(ChallengeMessage{.version = "0.1.0", .challenge = "ab"}),
-      encode(NodeProofMessage{.version = "0.1.0", .challenge = "cd", .proof = "ef"}),
-      encode(CoordinatorProofMessage{.proof = "01"}),
+      encode(launch::ChallengeMessage{.version = "0.1.0", .challenge = "ab"}),
+      encode(launch::NodeProofMessage{.version = "0.1.0", .challenge = "cd", .proof = "ef"}),
+      encode(launch::CoordinatorProofMessage{.proof = "01"}),
       encode(join),
-      encode(WelcomeMessage{.host = "alpha"}),
-      encode(RefusedMessage{.kind = ErrorKind::Config, .message = "not you"}),
-      encode(ReadyMessage{.address = "10.0.0.1", .port = 29500}),
+      encode(launch::WelcomeMessage{.host = "alpha"}),
+      encode(launch::RefusedMessage{.kind = ErrorKind::Config, .message = "not you"}),
+      encode(launch::ReadyMessage{.address = "10.0.0.1", .port = 29500}),
       encode(start),
-      encode(StatusMessage{.ranks = {view, view}}),
-      encode(StackRequest{.ranks = {3, 4}}),
-      encode(StackRequest{.dump = true}),
-      encode(EndedMessage{.report = report, .time_us = 7}),
-      encode(FinishMessage{.report = report, .error = ErrorReport{.message = "gone"}}),
-      encode(StopOrder{}),
-      encode(ProbeMessage{}),
-      encode(HereMessage{}),
-      encode(DroppedMessage{}),
-      encode(NodeMessage(AliveMessage{}))};
+      encode(launch::StatusMessage{.ranks = {view, view}}),
+      encode(launch::StackRequest{.ranks = {3, 4}}),
+      encode(launch::StackRequest{.dump = true}),
+      encode(launch::EndedMessage{.report = report, .time_us = 7}),
+      encode(
+          launch::FinishMessage{.report = report, .error = launch::ErrorReport{.message = "gone"}}),
+      encode(launch::StopOrder{}),
+      encode(launch::ProbeMessage{}),
+      encode(launch::HereMessage{}),
+      encode(launch::DroppedMessage{}),
+      encode(launch::NodeMessage(launch::AliveMessage{}))};
   std::vector<std::string> seeds;
   std::string all;
   for (const auto& message : messages) {
-    seeds.push_back(make_frame(message));
+    seeds.push_back(launch::make_frame(message));
     all += seeds.back();
   }
   seeds.push_back(all);

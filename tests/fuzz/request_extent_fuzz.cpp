@@ -21,13 +21,13 @@ std::vector<std::string> lockstep::fuzz_seeds() {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const lockstep::RequestLimits limits{.head_bytes = 128, .body_bytes = 64};
+  const lockstep::dashboard::RequestLimits limits{.head_bytes = 128, .body_bytes = 64};
   const std::string_view received(reinterpret_cast<const char*>(data), size);
-  const auto whole = lockstep::measure_request(received, limits);
+  const auto whole = lockstep::dashboard::measure_request(received, limits);
   if (!whole.is_whole && size >= limits.head_bytes + limits.body_bytes) std::abort();
   if (whole.bytes > size) std::abort();
   for (size_t i = 0; i <= size; ++i) {
-    const auto part = lockstep::measure_request(received.substr(0, i), limits);
+    const auto part = lockstep::dashboard::measure_request(received.substr(0, i), limits);
     if (!part.is_whole) continue;
     if (!whole.is_whole || part.is_last != whole.is_last) std::abort();
     if (part.bytes != whole.bytes && i < limits.head_bytes) std::abort();

@@ -39,7 +39,8 @@ std::vector<std::string> fuzz_seeds() {
   const RunEnd end{
       .state = RunState::Failed, .exit_code = 78, .signal = 9, .rank = 1, .reason = "gone"};
   return {text_of(to_json(info)), text_of(to_json(end)), text_of(to_json(RunEnd{})),
-          text_of(to_json(EndFact{.by = Witness::Agent, .end = end, .time = 1.7e9}))};
+          text_of(to_json(
+              tracking::EndFact{.by = tracking::Witness::Agent, .end = end, .time = 1.7e9}))};
 }
 
 }  // namespace lockstep
@@ -49,6 +50,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto json = Json::parse(data, data + size, nullptr, false);
   verify(json, run_info_from_json);
   verify(json, run_end_from_json);
-  verify(json, end_fact_from_json);
+  verify(json, tracking::end_fact_from_json);
   return 0;
 }

@@ -9,10 +9,10 @@
 namespace lockstep {
 namespace {
 
-void verify(const std::vector<TensorEntry>& entries, size_t size) {
+void verify(const std::vector<formats::TensorEntry>& entries, size_t size) {
   size_t end = 0;
   for (const auto& entry : entries) {
-    size_t bytes = dtype_bytes(entry.dtype);
+    size_t bytes = formats::dtype_bytes(entry.dtype);
     for (const auto extent : entry.shape) {
       if (extent < 0) std::abort();
       bytes *= static_cast<size_t>(extent);
@@ -25,17 +25,18 @@ void verify(const std::vector<TensorEntry>& entries, size_t size) {
 }  // namespace
 
 std::vector<std::string> fuzz_seeds() {
-  const std::vector<TensorEntry> entries = {{"fc.weight", "F32", {2, 3}, 0, 24},
-                                            {"fc.bias", "I64", {}, 24, 32}};
-  return {make_safetensors_header(entries) + std::string(32, '\1'), make_safetensors_header({}),
-          make_safetensors_header({{"empty", "BF16", {0, 7}, 0, 0}})};
+  const std::vector<formats::TensorEntry> entries = {{"fc.weight", "F32", {2, 3}, 0, 24},
+                                                     {"fc.bias", "I64", {}, 24, 32}};
+  return {make_safetensors_header(entries) + std::string(32, '\1'),
+          formats::make_safetensors_header({}),
+          formats::make_safetensors_header({{"empty", "BF16", {0, 7}, 0, 0}})};
 }
 
 }  // namespace lockstep
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
-    lockstep::verify(lockstep::parse_safetensors({data, size}, "input"), size);
+    lockstep::verify(lockstep::formats::parse_safetensors({data, size}, "input"), size);
   } catch (const lockstep::Error& error) {
     if (error.kind() != lockstep::ErrorKind::Environment) std::abort();
   }

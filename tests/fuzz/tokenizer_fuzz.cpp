@@ -15,8 +15,8 @@ constexpr std::string_view kText = "In the beginning<|endoftext|> God  created\n
 
 std::vector<std::string> fuzz_seeds() {
   std::map<std::string, int64_t> words;
-  count_words(kText, words);
-  const auto learned = Tokenizer::learn(words, 270, 1, {"<|endoftext|>"}).to_json();
+  data::count_words(kText, words);
+  const auto learned = data::Tokenizer::learn(words, 270, 1, {"<|endoftext|>"}).to_json();
   auto split = learned;
   const std::string whole = "\"use_regex\": true";
   split.replace(split.find(whole), whole.size(), "\"use_regex\": false");
@@ -28,7 +28,7 @@ std::vector<std::string> fuzz_seeds() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;
   try {
-    Tokenizer tokenizer({reinterpret_cast<const char*>(data), size}, "input");
+    data::Tokenizer tokenizer({reinterpret_cast<const char*>(data), size}, "input");
     std::vector<int32_t> tokens;
     tokenizer.encode(kText, tokens);
     for (const auto token : tokens)

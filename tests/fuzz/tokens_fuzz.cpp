@@ -8,17 +8,18 @@
 namespace lockstep {
 
 std::vector<std::string> fuzz_seeds() {
-  return {token_file_header(ElementType::U16, 3) + "abcdef",
-          token_file_header(ElementType::U32, 2) + "abcdefgh", "plain tokens"};
+  return {formats::token_file_header(formats::ElementType::U16, 3) + "abcdef",
+          formats::token_file_header(formats::ElementType::U32, 2) + "abcdefgh", "plain tokens"};
 }
 
 }  // namespace lockstep
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;
-  for (const auto type : {ElementType::U16, ElementType::U32}) try {
-      const auto layout = parse_token_file({data, size}, type, "input");
-      if (layout.tokens == 0 || layout.begin + layout.tokens * bytes_of(layout.type) != size)
+  for (const auto type : {formats::ElementType::U16, formats::ElementType::U32}) try {
+      const auto layout = formats::parse_token_file({data, size}, type, "input");
+      if (layout.tokens == 0 ||
+          layout.begin + layout.tokens * formats::bytes_of(layout.type) != size)
         std::abort();
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::Config) std::abort();

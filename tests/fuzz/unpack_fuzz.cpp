@@ -30,9 +30,9 @@ std::vector<std::string> fuzz_seeds() {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;
-  if (!is_compressed({data, size})) return 0;
+  if (!formats::is_compressed({data, size})) return 0;
   try {
-    unpacked({data, size}, "input");
+    formats::unpacked({data, size}, "input");
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Config) std::abort();
   }

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 class EnvironmentGuard {
  public:
@@ -46,4 +46,4 @@ class EnvironmentGuard {
   std::vector<std::string> saved_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

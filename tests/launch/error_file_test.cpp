@@ -8,7 +8,7 @@
 #include "tests/launch/text_of.h"
 #include "tests/temporary_directory.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 void write_text(const std::filesystem::path& path, const std::string& text) {
@@ -112,4 +112,4 @@ TEST_CASE("error file: a place that cannot be written is told, not thrown") {
   CHECK_FALSE(write_error_file("/nonexistent/error.json", config_error("x")));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 using namespace lockstep;
+using namespace lockstep::launch;
 using Catch::Matchers::StartsWith;
 
 namespace {

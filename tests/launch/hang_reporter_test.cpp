@@ -9,6 +9,7 @@
 #include "tests/temporary_directory.h"
 
 using namespace lockstep;
+using namespace lockstep::launch;
 using Catch::Matchers::Contains;
 
 namespace {

@@ -4,7 +4,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 std::string config_error_of(const std::string& text) {
@@ -89,4 +89,4 @@ TEST_CASE("hostfile: ranks are those asked for, or the slots, or one") {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -11,7 +11,7 @@
 #include "tests/temporary_directory.h"
 #include "tracking/runs/end_facts.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 class Shell {
@@ -237,7 +237,7 @@ TEST_CASE("lockstep launch: a run that failed is recorded with its cause") {
       "launch -n 2 --run-id r --program sh -- -c 'touch runs/r/run.json; "
       "if [ $RANK = 1 ]; then kill -SEGV $$; fi; exec sleep 1000'");
   CHECK(result.exit_code == 70);
-  const auto end = read_run_end(shell.directory.path() / "runs/r");
+  const auto end = tracking::read_run_end(shell.directory.path() / "runs/r");
   REQUIRE(end);
   CHECK(end->state == RunState::Failed);
   CHECK(end->exit_code == 70);
@@ -253,7 +253,7 @@ TEST_CASE("lockstep launch: a run that was stopped from outside is recorded as k
       "1000'");
   CHECK(result.exit_code == 128 + SIGTERM);
   CHECK(result.err == "lockstep: stopped by SIGTERM\n");
-  const auto end = read_run_end(shell.directory.path() / "runs/r");
+  const auto end = tracking::read_run_end(shell.directory.path() / "runs/r");
   REQUIRE(end);
   CHECK(end->state == RunState::Killed);
   CHECK(end->signal == SIGTERM);
@@ -274,4 +274,4 @@ TEST_CASE("lockstep launch: a run to resume must exist, and is passed on") {
   CHECK(shell.has("runs/mnist-1/logs/attempt_0/0/stdout.log"));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

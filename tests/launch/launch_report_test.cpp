@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 WorkerEnd exited(int rank, int code, int64_t time_us) {
@@ -135,4 +135,4 @@ TEST_CASE("launch report: an interruption is told as such, not as a failure of a
   CHECK(report.text() == "stopped by SIGINT\n");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

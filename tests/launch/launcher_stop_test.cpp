@@ -10,7 +10,7 @@
 #include "core/system/file_descriptor.h"
 #include "tests/launch/shell_launch.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 using namespace std::chrono_literals;
@@ -231,4 +231,4 @@ TEST_CASE("launcher: a log file that cannot be written is told once and stops no
   CHECK(launch.log(0, "stdout.log").size() == 4096);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

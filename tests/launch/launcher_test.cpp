@@ -16,7 +16,7 @@
 #include "lockstep/error.h"
 #include "tests/launch/shell_launch.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 std::string error_of(const ShellLaunch& launch, ErrorKind kind) {
@@ -259,4 +259,4 @@ TEST_CASE("launcher: logs that cannot be made are an environment error") {
   CHECK(error_of(launch, ErrorKind::Environment).starts_with("cannot create directory /proc/logs"));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 std::string refusal_of(const std::string& content) {
@@ -137,4 +137,4 @@ TEST_CASE("messages: a proof of another protocol can be told from garbage") {
   CHECK(proof.challenge.empty());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -5,7 +5,7 @@
 #include "lockstep/error.h"
 #include "tests/launch/environment_guard.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 std::string config_error_of_node() {
@@ -109,4 +109,4 @@ TEST_CASE("node environment: what a manifest forgot or got wrong is named") {
   CHECK(config_error_of_node() == "environment variable MASTER_PORT=70000: expected 1 to 65535");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 TEST_CASE("node list: the first host of what Slurm writes") {
   const auto [list, host] = GENERATE(table<std::string, std::string>({
@@ -33,4 +33,4 @@ TEST_CASE("node list: names of any length do not grow without end") {
   CHECK(first_host(std::string(255, 'n')));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -4,7 +4,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 TEST_CASE("node order: one line, and the same when it is read again") {
   const NodeOrder order{.version = "1.2",
@@ -34,4 +34,4 @@ TEST_CASE("node order: what is none is refused") {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -5,7 +5,7 @@
 #include "launch/workers/line_splitter.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 // The lines that come out when `pieces` arrive one after the other.
@@ -77,4 +77,4 @@ TEST_CASE("tee: what is not understood is named") {
   CHECK(tee_error("2:3") == "--tee 2:3: there is no local rank 2; valid: 0 to 1");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

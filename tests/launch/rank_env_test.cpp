@@ -5,7 +5,7 @@
 #include "lockstep/error.h"
 #include "tests/launch/environment_guard.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 std::string config_error_of_environment() {
@@ -335,4 +335,4 @@ TEST_CASE("rank environment: an empty variable counts as not set") {
   CHECK(read_rank_env().world_size == 1);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

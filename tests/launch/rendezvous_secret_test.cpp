@@ -9,7 +9,7 @@
 #include "tests/launch/environment_guard.h"
 #include "tests/temporary_directory.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 TEST_CASE("rendezvous: proofs depend on token, side and both challenges") {
   const Challenges challenges{.coordinator = "a", .node = "b"};
@@ -66,4 +66,4 @@ TEST_CASE("rendezvous: a token comes from a private file or from the environment
   CHECK_THROWS_AS(read_token(file), Error);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

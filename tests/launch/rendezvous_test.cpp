@@ -9,7 +9,7 @@
 #include "launch/rendezvous/meeting.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 using namespace std::chrono_literals;
@@ -389,4 +389,4 @@ TEST_CASE("rendezvous: a node of another version is told so in one line") {
   job.await_note("; the node has Lockstep 9.9.9: install the same version");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -13,7 +13,7 @@
 #include "tests/launch/text_of.h"
 #include "tests/temporary_directory.h"
 
-namespace lockstep {
+namespace lockstep::launch {
 
 class ShellLaunch {
  public:
@@ -84,4 +84,4 @@ class Fifo {
   FileDescriptor fd_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -7,6 +7,7 @@
 #include <mutex>
 
 using namespace lockstep;
+using namespace lockstep::launch;
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
 

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace lockstep {
+namespace lockstep::launch {
 namespace {
 
 Error failure_of(int code, const std::string& said) {
@@ -47,4 +47,4 @@ TEST_CASE("start failure: anything else is told as it was") {
         std::string("cannot start on gpu2: /opt/lockstep ended with code 1: Segmentation fault"));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::launch {
 
 inline std::string text_of(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -15,4 +15,4 @@ inline std::string text_of(const std::filesystem::path& path) {
   return text.str();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launch

@@ -7,7 +7,7 @@
 
 #include "tests/data/error_of.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 Batch labelled(const at::Tensor& label) { return {.fields = {{"label", label}}, .indices = {}}; }
@@ -80,4 +80,4 @@ TEST_CASE("classification: inputs of another precision become float32, integers 
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::models

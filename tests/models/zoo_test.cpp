@@ -7,7 +7,7 @@
 #include "lockstep/part.h"
 #include "tests/data/error_of.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 std::shared_ptr<Model> build(const std::string& yaml) {
@@ -260,4 +260,4 @@ TEST_CASE("zoo: a cnn that its images are too small for is an error") {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::models

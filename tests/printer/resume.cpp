@@ -23,8 +23,8 @@ constexpr int kStops = 20;
 
 struct Data {
   Part<Dataset> train{dataset_registry()};
-  SplitConfig split;
-  LoaderConfig loader;
+  data::SplitConfig split;
+  data::LoaderConfig loader;
 };
 
 template <class V>
@@ -47,7 +47,7 @@ using Seen = std::vector<std::pair<int64_t, size_t>>;
 
 class Epochs {
  public:
-  Epochs(const Dataset& dataset, const LoaderConfig& config)
+  Epochs(const Dataset& dataset, const data::LoaderConfig& config)
       : dataset_(dataset),
         batch_(*config.batch_size),
         lanes_(config.shuffle_lanes.value_or(kFirstWorld)),
@@ -68,16 +68,18 @@ class Epochs {
   }
 
  private:
-  std::vector<std::unique_ptr<Loader>> loaders_of(Ranks ranks, const Progress& progress) const {
-    std::vector<std::unique_ptr<Loader>> loaders;
+  std::vector<std::unique_ptr<data::Loader>> loaders_of(Ranks ranks,
+                                                        const Progress& progress) const {
+    std::vector<std::unique_ptr<data::Loader>> loaders;
     for (int64_t rank = 0; rank < ranks.world; ++rank) {
-      DistributedSampler sampler(dataset_.size(), {rank, ranks.world}, options_);
+      data::DistributedSampler sampler(dataset_.size(), {rank, ranks.world}, options_);
       sampler.set_epoch(progress.epoch, lanes_);
-      loaders.push_back(std::make_unique<Loader>(dataset_, sampler.sequence(progress.samples),
-                                                 LoaderOptions{.batch_size = batch_ / ranks.world,
-                                                               .workers = ranks.workers,
-                                                               .seed = kSeed,
-                                                               .epoch = progress.epoch}));
+      loaders.push_back(
+          std::make_unique<data::Loader>(dataset_, sampler.sequence(progress.samples),
+                                         data::LoaderOptions{.batch_size = batch_ / ranks.world,
+                                                             .workers = ranks.workers,
+                                                             .seed = kSeed,
+                                                             .epoch = progress.epoch}));
     }
     return loaders;
   }
@@ -95,10 +97,10 @@ class Epochs {
 
   const Dataset& dataset_;
   const int64_t batch_, lanes_;
-  const SamplerOptions options_;
+  const data::SamplerOptions options_;
 };
 
-int check_all(const Dataset& dataset, const LoaderConfig& config) {
+int check_all(const Dataset& dataset, const data::LoaderConfig& config) {
   const Epochs epochs(dataset, config);
   Seen expected, seen;
   for (Progress progress; progress.epoch < kEpochs;)

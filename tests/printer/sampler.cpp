@@ -11,14 +11,14 @@ namespace lockstep::printer {
 int print_sampler(const Arguments&) {
   int64_t n = 0, epoch = 0;
   bool weighted = false;
-  Shard shard;
-  SamplerOptions options;
+  data::Shard shard;
+  data::SamplerOptions options;
   while (std::cin >> n >> shard.world >> shard.rank >> options.seed >> epoch >>
          options.batches.drop_last >> options.shuffle >> weighted) {
     options.weights.clear();
     for (int64_t i = 0; weighted && i < n; ++i)
       options.weights.push_back(static_cast<double>(i % 7));
-    DistributedSampler sampler(n, shard, options);
+    data::DistributedSampler sampler(n, shard, options);
     sampler.set_epoch(epoch);
     for (const auto index : sampler.indices()) std::cout << index << ' ';
     std::cout << '\n';

@@ -16,7 +16,7 @@ namespace {
 
 struct Parts {
   Part<Dataset> train{dataset_registry()}, eval{dataset_registry()};
-  SplitConfig split;
+  data::SplitConfig split;
 };
 
 template <class V>
@@ -44,14 +44,15 @@ void print_batch(const Batch& batch, const std::string& part, int64_t rank) {
 void print_part(const Dataset& dataset, const std::string& part, const Arguments& arguments) {
   const auto world = std::stoll(arguments[1]);
   for (int64_t rank = 0; rank < world; ++rank) {
-    const Shard shard{.rank = rank, .world = world};
+    const data::Shard shard{.rank = rank, .world = world};
     const auto indices =
-        part == "eval" ? exact_split(dataset.size(), shard)
-                       : DistributedSampler(dataset.size(), shard, {.shuffle = false}).indices();
-    LoaderOptions options;
+        part == "eval"
+            ? exact_split(dataset.size(), shard)
+            : data::DistributedSampler(dataset.size(), shard, {.shuffle = false}).indices();
+    data::LoaderOptions options;
     options.batch_size = std::stoll(arguments[2]);
     options.workers = std::stoll(arguments[3]);
-    Loader loader(dataset, indices, options);
+    data::Loader loader(dataset, indices, options);
     while (const auto batch = loader.next()) print_batch(*batch, part, rank);
   }
 }

@@ -8,6 +8,7 @@
 #include "tracking/config/tracking_config.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

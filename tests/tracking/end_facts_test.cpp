@@ -13,6 +13,7 @@
 #include "tests/temporary_directory.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

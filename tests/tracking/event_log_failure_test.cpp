@@ -19,6 +19,7 @@
 #include "tracking/log/event_log_reader.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

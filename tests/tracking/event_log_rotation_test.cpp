@@ -14,6 +14,7 @@
 #include "tracking/runs/run_directory.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace fs = std::filesystem;
 

@@ -13,6 +13,7 @@
 #include "tracking/log/message_pack.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

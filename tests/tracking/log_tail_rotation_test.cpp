@@ -8,6 +8,7 @@
 #include "tracking/log/event_log_reader.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 TEST_CASE("log tail rotation: a tail that runs along gets every record at once, and once") {
   const TemporaryDirectory dir;

@@ -6,6 +6,7 @@
 #include "tracking/config/tracking_config.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include "lockstep/error.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

@@ -8,6 +8,7 @@
 #include "tracking/runs/run_tags.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 
@@ -18,7 +19,7 @@ class Lab {
   std::string operator()(std::vector<std::string> words) {
     words.insert(words.end(), {"--dir", runs_.path().string()});
     std::ostringstream out, notes;
-    run_runs_command(words, out, notes);
+    cli::run_runs_command(words, out, notes);
     notes_ = notes.str();
     return out.str();
   }
@@ -252,14 +253,14 @@ TEST_CASE("runs: bad input is one Config error that says what is valid") {
         "config: lockstep runs export: --format 'xml' is unknown; valid: csv, jsonl");
   std::ostringstream out;
   CHECK_THROWS_WITH(
-      run_runs_command({"list", "--dir", "/no/such"}, out, out),
+      cli::run_runs_command({"list", "--dir", "/no/such"}, out, out),
       "there is no directory of runs at '/no/such': train something first, or name it with --dir");
 }
 
 TEST_CASE("runs: help names every command") {
   std::ostringstream out;
-  CHECK(run_runs_command({"--help"}, out, out) == 0);
-  CHECK(run_runs_command({}, out, out) == 0);
+  CHECK(cli::run_runs_command({"--help"}, out, out) == 0);
+  CHECK(cli::run_runs_command({}, out, out) == 0);
   for (const char* command : {"runs list", "runs show ID", "runs compare ID", "runs export ID",
                               "runs tag ID", "runs delete ID", "runs gc"})
     CHECK(out.str().find(command) != std::string::npos);

@@ -11,7 +11,7 @@
 #include "tracking/runs/on_ranks.h"
 #include "tracking/runs/run_directory.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // One job whose every rank logged two rows; `naming` as in decide().
 inline void add_job(const std::filesystem::path& runs, const std::string& id,
@@ -39,4 +39,4 @@ inline void tell_end(const std::filesystem::path& run_dir, const RunEnd& end) {
   record_end(run_dir, {.by = Witness::Launcher, .end = end});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

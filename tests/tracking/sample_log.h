@@ -9,7 +9,7 @@
 #include "core/system/durable_file.h"
 #include "tracking/log/event_log_writer.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 inline RunInfo sample_info(const std::string& id = "mnist-1", int rank = 0, int world_size = 1) {
   return {.id = id,
@@ -60,4 +60,4 @@ inline void write_sample_log(const std::filesystem::path& path) {
   log.close();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

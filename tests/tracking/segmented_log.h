@@ -11,7 +11,7 @@
 #include "tracking/log/event_log_segment.h"
 #include "tracking/log/log_tail.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 constexpr uint64_t kSmall = 1000;
 
@@ -96,4 +96,4 @@ inline void write_process(EventLogWriter& log, int64_t pid, int first, int last,
   expected.push_back("end");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -11,6 +11,7 @@
 #include "tracking/artifacts/store.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

@@ -17,6 +17,7 @@
 #include "tracking/runs/run_directory.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

@@ -18,6 +18,7 @@
 #include "trainer/checkpoint/safetensors_index.h"
 
 using namespace lockstep;
+using namespace lockstep::trainer;
 namespace fs = std::filesystem;
 
 namespace {
@@ -302,7 +303,7 @@ TEST_CASE("checkpoint: the best and milestones stay beside the latest") {
 
 TEST_CASE("safetensors: hostile headers are refused with the reason") {
   const auto refuse = [](const std::string& bytes, const std::string& reason) {
-    CHECK_THROWS_WITH(parse_safetensors(bytes_of(bytes), "x"), Catch::Contains(reason));
+    CHECK_THROWS_WITH(formats::parse_safetensors(bytes_of(bytes), "x"), Catch::Contains(reason));
   };
   refuse("1234", "it has only 4 bytes");
   refuse(std::string(8, '\xff'), "header is longer than the file");

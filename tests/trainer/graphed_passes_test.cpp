@@ -10,10 +10,11 @@
 #include "lockstep/part.h"
 
 using namespace lockstep;
+using namespace lockstep::trainer;
 
 namespace {
 
-class PlayedGraph final : public LaunchGraph {
+class PlayedGraph final : public distributed::LaunchGraph {
  public:
   explicit PlayedGraph(std::string refusal = {}) : refusal_(std::move(refusal)) {}
 
@@ -35,7 +36,7 @@ class PlayedGraph final : public LaunchGraph {
   std::vector<at::Tensor> outputs_;
 };
 
-MakeLaunchGraph played(std::string refusal = {}) {
+distributed::MakeLaunchGraph played(std::string refusal = {}) {
   return [refusal] { return std::make_unique<PlayedGraph>(refusal); };
 }
 

@@ -14,6 +14,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 
 using namespace lockstep;
+using namespace lockstep::trainer;
 
 namespace {
 
@@ -121,7 +122,7 @@ TEST_CASE("hooks: each call comes in its place", "[trainer]") {
                         "before_step 7",       "after_step 8",        "before_evaluation 8",
                         "after_evaluation 8",  "before_checkpoint 8", "after_checkpoint 8",
                         "after_epoch 8",       "after_run 8"});
-  const auto log = read_event_log(event_log_path(result.run_dir, 0));
+  const auto log = tracking::read_event_log(tracking::event_log_path(result.run_dir, 0));
   CHECK(std::ranges::count(log.keys, "hook/step") == 1);
 }
 
@@ -130,7 +131,7 @@ TEST_CASE("hooks: one ends the run after its step, with a checkpoint and its rea
   const auto result = run.train("{name: noting, stop_in: before_step 4}");
   CHECK(result.stopped == StopReason::EarlyStop);
   CHECK(result.reason == "stopped early after step 5 of 8, with a checkpoint: the test said so");
-  CHECK(list_checkpoints(checkpoints_path(result.run_dir)).back() == 5);
+  CHECK(list_checkpoints(tracking::checkpoints_path(result.run_dir)).back() == 5);
   CHECK(called.back() == "after_run 5");
 
   run.resume_id = result.run_id;

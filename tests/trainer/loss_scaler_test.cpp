@@ -6,6 +6,7 @@
 #include <limits>
 
 using namespace lockstep;
+using namespace lockstep::trainer;
 
 namespace {
 

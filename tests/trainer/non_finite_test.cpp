@@ -8,6 +8,7 @@
 #include "tests/data/error_of.h"
 
 using namespace lockstep;
+using namespace lockstep::trainer;
 
 namespace {
 

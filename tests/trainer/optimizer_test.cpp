@@ -10,6 +10,7 @@
 #include "trainer/loop/gradients.h"
 
 using namespace lockstep;
+using namespace lockstep::trainer;
 
 namespace {
 

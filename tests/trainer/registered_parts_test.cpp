@@ -8,6 +8,7 @@
 #include "trainer/config/run_config.h"
 
 using namespace lockstep;
+using namespace lockstep::trainer;
 
 namespace {
 

@@ -16,6 +16,7 @@
 #include "tests/temporary_directory.h"
 
 using namespace lockstep;
+using namespace lockstep::trainer;
 using namespace std::chrono_literals;
 
 namespace {
@@ -94,7 +95,7 @@ TEST_CASE("saving: what is written is the state of its step, while training goes
 TEST_CASE("saving: what ranks write together is the main rank's state, once none is busy") {
   const TemporaryDirectory directory;
   for (const bool in_background : {true, false}) {
-    const auto seen = run_ranks(3, [&](World& world) {
+    const auto seen = distributed::run_ranks(3, [&](World& world) {
       Training training(world);
       const auto own = at::full({4}, static_cast<double>(world.rank()));
       training.model->register_buffer("mean", own);
@@ -110,7 +111,7 @@ TEST_CASE("saving: what ranks write together is the main rank's state, once none
         saving.save(training.at_step(step), std::nullopt, false);
         training.first().fill_(-1);
         saving.look(false, false);
-        barrier(world, "test");
+        distributed::barrier(world, "test");
         lists.push_back(list_checkpoints(directory / "c"));
       }
       saving.finish();

@@ -12,6 +12,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 
 using namespace lockstep;
+using namespace lockstep::trainer;
 
 namespace {
 
@@ -60,11 +61,11 @@ TEST_CASE("session: a program's own run is trained in and left open", "[trainer]
   tracker.log(8, 2, std::vector<Metric>{{"mine/after", 2}});
   tracker.finish({.state = RunState::Finished});
 
-  const auto log = read_event_log(event_log_path(run_dir, 0));
+  const auto log = tracking::read_event_log(tracking::event_log_path(run_dir, 0));
   CHECK(log.rows.size() == 2 + 8);
   CHECK(std::ranges::count(log.keys, "train/loss") == 1);
   CHECK(log.info->id == "mine");
-  CHECK(list_checkpoints(checkpoints_path(run_dir)).back() == 8);
+  CHECK(list_checkpoints(tracking::checkpoints_path(run_dir)).back() == 8);
   CHECK_FALSE(std::filesystem::exists("elsewhere"));
 }
 
@@ -75,5 +76,5 @@ TEST_CASE("session: a failure in a program's own run is the program's to record"
   write_file_durably(run_dir / "checkpoints", "in the way of the directory");
   CHECK_THROWS_WITH(program.train(), Catch::Contains("mine/checkpoints"));
   CHECK(tracker.is_logging());
-  CHECK_FALSE(read_run_end(run_dir));
+  CHECK_FALSE(tracking::read_run_end(run_dir));
 }

@@ -26,7 +26,7 @@
 #include "tracking/runs/run_directory.h"
 #include "tracking/system/system_sampler.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -227,8 +227,7 @@ class Agent {
     watch_ranks();
     auto facts = read_end_facts(options_.run_dir);
     if (watch_.all_finished()) return facts;
-    const auto latest =
-        Clock::now() + (forwarder_ ? Clock::duration(0) : kEndIsToldWithin);
+    const auto latest = Clock::now() + (forwarder_ ? Clock::duration(0) : kEndIsToldWithin);
     while (true) {
       if (must_make_way()) return std::nullopt;
       const bool is_late = Clock::now() >= latest;
@@ -371,4 +370,4 @@ AgentReport run_agent(const AgentOptions& options) {
   return Agent(options).run();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

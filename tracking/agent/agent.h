@@ -11,7 +11,7 @@
 #include "tracking/agent/sink_thread.h"
 #include "tracking/config/tracking_config.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct AgentOptions {
   std::filesystem::path run_dir;  // of the job; exists
@@ -44,4 +44,4 @@ struct AgentReport {
 // Throws Environment: the run directory cannot be read or written.
 AgentReport run_agent(const AgentOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

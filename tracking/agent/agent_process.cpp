@@ -19,7 +19,7 @@
 #include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 // What the child has as its first descriptors; it gets no others. `listener`: where the logs of
@@ -148,4 +148,4 @@ bool AgentProcess::finish(std::chrono::milliseconds timeout) {
   return has_ended();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -9,7 +9,7 @@
 #include "core/system/file_descriptor.h"
 #include "tracking/agent/forwarding.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct AgentCommand {
   std::filesystem::path program;  // lockstep
@@ -50,4 +50,4 @@ class AgentProcess {
   int starts_left_ = 4;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -7,7 +7,7 @@
 #include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 std::filesystem::path status_path(const std::filesystem::path& run_dir, int node_rank) {
@@ -89,4 +89,4 @@ std::string describe_incomplete(const std::vector<SinkStatus>& sinks) {
   return fmt::format("{}", fmt::join(texts, "; "));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -7,7 +7,7 @@
 
 #include "tracking/agent/sink_thread.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct AlertsNote {
   double time = 0;  // unix seconds
@@ -27,4 +27,4 @@ AlertsNote read_alerts_note(const std::filesystem::path& run_dir, int node_rank)
 // "mlflow is 12 kB behind: cannot connect to ..." for each that is not complete, joined by "; ".
 std::string describe_incomplete(const std::vector<SinkStatus>& sinks);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -12,7 +12,7 @@
 #include "tracking/log/event_log_reader.h"
 #include "tracking/runs/run_directory.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr int kLookEveryMs = 200, kLookForEndEveryMs = 50;
@@ -65,4 +65,4 @@ bool wait_for_agent(const std::filesystem::path& run_dir, int node_rank,
   return true;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -7,7 +7,7 @@
 
 #include "core/system/file_descriptor.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // Waits for the turn, for as long as the starter lives (`starter_fd`: end of file there when it is
 // gone; -1: does not wait). A run that is started again may find the agent of before at work; it
@@ -23,4 +23,4 @@ bool is_agent_waiting(const std::filesystem::path& run_dir, int node_rank);
 bool wait_for_agent(const std::filesystem::path& run_dir, int node_rank,
                     std::chrono::milliseconds timeout);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

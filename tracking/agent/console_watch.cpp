@@ -9,7 +9,7 @@
 #include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 namespace fs = std::filesystem;
@@ -84,4 +84,4 @@ void ConsoleWatch::give(File& file, int rank, double now, std::string line, cons
   on_line({.time = now, .rank = rank, .is_error = file.is_error, .line = std::move(line)});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -12,7 +12,7 @@
 #include "core/system/file_descriptor.h"
 #include "lockstep/record.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // Thread: one at a time.
 class ConsoleWatch {
@@ -48,4 +48,4 @@ class ConsoleWatch {
   std::map<std::filesystem::path, File> files_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -12,7 +12,7 @@
 #include "tracking/artifacts/sha256.h"
 #include "tracking/runs/run_directory.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -336,4 +336,4 @@ uint64_t Feed::backlog() const {
   return bytes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -15,7 +15,7 @@
 #include "tracking/config/tracking_config.h"
 #include "tracking/log/log_tail.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // Which logs make up an entry.
 struct EntryPlan {
@@ -93,4 +93,4 @@ class Feed {
   std::chrono::steady_clock::time_point flushed_at_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

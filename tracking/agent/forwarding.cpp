@@ -1,6 +1,6 @@
 #include "tracking/agent/forwarding.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 nlohmann::json to_json(const LogCopy& copy) {
   return {{"size", copy.size}, {"begin_crc", copy.begin_crc}};
@@ -14,4 +14,4 @@ std::optional<LogCopy> log_copy_from_json(const nlohmann::json& json) {
   return LogCopy{json["size"].get<uint64_t>(), json["begin_crc"].get<uint32_t>()};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

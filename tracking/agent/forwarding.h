@@ -18,7 +18,7 @@
 
 #include "core/system/file_descriptor.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct Forwarding {
   // On rank 0's node: the socket that the other nodes reach, who comes, and how many logs of ranks
@@ -53,4 +53,4 @@ std::optional<LogCopy> log_copy_from_json(const nlohmann::json& json);
 // The most that one request carries.
 inline constexpr size_t kForwardedPiece = 1u << 20;
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -18,7 +18,7 @@
 #include "tracking/log/event_log_segment.h"
 #include "tracking/runs/run_directory.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr auto kForwardEvery = std::chrono::milliseconds(200);
@@ -226,4 +226,4 @@ uint64_t LogForwarder::backlog() {
   return bytes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

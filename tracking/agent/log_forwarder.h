@@ -15,7 +15,7 @@
 #include "tracking/agent/forwarding.h"
 #include "tracking/agent/sink_thread.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class HttpClient;
 
@@ -67,4 +67,4 @@ class LogForwarder {
 // yet. Throws Environment when it cannot be read.
 uint64_t whole_records(int segment, uint64_t from);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -22,7 +22,7 @@
 #include "tracking/http/http_serving.h"
 #include "tracking/log/event_log_segment.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr size_t kMostReceiverThreads = 64;
@@ -210,4 +210,4 @@ bool LogReceiver::is_over() {
   return all;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

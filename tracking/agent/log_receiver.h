@@ -12,7 +12,7 @@
 #include "core/system/mutex.h"
 #include "tracking/agent/forwarding.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // Serves on threads of its own from construction to destruction. Readers see a log that is received
 // as one that a process writes, until its node has sent everything or falls silent.
@@ -63,4 +63,4 @@ class LogReceiver {
 // Whether a file of this name may be received: that of an event log or of a later segment of one.
 bool is_event_log_name(const std::string& name);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -8,7 +8,7 @@
 #include "tracking/log/unix_time.h"
 #include "tracking/runs/run_directory.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr uint64_t kMostConsoleBytes = 256u << 20;
@@ -54,4 +54,4 @@ void NodeRecorder::console(const ConsoleLine& line) {
 
 void NodeRecorder::heartbeat() { log_.heartbeat(unix_now()); }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -9,7 +9,7 @@
 #include "tracking/agent/console_watch.h"
 #include "tracking/log/event_log_writer.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class NodeRecorder {
  public:
@@ -33,4 +33,4 @@ class NodeRecorder {
   ConsoleWatch::Counts console_lines_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -7,7 +7,7 @@
 #include "tracking/log/event_log_reader.h"
 #include "tracking/runs/run_directory.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 NodeWatch::NodeWatch(std::filesystem::path run_dir, int node_rank)
     : run_dir_(std::move(run_dir)), node_rank_(node_rank) {
@@ -62,4 +62,4 @@ const WatchedLog* NodeWatch::first_silent() const {
   return nullptr;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

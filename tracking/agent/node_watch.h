@@ -10,7 +10,7 @@
 
 #include "tracking/log/log_tail.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct WatchedLog {
   explicit WatchedLog(const std::filesystem::path& path) : tail(path) {}
@@ -53,4 +53,4 @@ class NodeWatch {
   std::map<std::filesystem::path, std::unique_ptr<WatchedLog>> logs_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -6,7 +6,7 @@
 #include "tracking/runs/on_ranks.h"
 #include "tracking/runs/run_directory.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 namespace fs = std::filesystem;
@@ -78,4 +78,4 @@ std::vector<EntryPlan> plan_entries(const fs::path& run_dir, const TrackingConfi
   return plans;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

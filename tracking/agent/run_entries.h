@@ -9,7 +9,7 @@
 #include "tracking/agent/feed.h"
 #include "tracking/config/tracking_config.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 using Nodes = std::optional<std::set<int>>;  // nullopt: all
 
@@ -26,4 +26,4 @@ bool is_written_on(const std::filesystem::path& run_dir, int node_rank);
 std::vector<EntryPlan> plan_entries(const std::filesystem::path& run_dir,
                                     const TrackingConfig& config, const Nodes& nodes);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -4,7 +4,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr auto kPollLogsEvery = std::chrono::milliseconds(500);  // sinks flush once a second
@@ -114,4 +114,4 @@ void SinkThread::failed(Work& work, const std::string& problem, bool is_final) {
   work.next_try = Clock::now() + work.pause;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

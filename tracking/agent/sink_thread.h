@@ -13,7 +13,7 @@
 #include "core/system/mutex.h"
 #include "tracking/agent/feed.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct SinkStatus {
   std::string name;
@@ -68,4 +68,4 @@ class SinkThread {
   std::thread thread_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

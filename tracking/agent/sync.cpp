@@ -10,7 +10,7 @@
 #include "tracking/log/event_log_reader.h"
 #include "tracking/runs/run_directory.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr auto kLastWordsWithin = std::chrono::seconds(10);
@@ -69,4 +69,4 @@ std::vector<SinkStatus> sync_run(const SyncOptions& options) {
   return statuses;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -11,7 +11,7 @@
 
 #include "tracking/agent/sink_thread.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // The `tracking:` section of a recorded run, from its config.yaml; its plugins are loaded. The
 // defaults where there is no such file. Throws Config when it cannot be read.
@@ -32,4 +32,4 @@ struct SyncOptions {
 // destruction (std::_Exit): a sink may hang in a call. The run must be over.
 std::vector<SinkStatus> sync_run(const SyncOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

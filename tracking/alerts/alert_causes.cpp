@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr size_t kMostAlertCauses = 1'000;
@@ -36,4 +36,4 @@ void AlertCauses::restore(const Json& state, double passed_s) {
       last_seen_s_[cause] = now_s_ - age.get<double>() - std::max(passed_s, 0.0);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -6,7 +6,7 @@
 
 #include "lockstep/config_value.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // Memory: at most 1,000 causes; while as many are at work, further ones are not told.
 class AlertCauses {
@@ -32,4 +32,4 @@ class AlertCauses {
   std::map<std::string, double> last_seen_s_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

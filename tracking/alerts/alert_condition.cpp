@@ -9,7 +9,7 @@
 #include "core/number_text.h"
 #include "core/printable.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr std::string_view kConditionBlanks = " \t\r\n";
@@ -154,12 +154,17 @@ bool AlertCondition::holds(double value) const {
   return false;
 }
 
-AlertCondition ConfigValue<AlertCondition>::read(const ConfigNode& node, const std::string& path) {
+}  // namespace lockstep::tracking
+
+namespace lockstep {
+
+tracking::AlertCondition ConfigValue<tracking::AlertCondition>::read(const ConfigNode& node,
+                                                                     const std::string& path) {
   if (node.kind != ConfigNode::Kind::Scalar)
     throw bad_value(node, path, "a condition such as 'train/loss > 5 for 3 values'");
-  const auto parsed = parse_condition(node.scalar);
-  if (const auto* condition = std::get_if<AlertCondition>(&parsed)) return *condition;
-  const auto& mistake = std::get<ConditionMistake>(parsed);
+  const auto parsed = tracking::parse_condition(node.scalar);
+  if (const auto* condition = std::get_if<tracking::AlertCondition>(&parsed)) return *condition;
+  const auto& mistake = std::get<tracking::ConditionMistake>(parsed);
   const auto rest = std::string_view(node.scalar).substr(mistake.column - 1);
   throw config_error(fmt::format("{}: {}: column {} of the condition: expected {}, got {}",
                                  node.origin, path, mistake.column, mistake.expected,

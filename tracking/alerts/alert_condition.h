@@ -18,7 +18,7 @@
 
 #include "lockstep/config_value.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct AlertCondition {
   enum class Comparison { Less, LessOrEqual, Greater, GreaterOrEqual, Equal, NotEqual };
@@ -43,11 +43,17 @@ struct ConditionMistake {
 // Never throws for any text.
 std::variant<AlertCondition, ConditionMistake> parse_condition(std::string_view text);
 
+}  // namespace lockstep::tracking
+
+namespace lockstep {
+
 template <>
-struct ConfigValue<AlertCondition> {
-  static AlertCondition read(const ConfigNode& node, const std::string& path);
-  static Json dump(const AlertCondition& condition) { return condition.text; }
+struct ConfigValue<tracking::AlertCondition> {
+  static tracking::AlertCondition read(const ConfigNode& node, const std::string& path);
+  static Json dump(const tracking::AlertCondition& condition) { return condition.text; }
   static Json schema() { return {{"type", "string"}}; }
 };
 
 }  // namespace lockstep
+
+namespace lockstep::tracking {}  // namespace lockstep::tracking

@@ -9,7 +9,7 @@
 #include "lockstep/config_fields.h"
 #include "tracking/alerts/alert_condition.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct AlertConfig {
   bool nan = true;
@@ -43,4 +43,4 @@ void fields(V& v, AlertConfig& c) {
     "a cause that was reported is reported again only when it was gone for this long");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

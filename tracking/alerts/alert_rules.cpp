@@ -8,7 +8,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr double kLongestTick_s = 30;
@@ -194,4 +194,4 @@ void AlertRules::look_for_slow_ranks(std::span<const RankState> ranks, double se
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

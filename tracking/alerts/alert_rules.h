@@ -15,7 +15,7 @@
 #include "tracking/alerts/alert_config.h"
 #include "tracking/alerts/recent_values.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // What is known of a rank that logs.
 struct RankState {
@@ -70,4 +70,4 @@ class AlertRules {
   std::vector<Alert> news_;                                           // of the call under way
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class RecentValues {
  public:
@@ -40,4 +40,4 @@ class RecentValues {
   std::vector<double> values_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

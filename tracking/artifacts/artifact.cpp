@@ -7,7 +7,7 @@
 #include "core/printable.h"
 #include "tracking/artifacts/sha256.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr size_t kMaxArtifactName = 128, kMaxArtifactPath = 1024;
@@ -67,4 +67,4 @@ std::string artifact_digest(const std::vector<ArtifactFile>& files) {
   return digest.hex();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -13,7 +13,7 @@
 
 #include "lockstep/config_value.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct ArtifactFile {
   std::string path;    // within the artifact
@@ -47,4 +47,4 @@ bool is_artifact_path(std::string_view text);
 // given.
 std::string artifact_digest(const std::vector<ArtifactFile>& files);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -10,7 +10,7 @@
 #include "tracking/artifacts/content.h"
 #include "tracking/artifacts/sha256.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 namespace fs = std::filesystem;
@@ -98,4 +98,4 @@ std::vector<fs::path> Blobs::garbage(const std::set<std::string>& needed) const 
   return paths;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -10,7 +10,7 @@
 #include "tracking/artifacts/artifact.h"
 #include "tracking/artifacts/store.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class Blobs {
  public:
@@ -35,4 +35,4 @@ class Blobs {
   std::filesystem::path directory_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

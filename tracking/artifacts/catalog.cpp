@@ -13,7 +13,7 @@
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 namespace fs = std::filesystem;
@@ -170,4 +170,4 @@ std::vector<fs::path> ArtifactCatalog::garbage() const {
   return paths;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -10,7 +10,7 @@
 #include "tracking/artifacts/artifact.h"
 #include "tracking/artifacts/manifest.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class ArtifactCatalog {
  public:
@@ -42,4 +42,4 @@ class ArtifactCatalog {
 // Throws Config when `name` can be no artifact's.
 void verify_artifact_name(const std::string& name);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -15,7 +15,7 @@
 #include "lockstep/error.h"
 #include "tracking/artifacts/sha256.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 namespace fs = std::filesystem;
@@ -160,4 +160,4 @@ std::string unique_name(const std::string& prefix) {
   return fmt::format("{}{:08x}{:08x}", prefix, random(), random());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -8,7 +8,7 @@
 #include "tracking/artifacts/artifact.h"
 #include "tracking/artifacts/store.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct FileContent {
   std::string sha256;
@@ -34,4 +34,4 @@ std::vector<ArtifactSource> find_sources(const ArtifactDraft& draft);
 // "<prefix><random>": a name that no other process thinks of.
 std::string unique_name(const std::string& prefix);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

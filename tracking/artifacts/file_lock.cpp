@@ -9,7 +9,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 // A lock of another host gives no sign when it becomes free, so it is tried again and again.
@@ -33,4 +33,4 @@ FileLock::FileLock(const std::filesystem::path& path, Kind kind, std::chrono::mi
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -7,7 +7,7 @@
 
 #include "core/system/file_descriptor.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class FileLock {
  public:
@@ -21,4 +21,4 @@ class FileLock {
   FileDescriptor file_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -10,7 +10,7 @@
 #include "core/run_id.h"
 #include "tracking/artifacts/sha256.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr int kManifestFormat = 1;
@@ -208,4 +208,4 @@ ArtifactIndex parse_index(std::string_view text, const std::string& origin) {
   return index;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

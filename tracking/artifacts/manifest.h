@@ -17,7 +17,7 @@
 
 #include "tracking/artifacts/artifact.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct ArtifactIndex {
   std::vector<std::string> versions;   // at least one, each once
@@ -34,4 +34,4 @@ std::string index_text(const ArtifactIndex& index);
 Artifact parse_manifest(std::string_view text, const std::string& origin);
 ArtifactIndex parse_index(std::string_view text, const std::string& origin);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

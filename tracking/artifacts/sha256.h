@@ -7,7 +7,7 @@
 
 struct evp_md_ctx_st;
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class Sha256 {
  public:
@@ -30,4 +30,4 @@ class Sha256 {
 // Whether `text` looks like what hex() returns.
 bool is_sha256(std::string_view text);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -18,7 +18,7 @@
 #include "tracking/artifacts/file_lock.h"
 #include "tracking/log/unix_time.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 namespace fs = std::filesystem;
@@ -241,4 +241,4 @@ ArtifactGarbage ArtifactStore::gc(bool dry_run) const {
   return garbage;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -23,7 +23,7 @@
 
 #include "tracking/artifacts/artifact.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct ArtifactSource {
   std::string path;              // within the artifact
@@ -97,4 +97,4 @@ class ArtifactStore {
   std::chrono::milliseconds lock_timeout_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -5,7 +5,7 @@
 
 #include "lockstep/config_fields.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct MediaConfig {
   int64_t every = 1;
@@ -30,4 +30,4 @@ void fields(V& v, MediaConfig& c) {
     at_least(0), at_most(1000));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

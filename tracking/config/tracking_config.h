@@ -14,7 +14,7 @@
 #include "tracking/config/media_config.h"
 #include "tracking/runs/on_ranks.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // The sink that works in the trainer; all others are fed by the tracking agent.
 inline constexpr const char* kConsoleSink = "console";
@@ -80,4 +80,4 @@ void fields(V& v, TrackingConfig& c) {
     "how long the agent goes on after the end of the run; then `lockstep sync` completes it");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -21,7 +21,7 @@
 #include "core/system/file_descriptor.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -256,4 +256,4 @@ HttpAnswer HttpClient::put_file(const std::string& path, const std::filesystem::
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct HttpAddress {
   bool tls = false;
@@ -71,4 +71,4 @@ class HttpClient {
   std::unique_ptr<Connection> connection_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -13,7 +13,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr auto kServerStartsWithin = std::chrono::seconds(10);
@@ -53,4 +53,4 @@ bool brings_token(const std::string& authorization, const std::string& token) {
          CRYPTO_memcmp(authorization.data(), wanted.data(), wanted.size()) == 0;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -9,7 +9,7 @@ namespace httplib {
 class Server;
 }
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class HttpServing {
  public:
@@ -35,4 +35,4 @@ void reuse_address_only(int socket);
 // of the token. False for an empty token.
 bool brings_token(const std::string& authorization, const std::string& token);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 PathWatch::PathWatch(std::filesystem::path path)
     : path_(std::move(path)), file_(::open(path_.c_str(), O_PATH | O_CLOEXEC)) {}
@@ -27,4 +27,4 @@ std::string PathWatch::problem() const {
   return fmt::format("was moved to {}", now.string());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

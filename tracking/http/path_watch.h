@@ -7,7 +7,7 @@
 
 #include "core/system/file_descriptor.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class PathWatch {
  public:
@@ -23,4 +23,4 @@ class PathWatch {
   FileDescriptor file_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -7,7 +7,7 @@
 #include "lockstep/error.h"
 #include "tracking/http/http_client.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr size_t kLengthOfSecrets = 16;
@@ -24,21 +24,28 @@ bool looks_made_by_a_machine(const std::string& path) {
 }
 
 }  // namespace
+}  // namespace lockstep::tracking
 
-PublicUrl ConfigValue<PublicUrl>::read(const ConfigNode& node, const std::string& path) {
+namespace lockstep {
+
+tracking::PublicUrl ConfigValue<tracking::PublicUrl>::read(const ConfigNode& node,
+                                                           const std::string& path) {
   const auto text = ConfigValue<std::string>::read(node, path);
   const auto where = fmt::format("{}: {}", node.origin, path);
-  const auto address = parse_http_address(text, where);
+  const auto address = tracking::parse_http_address(text, where);
   const bool has_user = !address.user.empty() || !address.password.empty();
-  if (has_user || text.find('?') != std::string::npos || looks_made_by_a_machine(address.path))
+  if (has_user || text.find('?') != std::string::npos ||
+      tracking::looks_made_by_a_machine(address.path))
     throw config_error(
         fmt::format("{}: this address holds a secret (a user, a query, or {} letters and digits in "
                     "a row), and run files are recorded: it belongs in the environment variable of "
                     "the sink",
-                    where, kLengthOfSecrets));
+                    where, tracking::kLengthOfSecrets));
   return {text};
 }
 
-Json ConfigValue<PublicUrl>::schema() { return {{"type", "string"}, {"pattern", "^https?://"}}; }
+Json ConfigValue<tracking::PublicUrl>::schema() {
+  return {{"type", "string"}, {"pattern", "^https?://"}};
+}
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 std::string csv_field(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
@@ -20,4 +20,4 @@ std::string csv_number(double value) {
   return std::isnan(value) ? "nan" : fmt::format("{}", value);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // In quotes where it has a comma, a quote or a line break.
 std::string csv_field(std::string_view text);
@@ -12,4 +12,4 @@ std::string csv_field(std::string_view text);
 // "nan" whatever the sign of a NaN is.
 std::string csv_number(double value);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -5,7 +5,7 @@
 
 #include "core/system/crc32c.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 static_assert(std::endian::native == std::endian::little,
               "event logs are written in the memory order of the machine");
@@ -33,4 +33,4 @@ std::optional<Frame> FrameCursor::next() {
   return Frame{.type = static_cast<uint8_t>(rest[0]), .payload = rest.substr(1, length - 1)};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

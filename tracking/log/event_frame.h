@@ -10,7 +10,7 @@
 #include <optional>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 constexpr std::string_view kEventLogMagic = "LSEVENTS";
 constexpr uint32_t kEventLogVersion = 1;
@@ -88,4 +88,4 @@ class PayloadReader {
   std::string_view rest_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

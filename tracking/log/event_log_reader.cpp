@@ -11,7 +11,7 @@
 #include "core/system/file_descriptor.h"
 #include "tracking/log/event_log_segment.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr size_t kLargestLog = size_t{4} << 30;
@@ -84,6 +84,10 @@ void decode_segment(std::string_view bytes, LogContents& log) {
 
 }  // namespace
 
+}  // namespace lockstep::tracking
+
+namespace lockstep {
+
 const char* level_name(TextLevel level) {
   switch (level) {
     case TextLevel::Debug: return "debug";
@@ -93,6 +97,10 @@ const char* level_name(TextLevel level) {
   }
   return "info";
 }
+
+}  // namespace lockstep
+
+namespace lockstep::tracking {
 
 std::string log_header_problem(std::string_view bytes) {
   const auto magic = bytes.substr(0, kEventLogMagic.size());
@@ -134,4 +142,4 @@ bool has_writer(const std::filesystem::path& path) {
   return file.is_open() && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -12,7 +12,7 @@
 
 #include "tracking/log/record_codec.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct LogContents {
   std::optional<RunInfo> info;  // of the last writing process; `created` of the first
@@ -54,4 +54,4 @@ LogContents read_log_segment(const std::filesystem::path& path);
 // read is final. Does not disturb the writer. False for a file that is not there or not readable.
 bool has_writer(const std::filesystem::path& path);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

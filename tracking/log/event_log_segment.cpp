@@ -13,7 +13,7 @@
 #include "tracking/log/message_pack.h"
 #include "tracking/log/record_codec.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr size_t kContinuedPayloadBytes = sizeof(uint32_t) + sizeof(uint64_t);
@@ -142,4 +142,4 @@ std::optional<OpenSegment> next_segment(const std::filesystem::path& log, uint32
   return found;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

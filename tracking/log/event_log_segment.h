@@ -19,7 +19,7 @@
 #include "lockstep/config_value.h"
 #include "lockstep/run_info.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // What is copied to the beginning of a segment.
 struct LogState {
@@ -59,4 +59,4 @@ std::optional<SegmentBeginning> decode_beginning(std::string_view bytes);
 // The first begun segment behind `number`, or nullopt. Throws Environment when it cannot be read.
 std::optional<OpenSegment> next_segment(const std::filesystem::path& log, uint32_t number);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -15,7 +15,7 @@
 #include "tracking/log/message_pack.h"
 #include "tracking/log/unix_time.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 // Reserved behind every record, so that the end of the run fits on a full disk, too.
@@ -165,9 +165,10 @@ bool EventLogWriter::write(FrameType type, std::string_view payload, size_t spar
 }
 
 void EventLogWriter::interrupt() {
-  interruption_ = Interruption{.why = file_->failure(),
-                               .since = unix_now(),
-                               .next_try = std::chrono::steady_clock::now() + kTryAgainEvery};
+  interruption_ =
+      Interruption{.why = file_->failure(),
+                            .since = unix_now(),
+                            .next_try = std::chrono::steady_clock::now() + kTryAgainEvery};
   news_ = TextLine{.time = interruption_->since,
                    .level = TextLevel::Warning,
                    .line = fmt::format("event log: {}; records are kept in memory (at most {} MiB) "
@@ -317,4 +318,4 @@ void EventLogWriter::close() noexcept {
   lock_.close();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -28,7 +28,7 @@
 #include "tracking/log/mapped_append.h"
 #include "tracking/log/record_codec.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // Where a log goes on in a new segment.
 constexpr uint64_t kMaxSegmentBytes = uint64_t{1} << 30;
@@ -125,4 +125,4 @@ class EventLogWriter {
   std::string failure_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

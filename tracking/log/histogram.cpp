@@ -5,7 +5,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 Histogram make_histogram(std::string name, int64_t step, std::span<const float> values,
                          int num_bins) {
@@ -30,4 +30,4 @@ Histogram make_histogram(std::string name, int64_t step, std::span<const float> 
   return histogram;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -7,11 +7,11 @@
 
 #include "lockstep/record.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // `num_bins` bins of equal width from the smallest to the largest value; NaN and infinities are
 // left out. Without any finite value: one empty bin from 0 to 1. Requires num_bins >= 1.
 Histogram make_histogram(std::string name, int64_t step, std::span<const float> values,
                          int num_bins = 64);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -4,7 +4,7 @@
 
 #include "core/system/durable_file.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 LineFile::LineFile(Places places, const Json& state, KeepUpTo keep)
     : places_(std::move(places)), keep_(keep) {
@@ -51,4 +51,4 @@ void LineFile::take_back(int64_t step) {
   noted_ = true;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

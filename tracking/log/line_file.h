@@ -21,7 +21,7 @@
 #include "core/system/committed_file.h"
 #include "lockstep/config_value.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // `text`, whole records, without those of a later step.
 using KeepUpTo = std::string (*)(std::string_view text, int64_t step);
@@ -54,4 +54,4 @@ class LineFile {
   std::optional<CommittedFile> file_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

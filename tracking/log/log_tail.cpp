@@ -9,7 +9,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr size_t kFirstTailPiece = 16u << 10, kLargestTailPiece = 256u << 10;
@@ -275,4 +275,4 @@ std::optional<Record> LogTail::next() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -12,7 +12,7 @@
 #include "tracking/log/event_log_segment.h"
 #include "tracking/log/record_codec.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // Thread: one thread at a time. The writer is not disturbed.
 class LogTail {
@@ -104,4 +104,4 @@ class LogTail {
   Place kept_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

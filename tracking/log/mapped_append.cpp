@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr uint64_t kFirstReservation = 64u << 10, kLargestReservation = 4u << 20;
@@ -93,4 +93,4 @@ void MappedAppend::close(bool durable) noexcept {
   failure_ = path_.string() + " is closed";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

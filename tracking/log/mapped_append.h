@@ -12,7 +12,7 @@
 
 #include "core/system/file_descriptor.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class MappedAppend {
  public:
@@ -53,4 +53,4 @@ class MappedAppend {
   std::string failure_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

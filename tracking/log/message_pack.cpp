@@ -1,6 +1,6 @@
 #include "tracking/log/message_pack.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr int kMaxDepth = 64;
@@ -52,4 +52,4 @@ std::optional<Json> from_message_pack(std::string_view bytes) {
   return json;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

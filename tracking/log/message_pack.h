@@ -7,7 +7,7 @@
 
 #include "lockstep/config_value.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 std::string to_message_pack(const Json& json);
 
@@ -16,4 +16,4 @@ std::string to_message_pack(const Json& json);
 // neither the stack nor minutes.
 std::optional<Json> from_message_pack(std::string_view bytes);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

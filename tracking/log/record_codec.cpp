@@ -6,7 +6,7 @@
 #include "core/field_writer.h"
 #include "tracking/log/message_pack.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 template <class T>
@@ -15,6 +15,9 @@ void put_value(std::string& payload, const T& value) {
 }
 
 }  // namespace
+}  // namespace lockstep::tracking
+
+namespace lockstep {  // found by argument-dependent lookup: the types are public
 
 template <class V>
 void fields(V& v, Moment& at) {
@@ -70,6 +73,9 @@ void fields(V& v, ArtifactUse& artifact) {
   v("made", artifact.made);
 }
 
+}  // namespace lockstep
+
+namespace lockstep::tracking {
 namespace {
 
 std::optional<TextLevel> level_from(uint8_t level) {
@@ -250,4 +256,4 @@ std::string encode(const ConsoleLine& line) {
   return payload + line.line;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -11,7 +11,7 @@
 #include "lockstep/run_info.h"
 #include "tracking/log/event_frame.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct ConfigRecord {
   Json config;
@@ -52,4 +52,4 @@ std::string encode(const Alert& alert);
 std::string encode(const ArtifactUse& artifact);
 std::string encode(const ConsoleLine& line);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

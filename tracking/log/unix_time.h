@@ -3,11 +3,11 @@
 
 #include <chrono>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // Seconds since 1970 in UTC.
 inline double unix_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

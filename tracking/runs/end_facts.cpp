@@ -13,7 +13,7 @@
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 namespace fs = std::filesystem;
@@ -142,4 +142,4 @@ void clear_end(const fs::path& run_dir) {
   fs::remove_all(old, ignored);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

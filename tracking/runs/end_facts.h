@@ -14,7 +14,7 @@
 
 #include "lockstep/run_info.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 enum class Witness { Launcher, Trainer, Agent };
 
@@ -61,4 +61,4 @@ void record_end(const std::filesystem::path& run_dir, const EndFact& fact);
 // Removes all facts at once, and end.json: the run goes on. Throws Environment.
 void clear_end(const std::filesystem::path& run_dir);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

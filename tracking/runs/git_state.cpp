@@ -7,7 +7,7 @@
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 namespace fs = std::filesystem;
@@ -80,4 +80,4 @@ std::optional<GitState> read_git_state(const fs::path& directory) try {
   return std::nullopt;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct GitState {
   std::string commit;  // "" before the first one
@@ -16,4 +16,4 @@ struct GitState {
 // that nobody waits): nullopt where there is none, or where its files say something else.
 std::optional<GitState> read_git_state(const std::filesystem::path& directory);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

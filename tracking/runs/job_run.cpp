@@ -3,7 +3,7 @@
 #include "core/run_id.h"
 #include "tracking/runs/end_facts.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 std::optional<std::string> run_of_job(const std::filesystem::path& runs_dir,
                                       const std::string& name, const SchedulerJob& job) {
@@ -16,4 +16,4 @@ std::optional<std::string> run_of_job(const std::filesystem::path& runs_dir,
   return goes_on ? std::optional(id) : std::nullopt;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct SchedulerJob {
   std::string id;          // "slurm-1234-0"
@@ -19,4 +19,4 @@ struct SchedulerJob {
 std::optional<std::string> run_of_job(const std::filesystem::path& runs_dir,
                                       const std::string& name, const SchedulerJob& job);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

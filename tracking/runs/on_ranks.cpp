@@ -6,7 +6,7 @@
 
 #include "core/config/nearest_name.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 using Kind = RankSelection::Kind;
@@ -59,26 +59,35 @@ std::string expand(const std::string& pattern, const RunInfo& process) {
 
 }  // namespace
 
-RankSelection ConfigValue<RankSelection>::read(const ConfigNode& node, const std::string& path) {
-  if (node.kind == ConfigNode::Kind::List) return read_list(node, path);
+}  // namespace lockstep::tracking
+
+namespace lockstep {
+
+tracking::RankSelection ConfigValue<tracking::RankSelection>::read(const ConfigNode& node,
+                                                                   const std::string& path) {
+  if (node.kind == ConfigNode::Kind::List) return tracking::read_list(node, path);
   if (node.kind == ConfigNode::Kind::Scalar)
-    for (const auto& [word, kind] : kWords)
+    for (const auto& [word, kind] : tracking::kWords)
       if (node.scalar == word) return {.kind = kind};
-  throw bad_value(node, path, kExpected);
+  throw bad_value(node, path, tracking::kExpected);
 }
 
-Json ConfigValue<RankSelection>::dump(const RankSelection& selection) {
-  for (const auto& [word, kind] : kWords)
+Json ConfigValue<tracking::RankSelection>::dump(const tracking::RankSelection& selection) {
+  for (const auto& [word, kind] : tracking::kWords)
     if (selection.kind == kind) return word;
   return selection.ranks;
 }
 
-Json ConfigValue<RankSelection>::schema() {
+Json ConfigValue<tracking::RankSelection>::schema() {
   const Json words = {{"enum", {"main", "node", "all"}}};
   const Json list = {
       {"type", "array"}, {"items", {{"type", "integer"}, {"minimum", 0}}}, {"minItems", 1}};
   return {{"anyOf", Json::array({words, list})}};
 }
+
+}  // namespace lockstep
+
+namespace lockstep::tracking {
 
 bool is_logging(const RankSelection& selection, const RunInfo& process) {
   if (selection.kind == Kind::List && selection.ranks.back() >= process.world_size)
@@ -126,4 +135,4 @@ bool shows_progress(const RankSelection& selection, int rank) {
   return selection.kind == Kind::List ? rank == selection.ranks.front() : is_main(rank);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

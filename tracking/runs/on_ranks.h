@@ -12,7 +12,7 @@
 #include "lockstep/config_value.h"
 #include "lockstep/run_info.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct RankSelection {
   enum class Kind { Main, Node, All, List };
@@ -23,12 +23,20 @@ struct RankSelection {
   bool operator==(const RankSelection&) const = default;
 };
 
+}  // namespace lockstep::tracking
+
+namespace lockstep {
+
 template <>
-struct ConfigValue<RankSelection> {
-  static RankSelection read(const ConfigNode& node, const std::string& path);
-  static Json dump(const RankSelection& selection);
+struct ConfigValue<tracking::RankSelection> {
+  static tracking::RankSelection read(const ConfigNode& node, const std::string& path);
+  static Json dump(const tracking::RankSelection& selection);
   static Json schema();
 };
+
+}  // namespace lockstep
+
+namespace lockstep::tracking {
 
 // How entries are called when there is one per rank.
 struct EntryNaming {
@@ -62,4 +70,4 @@ int count_logging(const RankSelection& selection, int first, int count);
 // Whether this rank shows progress: the lowest one that logs, so that exactly one does.
 bool shows_progress(const RankSelection& selection, int rank);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -1,4 +1,3 @@
-#include "lockstep/tracker.h"
 #include "tracking/runs/run_directory.h"
 
 #include <fmt/format.h>
@@ -11,10 +10,11 @@
 #include "core/number_text.h"
 #include "core/system/durable_file.h"
 #include "lockstep/config_fields.h"
+#include "lockstep/tracker.h"
 #include "tracking/runs/end_facts.h"
 #include "tracking/runs/git_state.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 namespace fs = std::filesystem;
@@ -33,8 +33,8 @@ std::vector<fs::path> missing_directories(fs::path path) {
 
 void write_run(const fs::path& run_dir, const RunInfo& job, const Json& config) {
   make_directories(run_dir / "events");
-  clear_end(run_dir);
-  const auto before = read_job(run_dir);
+  tracking::clear_end(run_dir);
+  const auto before = tracking::read_job(run_dir);
   auto created = before ? before->created : job.created;
   if (created == 0) created = static_cast<double>(std::time(nullptr));
   Json json = {{"id", job.job_id},
@@ -45,7 +45,7 @@ void write_run(const fs::path& run_dir, const RunInfo& job, const Json& config) 
                {"host", job.host},
                {"command", job.command}};
   std::error_code ignored;
-  if (const auto git = read_git_state(fs::current_path(ignored)))
+  if (const auto git = tracking::read_git_state(fs::current_path(ignored)))
     json["git"] = {{"commit", git->commit}, {"branch", git->branch}};
   write_file_durably(config_path(run_dir), to_yaml(config));
   write_file_durably(job_path(run_dir),
@@ -120,23 +120,29 @@ std::vector<RankOutput> rank_outputs(const fs::path& logs) {
   return outputs;
 }
 
-void create_run_directory(const fs::path& run_dir, const RunInfo& job, const Json& config) {
-  std::error_code ignored;
-  const bool is_new = !fs::exists(job_path(run_dir), ignored);
-  const auto missing = missing_directories(run_dir / "events");
-  try {
-    write_run(run_dir, job, config);
-  } catch (...) {
-    if (is_new) fs::remove(config_path(run_dir), ignored);
-    for (const auto& path : missing) fs::remove(path, ignored);  // only where it is empty
-    throw;
-  }
-}
-
 std::optional<RunInfo> read_job(const fs::path& run_dir) {
   std::error_code ignored;
   if (!fs::exists(job_path(run_dir), ignored)) return std::nullopt;
   return run_info_from_json(Json::parse(read_file(job_path(run_dir)), nullptr, false));
+}
+
+}  // namespace lockstep::tracking
+
+namespace lockstep {
+
+void create_run_directory(const std::filesystem::path& run_dir, const RunInfo& job,
+                          const Json& config) {
+  std::error_code ignored;
+  const bool is_new = !std::filesystem::exists(tracking::job_path(run_dir), ignored);
+  const auto missing = tracking::missing_directories(run_dir / "events");
+  try {
+    tracking::write_run(run_dir, job, config);
+  } catch (...) {
+    if (is_new) std::filesystem::remove(tracking::config_path(run_dir), ignored);
+    for (const auto& path : missing)
+      std::filesystem::remove(path, ignored);  // only where it is empty
+    throw;
+  }
 }
 
 }  // namespace lockstep

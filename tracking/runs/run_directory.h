@@ -18,7 +18,7 @@
 
 #include "lockstep/run_info.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 std::filesystem::path event_log_path(const std::filesystem::path& run_dir, int rank);
 std::filesystem::path node_log_path(const std::filesystem::path& run_dir, int node_rank);
@@ -46,4 +46,4 @@ std::vector<RankOutput> rank_outputs(const std::filesystem::path& logs);
 // What run.json says, or nullopt when there is none or it is not readable as one.
 std::optional<RunInfo> read_job(const std::filesystem::path& run_dir);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -13,7 +13,7 @@
 #include "lockstep/error.h"
 #include "tracking/artifacts/file_lock.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 namespace fs = std::filesystem;
@@ -107,4 +107,4 @@ std::string tags_text(const RunTags& tags) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

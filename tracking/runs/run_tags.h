@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct RunTags {
   std::vector<std::string> tags;  // ascending, each once
@@ -28,4 +28,4 @@ RunTags change_run_tags(const std::filesystem::path& run_dir,
 // "baseline, good; note: the good one", on one line.
 std::string tags_text(const RunTags& tags);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

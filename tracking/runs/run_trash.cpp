@@ -9,7 +9,7 @@
 #include "lockstep/error.h"
 #include "tracking/artifacts/content.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 namespace fs = std::filesystem;
@@ -101,4 +101,4 @@ void remove_tree(const fs::path& path) {
     throw environment_error(fmt::format("cannot remove {}: {}", path.string(), error.message()));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

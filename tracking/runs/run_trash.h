@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // Bytes of the files at and below `path`; links count nothing.
 uint64_t tree_bytes(const std::filesystem::path& path);
@@ -27,4 +27,4 @@ std::vector<std::filesystem::path> temporaries_of(const std::filesystem::path& r
 // Removes `path` with all that is below it. Throws Environment.
 void remove_tree(const std::filesystem::path& path);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

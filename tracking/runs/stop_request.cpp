@@ -8,7 +8,7 @@
 #include "lockstep/error.h"
 #include "tracking/log/unix_time.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr size_t kMaxReasonBytes = 1024, kMaxRequestBytes = 64u << 10;
@@ -53,4 +53,4 @@ void clear_stop_request(const std::filesystem::path& run_dir) {
         fmt::format("cannot remove {}: {}", stop_request_path(run_dir).string(), error.message()));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

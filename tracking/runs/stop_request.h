@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct StopRequest {
   double time = 0;     // unix seconds, when it was asked
@@ -26,4 +26,4 @@ std::optional<StopRequest> read_stop_request(const std::filesystem::path& run_di
 // Removes it: the request was heard, or the run begins anew. Throws Environment.
 void clear_stop_request(const std::filesystem::path& run_dir);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -13,7 +13,7 @@
 #include "core/config/period.h"
 #include "lockstep/sink.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 struct ConsoleConfig {
@@ -215,4 +215,4 @@ class ConsoleSink final : public Sink {
 REGISTER_SINK("console", ConsoleSink, "progress on the terminal, steady lines in a file");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -9,7 +9,7 @@
 #include "tracking/log/line_file.h"
 #include "tracking/sinks/file_path.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 struct CsvConfig {
@@ -91,4 +91,4 @@ class CsvSink final : public Sink {
 REGISTER_SINK("csv", CsvSink, "a row per value, for spreadsheets and pandas");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tracking

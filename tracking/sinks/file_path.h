@@ -8,7 +8,7 @@
 #include "lockstep/config_value.h"
 #include "lockstep/run_info.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // `configured` with the id of the entry for every "{id}"; when nothing is configured, `name` in the
 // entry's directory beside `dir`, the sink's for its destination.
@@ -28,4 +28,4 @@ inline Json file_destination(const std::optional<std::string>& configured) {
   return configured ? Json(std::filesystem::absolute(*configured).string()) : Json(nullptr);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

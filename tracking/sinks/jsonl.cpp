@@ -6,7 +6,7 @@
 #include "tracking/log/line_file.h"
 #include "tracking/sinks/file_path.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 struct JsonlConfig {
@@ -158,4 +158,4 @@ class JsonlSink final : public Sink {
 REGISTER_SINK("jsonl", JsonlSink, "every record as a line of JSON, for scripts");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -5,7 +5,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 png_uint_32 png_format(int channels) {
@@ -34,4 +34,4 @@ std::string encode_png(int width, int height, int channels, std::span<const uint
   return file;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -3,7 +3,7 @@
 #include <bit>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 namespace {
 
@@ -73,4 +73,4 @@ void ProtobufWriter::little_endian(T value) {
   for (size_t i = 0; i < sizeof value; ++i) out_ += static_cast<char>(value >> (8 * i) & 0xff);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class ProtobufWriter {
  public:
@@ -43,4 +43,4 @@ class ProtobufWriter {
   std::string out_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -15,7 +15,7 @@
 #include "tracking/http/public_url.h"
 #include "tracking/runs/run_directory.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 enum class WebhookEvent { Alerts, End };
@@ -168,4 +168,4 @@ class WebhookSink final : public Sink {
 REGISTER_SINK("webhook", WebhookSink, "alerts as JSON to an address, such as a chat's");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -2,7 +2,7 @@
 
 #include "tracking/system/proc_file.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 // Lines are "0::/path" (v2) and "4:memory:/path" (v1). Empty for the mount itself.
@@ -49,4 +49,4 @@ std::vector<std::string> levels_of_group(const std::filesystem::path& root_of_pr
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // Whether groups are those of the second generation.
 bool has_unified_groups(const std::filesystem::path& root_of_sys);
@@ -17,4 +17,4 @@ std::vector<std::string> levels_of_group(const std::filesystem::path& root_of_pr
                                          const std::filesystem::path& root_of_sys,
                                          const std::string& controller);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -3,7 +3,7 @@
 #include "core/number_text.h"
 #include "tracking/system/cgroup_levels.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct CgroupMemory::FileNames {
   const char* limit;
@@ -57,4 +57,4 @@ std::optional<uint64_t> CgroupMemory::oom_kills() {
   return text ? proc::count_of(*text, "oom_kill") : std::nullopt;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

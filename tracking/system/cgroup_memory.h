@@ -11,7 +11,7 @@
 
 #include "tracking/system/proc_file.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class CgroupMemory {
  public:
@@ -42,4 +42,4 @@ class CgroupMemory {
   std::string vmstat_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

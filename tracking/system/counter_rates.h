@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 using SampleTime = std::chrono::steady_clock::time_point;
 
@@ -42,4 +42,4 @@ class CounterRates {
   SampleTime last_time_{};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -2,7 +2,7 @@
 
 #include "core/number_text.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 // The part of the time that was not idle, 0 to 100. Waiting for a disk is idle.
@@ -65,4 +65,4 @@ void CpuUsage::sample_load(SystemValues& values) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

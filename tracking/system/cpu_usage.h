@@ -10,7 +10,7 @@
 #include "tracking/system/proc_file.h"
 #include "tracking/system/system_values.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class CpuUsage {
  public:
@@ -31,4 +31,4 @@ class CpuUsage {
   std::map<std::string, Ticks, std::less<>> last_;  // "cpu" (all), "cpu0", ...
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

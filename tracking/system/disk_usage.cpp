@@ -6,7 +6,7 @@
 
 #include "core/number_text.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr uint64_t kSectorBytes = 512;  // of /proc/diskstats, whatever the device's own
@@ -79,4 +79,4 @@ void DiskUsage::sample_space(SystemValues& values) const {
   if (used + free > 0) values.emplace_back("system/disk.percent", 100.0 * used / (used + free));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -9,7 +9,7 @@
 #include "tracking/system/proc_file.h"
 #include "tracking/system/system_values.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class DiskUsage {
  public:
@@ -28,4 +28,4 @@ class DiskUsage {
   CounterRates<std::string> read_, written_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -2,7 +2,7 @@
 
 #include <system_error>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 GpuWatch::GpuWatch(const std::filesystem::path& library, std::chrono::milliseconds timeout)
     : shared_(std::make_shared<Shared>()), timeout_(timeout) {
@@ -77,4 +77,4 @@ void GpuWatch::work(const std::shared_ptr<Shared>& shared) {
   shared->changed.notify_all();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -11,7 +11,7 @@
 #include "core/system/mutex.h"
 #include "tracking/system/nvml_library.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // Thread: one user. Without the library there is no thread, and nothing is ever read.
 class GpuWatch {
@@ -50,4 +50,4 @@ class GpuWatch {
   std::thread thread_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

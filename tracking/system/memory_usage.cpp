@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 void add_memory(uint64_t total, uint64_t used, uint64_t available, SystemValues& values) {
@@ -57,4 +57,4 @@ int64_t MemoryUsage::oom_kills() {
   return static_cast<int64_t>(*kills - *kills_at_start_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -9,7 +9,7 @@
 #include "tracking/system/proc_file.h"
 #include "tracking/system/system_values.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class MemoryUsage {
  public:
@@ -28,4 +28,4 @@ class MemoryUsage {
   std::optional<uint64_t> kills_at_start_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -2,7 +2,7 @@
 
 #include "core/number_text.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 struct NetworkCounters {
@@ -46,4 +46,4 @@ void NetworkUsage::sample(SampleTime now, SystemValues& values) {
                transmitted_.per_second(std::move(counted.transmitted), now));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -8,7 +8,7 @@
 #include "tracking/system/proc_file.h"
 #include "tracking/system/system_values.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class NetworkUsage {
  public:
@@ -24,4 +24,4 @@ class NetworkUsage {
   CounterRates<std::string> received_, transmitted_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -6,7 +6,7 @@
 #include <array>
 #include <optional>
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 // Names and layouts below are NVML's, without its prefix.
@@ -161,4 +161,4 @@ GpuReading NvmlLibrary::read_gpu(unsigned index, const std::vector<int64_t>& pid
   return reading;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct GpuReading {
   unsigned index = 0;                                  // NVML's, in the order of the PCI bus
@@ -44,4 +44,4 @@ class NvmlLibrary {
   bool started_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -8,7 +8,7 @@
 #include "core/number_text.h"
 #include "core/system/file_descriptor.h"
 
-namespace lockstep::proc {
+namespace lockstep::tracking::proc {
 namespace {
 
 constexpr size_t kLargestProcFile = 4u << 20;
@@ -73,4 +73,4 @@ std::optional<uint64_t> count_of(std::string_view text, std::string_view key) {
 
 bool file_exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-}  // namespace lockstep::proc
+}  // namespace lockstep::tracking::proc

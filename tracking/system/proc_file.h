@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::proc {
+namespace lockstep::tracking::proc {
 
 // One buffer for many files. Thread: one at a time.
 class FileReader {
@@ -40,4 +40,4 @@ std::optional<uint64_t> count_of(std::string_view text, std::string_view key);
 
 bool file_exists(const std::string& path);
 
-}  // namespace lockstep::proc
+}  // namespace lockstep::tracking::proc

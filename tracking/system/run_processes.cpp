@@ -14,7 +14,7 @@
 
 #include "core/number_text.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 struct CloseProcDirectory {
@@ -184,4 +184,4 @@ void RunProcesses::add_pss(SystemValues& values) {
   if (known) values.emplace_back("system/processes.pss_bytes", static_cast<double>(kib * 1024));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

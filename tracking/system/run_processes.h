@@ -14,7 +14,7 @@
 #include "tracking/system/proc_file.h"
 #include "tracking/system/system_values.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class RunProcesses {
  public:
@@ -61,4 +61,4 @@ class RunProcesses {
   CounterRates<Identity> cpu_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

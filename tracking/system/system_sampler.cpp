@@ -1,6 +1,6 @@
 #include "tracking/system/system_sampler.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 SystemSampler::SystemSampler(SystemSamplerOptions options)
     : options_(std::move(options)),
@@ -34,4 +34,4 @@ void SystemSampler::add_gpus(SystemValues& values) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -18,7 +18,7 @@
 #include "tracking/system/run_processes.h"
 #include "tracking/system/system_values.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct SystemSamplerOptions {
   std::filesystem::path root_of_proc = "/proc";
@@ -64,4 +64,4 @@ class SystemSampler {
   std::vector<std::string> gpu_names_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

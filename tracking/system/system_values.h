@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // Metric name, such as "system/memory.percent", and value.
 using SystemValues = std::vector<std::pair<std::string, double>>;
@@ -16,4 +16,4 @@ inline void add_if_known(SystemValues& values, const char* name, std::optional<d
   if (value) values.emplace_back(name, *value);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

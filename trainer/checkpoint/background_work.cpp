@@ -7,7 +7,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 BackgroundWork::BackgroundWork(const std::string& name)
     : thread_([this](const std::stop_token& stop) { run(stop); }) {
@@ -52,4 +52,4 @@ void BackgroundWork::run(const std::stop_token& stop) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

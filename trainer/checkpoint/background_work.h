@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 class BackgroundWork {
  public:
@@ -38,4 +38,4 @@ class BackgroundWork {
   std::jthread thread_;         // last: joined before what it uses is gone
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -16,7 +16,7 @@
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/safetensors_index.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -215,4 +215,4 @@ void remove_checkpoint(const fs::path& checkpoints, int64_t step) {
                                         directory_of(checkpoints, step).string(), error.message()));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -23,7 +23,7 @@
 #include "lockstep/optimizer.h"
 #include "trainer/checkpoint/checkpoint_head.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct Checkpoint {
   CheckpointHead head;
@@ -86,4 +86,4 @@ CheckpointHead read_checkpoint_head(const std::filesystem::path& checkpoints, in
 // Throws Environment.
 void remove_checkpoint(const std::filesystem::path& checkpoints, int64_t step);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 using HeadJson = nlohmann::ordered_json;
 
@@ -50,4 +50,4 @@ CheckpointHead read_head(const HeadJson& json) {
   return head;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

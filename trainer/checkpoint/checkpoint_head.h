@@ -11,7 +11,7 @@
 #include "trainer/state/loss_scaler.h"
 #include "trainer/state/position.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct CheckpointHead {
   Position position;
@@ -36,4 +36,4 @@ nlohmann::ordered_json describe_head(const CheckpointHead& head);
 // The other way. What older checkpoints do not say keeps its default.
 CheckpointHead read_head(const nlohmann::ordered_json& json);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -9,7 +9,7 @@
 #include "lockstep/error.h"
 #include "trainer/checkpoint/checkpoint.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 using Heads = std::map<int64_t, CheckpointHead>;  // by step
@@ -64,4 +64,4 @@ void prune_checkpoints(const std::filesystem::path& checkpoints, int64_t newest,
     if (!kept.contains(step)) remove_checkpoint(checkpoints, step);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -10,7 +10,7 @@
 #include "lockstep/config_fields.h"
 #include "trainer/state/metric_mode.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct KeepBestConfig {
   std::optional<int64_t> count;  // nothing: off
@@ -39,4 +39,4 @@ struct KeepOptions {
 void prune_checkpoints(const std::filesystem::path& checkpoints, int64_t newest,
                        const KeepOptions& keep);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -9,7 +9,7 @@
 #include "lockstep/error.h"
 #include "trainer/checkpoint/checkpoint.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -41,7 +41,7 @@ nlohmann::json read_note(const fs::path& checkpoints) {
 
 CheckpointNote locate_checkpoints(World& world, const fs::path& checkpoints) {
   if (!has_several_nodes(world)) return {};
-  const auto found = act_on_main(world, "place of checkpoints", [&] {
+  const auto found = distributed::act_on_main(world, "place of checkpoints", [&] {
     return nlohmann::json{own_host_name(), fs::absolute(checkpoints).string()};
   });
   return {.host = found[0], .directory = found[1]};
@@ -57,12 +57,13 @@ void keep_checkpoint_note(const fs::path& checkpoints, const CheckpointNote& not
 void refuse_to_begin_anew(World& world, const fs::path& checkpoints) {
   if (!has_several_nodes(world)) return;
   for (const auto& note :
-       all_gather_object(world, read_note(checkpoints), "notes of checkpoints")) {
+       distributed::all_gather_object(world, read_note(checkpoints), "notes of checkpoints")) {
     if (note.is_null()) continue;
     const auto text = [&](const char* key) {
       return printable(note[key].get<std::string>(), kLongestPath);
     };
-    const auto main_host = act_on_main(world, "host name", [] { return own_host_name(); });
+    const auto main_host =
+        distributed::act_on_main(world, "host name", [] { return own_host_name(); });
     throw config_error(fmt::format(
         "run {} would begin at step 0: rank 0 on {} has no checkpoint of it, but {} knows of some, "
         "of step {} and later, in {} on {}: copy that directory to {}, or set "
@@ -73,4 +74,4 @@ void refuse_to_begin_anew(World& world, const fs::path& checkpoints) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -8,7 +8,7 @@
 
 #include "lockstep/world.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct CheckpointNote {
   std::string host, directory;  // of the checkpoints; empty: all ranks are on one node
@@ -26,4 +26,4 @@ void keep_checkpoint_note(const std::filesystem::path& checkpoints, const Checkp
 // note of one.
 void refuse_to_begin_anew(World& world, const std::filesystem::path& checkpoints);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -9,7 +9,7 @@
 #include "lockstep/config_value.h"
 #include "trainer/checkpoint/checkpoint_keeping.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // Which ranks write a checkpoint.
 enum class WritingRanks { Main, All };
@@ -46,4 +46,4 @@ void fields(V& v, CheckpointSection& c) {
     "auto: a restart of a run continues from its last good checkpoint; never: it begins anew");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -11,7 +11,7 @@
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -58,20 +58,20 @@ std::string new_attempt() {
 }  // namespace
 
 CheckpointWriters find_writers(World& world, const fs::path& checkpoints, bool all) {
-  const bool leads = is_main(world.rank());
+  const bool leads = tracking::is_main(world.rank());
   if (!all || !world.is_distributed())
     return {.share = {.attempt = new_attempt()}, .is_one = leads, .without_it = {}};
   const auto probe_of = [&](const std::string& attempt) {
     return checkpoints / (kTemporaryPrefix + attempt);
   };
-  const std::string attempt = act_on_main(world, "checkpoint directory", [&] {
+  const std::string attempt = distributed::act_on_main(world, "checkpoint directory", [&] {
     const auto name = new_attempt();
     make_directories(probe_of(name));
     return name;
   });
   std::error_code ignored;
   const bool sees_it = fs::exists(probe_of(attempt), ignored);
-  const auto all_see = all_gather_object(world, sees_it, "checkpoint directory");
+  const auto all_see = distributed::all_gather_object(world, sees_it, "checkpoint directory");
   if (leads) fs::remove(probe_of(attempt), ignored);
   CheckpointWriters writers{.share = {.count = 0, .attempt = attempt}, .is_one = sees_it};
   for (size_t rank = 0; rank < all_see.size(); ++rank) {
@@ -94,4 +94,4 @@ Checkpoint take_share(const Checkpoint& checkpoint, int index, int count) {
   return share;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -10,7 +10,7 @@
 #include "lockstep/world.h"
 #include "trainer/checkpoint/checkpoint.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // Who writes the checkpoints of this process's run.
 struct CheckpointWriters {
@@ -29,4 +29,4 @@ CheckpointWriters find_writers(World& world, const std::filesystem::path& checkp
 // bytes so far; what only the main rank has right (random states, `of_main`) to the first share.
 Checkpoint take_share(const Checkpoint& checkpoint, int index, int count);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -9,7 +9,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 bool means(const std::string& name, const std::string& weight) {
@@ -47,4 +47,4 @@ void verify_chosen(const std::string& key, const std::vector<std::string>& names
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // Whether one of `names` means `weight`: a parameter or buffer itself, or a module it is in, e.g.
 // "layer4.0" means "layer4.0.conv1.weight".
@@ -14,4 +14,4 @@ bool is_chosen(const std::string& weight, const std::vector<std::string>& names)
 void verify_chosen(const std::string& key, const std::vector<std::string>& names,
                    const std::vector<std::string>& weights);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -18,7 +18,7 @@
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/safetensors_index.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 std::vector<std::string> names_of_tensors(const NamedTensors& tensors) {
@@ -105,11 +105,12 @@ void load_initial_weights(World& world, Model& model, const std::filesystem::pat
                           const std::vector<std::string>& except) {
   const at::NoGradGuard no_grad;
   auto tensors = tensors_of(model);
-  act_on_main(world, "initial weights", [&] {
+  distributed::act_on_main(world, "initial weights", [&] {
     fill_from(path, tensors, except);
     return true;
   });
-  for (auto& [name, tensor] : tensors) broadcast(world, tensor, 0, "initial weights " + name);
+  for (auto& [name, tensor] : tensors)
+    distributed::broadcast(world, tensor, 0, "initial weights " + name);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

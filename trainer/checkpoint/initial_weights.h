@@ -8,7 +8,7 @@
 #include "lockstep/model.h"
 #include "lockstep/world.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // Collective: rank 0 reads the safetensors file `path`, or the files of the index `path`
 // (trainer/checkpoint/safetensors_index.h), and sends the tensors to all ranks' `model`, so that
@@ -20,4 +20,4 @@ namespace lockstep {
 void load_initial_weights(World& world, Model& model, const std::filesystem::path& path,
                           const std::vector<std::string>& except = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

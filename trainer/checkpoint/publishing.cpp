@@ -7,7 +7,7 @@
 #include "tracking/artifacts/store.h"
 #include "tracking/runs/run_directory.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 constexpr const char* kEvalLoss = "eval/loss";
@@ -21,7 +21,7 @@ std::string artifact_name(const std::string& run_name) {
   return (begins_well ? name : "run" + name).substr(0, 120) + "-model";
 }
 
-bool is_best(const ArtifactStore& store, const std::string& name, double loss) {
+bool is_best(const tracking::ArtifactStore& store, const std::string& name, double loss) {
   for (const auto& artifact : store.list()) {
     const auto other = artifact.metadata.find(kEvalLoss);
     const bool counts = artifact.name == name && other != artifact.metadata.end();
@@ -30,16 +30,17 @@ bool is_best(const ArtifactStore& store, const std::string& name, double loss) {
   return std::isfinite(loss);
 }
 
-Artifact publish(const CheckpointToPublish& checkpoint) {
+tracking::Artifact publish(const CheckpointToPublish& checkpoint) {
   const auto step = checkpoint.position.step;
-  ArtifactDraft draft{.name = artifact_name(checkpoint.run_name),
-                      .type = "model",
-                      .source = checkpoints_path(checkpoint.run_dir) / std::to_string(step),
-                      .metadata = {{"step", step}, {"epoch", checkpoint.position.epoch}},
-                      .made_by = checkpoint.run_dir.filename().string(),
-                      .transfer = ArtifactDraft::Transfer::Link};
+  tracking::ArtifactDraft draft{
+      .name = artifact_name(checkpoint.run_name),
+      .type = "model",
+      .source = tracking::checkpoints_path(checkpoint.run_dir) / std::to_string(step),
+      .metadata = {{"step", step}, {"epoch", checkpoint.position.epoch}},
+      .made_by = checkpoint.run_dir.filename().string(),
+      .transfer = tracking::ArtifactDraft::Transfer::Link};
   for (const auto& [name, value] : checkpoint.evaluation) draft.metadata["eval/" + name] = value;
-  const ArtifactStore store(checkpoint.run_dir.parent_path() / "artifacts");
+  const tracking::ArtifactStore store(checkpoint.run_dir.parent_path() / "artifacts");
   const auto loss = checkpoint.evaluation.find("loss");
   if (loss != checkpoint.evaluation.end() && is_best(store, draft.name, loss->second))
     draft.aliases.emplace_back("best");
@@ -68,4 +69,4 @@ void record(const Published& published, Tracker& tracker) noexcept {
                "the checkpoint was not published as an artifact: " + published.problem);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

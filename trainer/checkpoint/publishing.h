@@ -10,7 +10,7 @@
 #include "lockstep/tracker.h"
 #include "trainer/state/position.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct CheckpointToPublish {
   std::filesystem::path run_dir;  // of the job
@@ -32,4 +32,4 @@ Published publish_checkpoint(const CheckpointToPublish& checkpoint) noexcept;
 // Records it; a problem as a warning: the checkpoint itself is there.
 void record(const Published& published, Tracker& tracker) noexcept;
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -16,7 +16,7 @@
 #include "formats/safetensors_header.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 constexpr std::array<std::pair<const char*, at::ScalarType>, 10> kTypes = {{{"F64", at::kDouble},
@@ -36,8 +36,8 @@ at::ScalarType scalar_type(const std::string& dtype) {
   return at::ScalarType::Undefined;
 }
 
-std::vector<TensorEntry> lay_out(const NamedTensors& tensors) {
-  std::vector<TensorEntry> entries;
+std::vector<formats::TensorEntry> lay_out(const NamedTensors& tensors) {
+  std::vector<formats::TensorEntry> entries;
   size_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
     entries.push_back({name, dtype_name(tensor.scalar_type()), tensor.sizes().vec(), offset,
@@ -74,7 +74,7 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-void verify_checksum(const TensorEntry& entry, std::span<const uint8_t> file,
+void verify_checksum(const formats::TensorEntry& entry, std::span<const uint8_t> file,
                      const std::map<std::string, uint32_t>& checksums,
                      const std::filesystem::path& path) {
   const auto expected = checksums.find(entry.name);
@@ -115,7 +115,7 @@ std::map<std::string, uint32_t> write_safetensors(const std::filesystem::path& p
 NamedTensors read_safetensors(const std::filesystem::path& path,
                               const std::optional<std::map<std::string, uint32_t>>& checksums) {
   const MappedFile file(path);
-  const auto entries = parse_safetensors(file.bytes(), path.string());
+  const auto entries = formats::parse_safetensors(file.bytes(), path.string());
   if (checksums && entries.size() != checksums->size())
     throw environment_error(fmt::format("{}: holds {} tensors, {} were written", path.string(),
                                         entries.size(), checksums->size()));
@@ -136,4 +136,4 @@ size_t bytes_of(const NamedTensors& tensors) {
   return bytes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -8,7 +8,7 @@
 
 #include "lockstep/optimizer.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // What safetensors calls a type, e.g. "F32". Throws Bug for one that it has no name for.
 const char* dtype_name(at::ScalarType type);
@@ -28,4 +28,4 @@ NamedTensors read_safetensors(
 // Of all tensors.
 size_t bytes_of(const NamedTensors& tensors);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

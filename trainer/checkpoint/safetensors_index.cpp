@@ -7,7 +7,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 constexpr size_t kLongestName = 200;  // in a message
@@ -43,4 +43,4 @@ std::map<std::string, std::string> parse_safetensors_index(const std::string& te
   return files;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

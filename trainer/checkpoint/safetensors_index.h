@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 inline constexpr const char* kSafetensorsIndexEnding = ".safetensors.index.json";
 
@@ -21,4 +21,4 @@ std::string make_safetensors_index(const std::map<std::string, std::string>& fil
 std::map<std::string, std::string> parse_safetensors_index(const std::string& text,
                                                            const std::string& name);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

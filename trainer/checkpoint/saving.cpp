@@ -12,7 +12,7 @@
 #include "tracking/runs/on_ranks.h"
 #include "trainer/checkpoint/safetensors.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 // Writing less takes next to no processor time, and training that waits for it must not wait for
@@ -34,7 +34,7 @@ void CheckpointSaver::agree_on_writers() {
   place_ = locate_checkpoints(world_, options_.checkpoints);
   if (options_.in_background && writers_->is_one)
     background_ = std::make_unique<BackgroundWork>("checkpoint");
-  if (is_main(world_.rank()) && !writers_->without_it.empty())
+  if (tracking::is_main(world_.rank()) && !writers_->without_it.empty())
     tracker_.text(TextLevel::Warning,
                   fmt::format("checkpoint.writers: {} cannot see {} and write nothing of it",
                               names_of_ranks(writers_->without_it), options_.checkpoints.string()));
@@ -69,7 +69,7 @@ void CheckpointSaver::save(const TrainingState& state,
     state_ = State::AwaitingShares;
   if (in_background) return;
   complete(/*in_background=*/false);
-  barrier(world_, "checkpoint");
+  distributed::barrier(world_, "checkpoint");
   note_checkpoint();
 }
 
@@ -105,9 +105,9 @@ void CheckpointSaver::bring_together(bool in_background) {
   if (state_ != State::AwaitingShares) return;
   state_ = State::Idle;
   std::vector<nlohmann::ordered_json> written;
-  for (auto& share : gather_object(world_, under_way_.written, 0, "checkpoint"))
+  for (auto& share : distributed::gather_object(world_, under_way_.written, 0, "checkpoint"))
     if (!share.is_null()) written.push_back(std::move(share));
-  if (is_main(world_.rank()))
+  if (tracking::is_main(world_.rank()))
     work(State::Committing, in_background, [this, all = std::move(written)] { commit(all); });
 }
 
@@ -120,7 +120,9 @@ void CheckpointSaver::look(bool none_is_busy, bool is_saved) {
 
 // Once, by one rank of each node. Without it training goes on all the same.
 void CheckpointSaver::note_checkpoint() {
-  if (std::exchange(is_noted_, true) || is_main(world_.rank()) || world_.local_rank() != 0) return;
+  if (std::exchange(is_noted_, true) || tracking::is_main(world_.rank()) ||
+      world_.local_rank() != 0)
+    return;
   try {
     keep_checkpoint_note(options_.checkpoints, place_, first_step_);
   } catch (const Error& error) {
@@ -148,7 +150,7 @@ void CheckpointSaver::wait() {
 void CheckpointSaver::finish() {
   if (!options_.in_background) return;
   complete(/*in_background=*/true);
-  barrier(world_, "checkpoint");
+  distributed::barrier(world_, "checkpoint");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

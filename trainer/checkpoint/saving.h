@@ -17,7 +17,7 @@
 #include "trainer/checkpoint/snapshot.h"
 #include "trainer/checkpoint/training_state.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct SavingOptions {
   std::filesystem::path checkpoints;
@@ -100,4 +100,4 @@ class CheckpointSaver {
   std::unique_ptr<BackgroundWork> background_;  // on a rank that writes; last: joined first
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

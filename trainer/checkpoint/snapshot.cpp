@@ -9,7 +9,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 constexpr size_t kCacheLine = 64, kPage = 4096;
@@ -65,4 +65,4 @@ NamedTensors Snapshot::copy(const NamedTensors& tensors) {
   return copies;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -6,7 +6,7 @@
 
 #include "lockstep/optimizer.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // Thread: one at a time.
 class Snapshot {
@@ -24,4 +24,4 @@ class Snapshot {
   at::Tensor memory_;  // bytes
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

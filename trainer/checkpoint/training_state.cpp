@@ -11,7 +11,7 @@
 #include "lockstep/error.h"
 #include "trainer/checkpoint/checkpoint_note.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 // Where a rank's random numbers come from, and what follows "rank.N" in the names of their states:
@@ -52,14 +52,14 @@ NamedTensors broadcast_tensors(World& world, NamedTensors tensors, const std::st
   auto description = nlohmann::json::array();
   for (const auto& [key, tensor] : tensors)
     description.push_back({key, tensor.sizes().vec(), static_cast<int>(tensor.scalar_type())});
-  description = broadcast_object(world, description, 0, name);
+  description = distributed::broadcast_object(world, description, 0, name);
   tensors.resize(description.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     auto& [key, tensor] = tensors[i];
     key = description[i][0];
     const auto type = static_cast<at::ScalarType>(description[i][2].get<int>());
     if (!tensor.defined()) tensor = at::empty(description[i][1].get<std::vector<int64_t>>(), type);
-    broadcast(world, tensor, 0, name + " " + key);
+    distributed::broadcast(world, tensor, 0, name + " " + key);
   }
   return tensors;
 }
@@ -100,7 +100,7 @@ Checkpoint capture_state(World& world, const TrainingState& state) {
   checkpoint.head.gradient_order = state.parallel.gradient_order();
   if (checkpoint.head.ema_updates == 0) checkpoint.ema.clear();  // which it would not be
   for (const auto& [ending, generator] : generators_of(world)) {
-    const auto states = all_gather(world, generator.get_state(), "random states");
+    const auto states = distributed::all_gather(world, generator.get_state(), "random states");
     for (int rank = 0; rank < world.world_size(); ++rank)
       checkpoint.rng.emplace_back(rng_name(rank, ending), states[static_cast<size_t>(rank)]);
   }
@@ -111,8 +111,8 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
                                        const std::filesystem::path& checkpoints) {
   const at::NoGradGuard no_grad;
   Checkpoint checkpoint;
-  const auto answer = act_on_main(world, "checkpoint to resume",
-                                  [&] { return find_checkpoint(checkpoints, checkpoint); });
+  const auto answer = distributed::act_on_main(
+      world, "checkpoint to resume", [&] { return find_checkpoint(checkpoints, checkpoint); });
   auto rejected = answer["rejected"].get<std::vector<std::string>>();
   if (answer["head"].is_null()) {
     refuse_to_begin_anew(world, checkpoints);
@@ -138,8 +138,8 @@ RestoredWeights restore_weights(World& world, Model& model,
                                 const std::filesystem::path& checkpoints, bool averaged) {
   const at::NoGradGuard no_grad;
   Checkpoint checkpoint;
-  const auto answer = act_on_main(world, "weights of a checkpoint",
-                                  [&] { return find_checkpoint(checkpoints, checkpoint); });
+  const auto answer = distributed::act_on_main(
+      world, "weights of a checkpoint", [&] { return find_checkpoint(checkpoints, checkpoint); });
   if (answer["head"].is_null())
     throw environment_error(fmt::format("{} holds no checkpoint any more", checkpoints.string()));
   const auto head = read_head(answer["head"]);
@@ -151,4 +151,4 @@ RestoredWeights restore_weights(World& world, Model& model,
   return restored;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

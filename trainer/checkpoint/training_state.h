@@ -12,7 +12,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/state/weight_average.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct TrainingState {
   Model& model;
@@ -50,4 +50,4 @@ struct RestoredWeights {
 RestoredWeights restore_weights(World& world, Model& model,
                                 const std::filesystem::path& checkpoints, bool averaged);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -19,7 +19,7 @@
 #include "tracking/runs/run_directory.h"
 #include "trainer/checkpoint/checkpoint.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -80,8 +80,8 @@ CheckpointWords parse(const std::vector<std::string>& words) {
 
 fs::path directory_of_run(const std::string& run, const std::string& runs) {
   std::error_code error;
-  if (fs::is_directory(checkpoints_path(run), error)) return run;
-  return find_run_directory(runs, run);
+  if (fs::is_directory(tracking::checkpoints_path(run), error)) return run;
+  return catalog::find_run_directory(runs, run);
 }
 
 // "RUN" or "RUN:STEP".
@@ -98,7 +98,7 @@ ChosenCheckpoints chosen(const std::string& word, const std::string& runs) {
     step = number;
   }
   const auto run = directory_of_run(word.substr(0, colon), runs);
-  ChosenCheckpoints found{.directory = checkpoints_path(run)};
+  ChosenCheckpoints found{.directory = tracking::checkpoints_path(run)};
   found.steps = list_checkpoints(found.directory);
   if (found.steps.empty())
     throw config_error(fmt::format("'{}' has no checkpoint", printable(run.string(), 300)));
@@ -256,4 +256,4 @@ CommandAnswer checkpoint_command(const std::vector<std::string>& words) {
   return diff(parsed);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

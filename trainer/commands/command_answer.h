@@ -3,11 +3,11 @@
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct CommandAnswer {
   std::string text;  // for standard output
   int exit_code = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -3,13 +3,13 @@
 #include "data/loader/loader.h"
 #include "trainer/checkpoint/safetensors.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 void write_first_batch(const PreparedRun& run, const std::filesystem::path& path) {
   const auto& train_set = *run.data.train;
-  DistributedSampler sampler(train_set.size(), {0, run.ranks.world_size}, run.order);
+  data::DistributedSampler sampler(train_set.size(), {0, run.ranks.world_size}, run.order);
   sampler.set_epoch(0, run.config.data.loader.shuffle_lanes);
-  Loader loader(
+  data::Loader loader(
       train_set, sampler.sequence(),
       {.batch_size = run.plan.per_rank_batch_size, .seed = run.order.seed, .name = "data.train"});
   NamedTensors fields;
@@ -18,4 +18,4 @@ void write_first_batch(const PreparedRun& run, const std::filesystem::path& path
   write_safetensors(path, fields);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -5,10 +5,10 @@
 
 #include "trainer/prepared/prepared_run.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // Writes the fields of rank 0's first batch, as safetensors, in the order of the dataset. `path`
 // must not exist. Throws Config as a training would, Environment when the file cannot be written.
 void write_first_batch(const PreparedRun& run, const std::filesystem::path& path);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -13,7 +13,7 @@
 #include "lockstep/error.h"
 #include "tracking/sinks/png.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -52,11 +52,11 @@ std::string describe_fields(const Batch& batch) {
 std::string describe_classes(const Dataset& dataset) {
   const auto labels = dataset.sample_info().labels();
   if (labels.empty()) return {};
-  if (!are_classes(labels)) {
+  if (!data::are_classes(labels)) {
     const auto [low, high] = std::ranges::minmax_element(labels);
     return line("labels", fmt::format("values from {:.4g} to {:.4g}", *low, *high));
   }
-  const auto counts = count_classes(labels);
+  const auto counts = data::count_classes(labels);
   const auto [least, most] = std::ranges::minmax_element(counts);
   auto text =
       line("classes", fmt::format("{}, with {} to {} samples", counts.size(), *least, *most));
@@ -71,7 +71,7 @@ std::string describe_classes(const Dataset& dataset) {
 }
 
 // Loads for some seconds, or to the end of the pass.
-std::string measure_loading(Loader& loader, int64_t workers) {
+std::string measure_loading(data::Loader& loader, int64_t workers) {
   int64_t samples = 0, bytes = 0;
   const auto begin = Clock::now();
   while (Clock::now() - begin < kLoadingTime) {
@@ -89,27 +89,28 @@ std::string measure_loading(Loader& loader, int64_t workers) {
                           workers == 1 ? "" : "s", samples, elapsed.count()));
 }
 
-void write_sheet(const Dataset& dataset, const IndexSequence& indices,
+void write_sheet(const Dataset& dataset, const data::IndexSequence& indices,
                  const std::filesystem::path& path) {
   const auto count = std::min(indices.size(), int64_t{kImagesShown});
-  Loader loader(dataset, indices.slice(0, count), {.batch_size = count, .name = "data.train"});
-  const auto sheet = contact_sheet(loader.next()->at("image"), kImagesPerRow);
-  write_file_durably(path, encode_png(sheet.size.width, sheet.size.height, 3, sheet.rgb));
+  data::Loader loader(dataset, indices.slice(0, count),
+                      {.batch_size = count, .name = "data.train"});
+  const auto sheet = data::contact_sheet(loader.next()->at("image"), kImagesPerRow);
+  write_file_durably(path, tracking::encode_png(sheet.size.width, sheet.size.height, 3, sheet.rgb));
 }
 
 std::string inspect_training(const PreparedRun& run, const std::filesystem::path& sheet) {
   const auto& [config, plan] = std::tie(run.config, run.plan);
   const auto& dataset = *run.data.train;
   const auto world = run.ranks.world_size;
-  DistributedSampler sampler(dataset.size(), {0, world}, run.order);
+  data::DistributedSampler sampler(dataset.size(), {0, world}, run.order);
   sampler.set_epoch(0, config.data.loader.shuffle_lanes);
   const auto indices = sampler.sequence();
-  LoaderOptions loading = {
+  data::LoaderOptions loading = {
       .batch_size = plan.per_rank_batch_size, .seed = run.order.seed, .name = "data.train"};
   auto text = fmt::format("data.train: {}\n", config.data.train.name());
   text += line("samples", std::to_string(dataset.size()));
   for (const auto& remark : dataset.remarks()) text += line("remark", remark);
-  text += describe_fields(Loader(dataset, indices, loading).next().value());
+  text += describe_fields(data::Loader(dataset, indices, loading).next().value());
   text += describe_classes(dataset);
   text += line("batches", fmt::format("{} per epoch, of {} samples: {} on each of {} rank{}",
                                       plan.batches_per_epoch, plan.global_batch_size,
@@ -117,7 +118,7 @@ std::string inspect_training(const PreparedRun& run, const std::filesystem::path
   text += line("per rank", fmt::format("{} samples per epoch", sampler.num_samples()));
   loading.workers = plan.workers_per_rank;
   loading.prefetch = config.data.loader.prefetch;
-  Loader loader(dataset, indices, loading);
+  data::Loader loader(dataset, indices, loading);
   text += measure_loading(loader, plan.workers_per_rank);
   if (sheet.empty()) return text;
   write_sheet(dataset, indices, sheet);
@@ -127,8 +128,8 @@ std::string inspect_training(const PreparedRun& run, const std::filesystem::path
 std::string inspect_evaluation(const PreparedRun& run) {
   const auto& data = run.config.data;
   const auto& dataset = *run.data.eval;
-  const auto mine = exact_split(dataset.size(), {0, run.ranks.world_size});
-  Loader loader(dataset, mine, {.batch_size = data.eval_batch_size, .name = "data.eval"});
+  const auto mine = data::exact_split(dataset.size(), {0, run.ranks.world_size});
+  data::Loader loader(dataset, mine, {.batch_size = data.eval_batch_size, .name = "data.eval"});
   const auto& part = data.eval.is_set() ? data.eval : data.train;
   auto text = fmt::format("data.eval: {}\n", part.name());
   text += line("samples", std::to_string(dataset.size()));
@@ -144,4 +145,4 @@ std::string inspect_data(const PreparedRun& run, const std::filesystem::path& sh
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -6,7 +6,7 @@
 
 #include "trainer/prepared/prepared_run.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // A report for people: of the training and the evaluation set sizes, fields, shapes and types,
 // balance of the classes, batches and samples per rank, and how fast the loader alone is (some
@@ -15,4 +15,4 @@ namespace lockstep {
 // Environment when the sheet cannot be written.
 std::string inspect_data(const PreparedRun& run, const std::filesystem::path& sheet);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

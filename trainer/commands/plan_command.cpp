@@ -9,7 +9,7 @@
 #include "lockstep/error.h"
 #include "trainer/commands/run_plan.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 constexpr const char* kPlanHelp = R"(lockstep plan: what a run file is going to be on so many ranks
@@ -91,7 +91,7 @@ PlanWords parse_plan(const std::vector<std::string>& words) {
 }
 
 // With every number of nodes that is allowed.
-void verify_batch(const LoaderConfig& config, const PlanWords& parsed) {
+void verify_batch(const data::LoaderConfig& config, const PlanWords& parsed) {
   if (parsed.least_nodes == parsed.nodes || config.per_rank_batch_size ||
       config.batch_remainder != BatchRemainder::Refuse)
     return;
@@ -120,4 +120,4 @@ CommandAnswer plan_command(const std::vector<std::string>& words) {
   return {parsed.as_json ? plan.dump(2) + "\n" : render_plan(plan)};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -6,10 +6,10 @@
 
 #include "trainer/commands/command_answer.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // `words`: what stands behind `lockstep plan`. Throws Config for words that mean nothing, and where
 // plan_run() does.
 CommandAnswer plan_command(const std::vector<std::string>& words);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -21,7 +21,7 @@
 #include "trainer/loop/dealt_batches.h"
 #include "trainer/meeting.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,7 +64,7 @@ RowLayout agree_on_layout(World& world, const at::Tensor& first) {
     const auto layout = layout_of(first);
     own = {{"shape", layout.shape}, {"type", static_cast<int>(layout.type)}};
   }
-  const auto all = broadcast_object(world, own, 0, "shape of the predictions");
+  const auto all = distributed::broadcast_object(world, own, 0, "shape of the predictions");
   return {all["shape"].get<std::vector<int64_t>>(),
           static_cast<at::ScalarType>(all["type"].get<int>())};
 }
@@ -90,11 +90,11 @@ RowLayout predict_all(World& world, const PreparedRun& run, RowsFile* file) {
   const auto batch_size = std::min(run.config.data.eval_batch_size, num_samples);
   const auto batches = deal_batches(num_samples, batch_size, {world.rank(), world.world_size()});
   const auto local = world.local_world_size();
-  Loader loader(*run.data.eval, batches.indices,
-                {.batch_size = batch_size,
-                 .workers = (run.config.data.loader.workers + local - 1) / local,
-                 .device = world.device(),
-                 .name = "data.eval"});
+  data::Loader loader(*run.data.eval, batches.indices,
+                      {.batch_size = batch_size,
+                       .workers = (run.config.data.loader.workers + local - 1) / local,
+                       .device = world.device(),
+                       .name = "data.eval"});
   run.model->eval();
   RowLayout row;
   for (int64_t round = 0; round < batches.most_batches; ++round) {
@@ -104,7 +104,7 @@ RowLayout predict_all(World& world, const PreparedRun& run, RowsFile* file) {
           predictions_of(run.config.train.precision, *run.model, batch->to(world.device()));
     if (round == 0) {
       row = agree_on_layout(world, predictions);
-      act_on_main(world, "predictions file", [&] {
+      distributed::act_on_main(world, "predictions file", [&] {
         file->begin("predictions", row.type, with_rows(num_samples, row));
         return true;
       });
@@ -114,7 +114,7 @@ RowLayout predict_all(World& world, const PreparedRun& run, RowsFile* file) {
       verify_layout(row, predictions, round * world.world_size() + world.rank());
       padded.narrow(0, 0, predictions.size(0)).copy_(predictions);
     }
-    const auto all = all_gather(world, padded, "predictions").flatten(0, 1);
+    const auto all = distributed::all_gather(world, padded, "predictions").flatten(0, 1);
     const auto done = round * batch_size * world.world_size();
     if (file) file->write(all.narrow(0, 0, std::min(all.size(0), num_samples - done)));
   }
@@ -123,7 +123,7 @@ RowLayout predict_all(World& world, const PreparedRun& run, RowsFile* file) {
 
 void verify_run(const fs::path& run_dir, const std::string& id) {
   if (!is_run_id(id)) throw config_error(fmt::format("'{}' is no run id", id));
-  if (list_checkpoints(checkpoints_path(run_dir)).empty())
+  if (list_checkpoints(tracking::checkpoints_path(run_dir)).empty())
     throw config_error(
         fmt::format("--resume {}: {} has no checkpoint to predict with", id, run_dir.string()));
 }
@@ -137,11 +137,11 @@ std::string load_weights(World& world, const PreparedRun& run,
     return *config.train.init_from;
   }
   const auto run_dir = fs::path(config.run.dir) / *run_id;
-  act_on_main(world, "run to predict with", [&] {
+  distributed::act_on_main(world, "run to predict with", [&] {
     verify_run(run_dir, *run_id);
     return true;
   });
-  const auto restored = restore_weights(world, *run.model, checkpoints_path(run_dir),
+  const auto restored = restore_weights(world, *run.model, tracking::checkpoints_path(run_dir),
                                         config.train.ema.decay.has_value());
   auto text = fmt::format("{}{} after step {}", restored.averaged ? "averaged, " : "",
                           run_dir.string(), restored.step);
@@ -163,22 +163,22 @@ void verify_options(const PredictionOptions& options, const RunConfig& config) {
 }  // namespace
 
 std::string write_predictions(const PredictionOptions& options) {
-  const auto config = load_run_config(options.config_path, options.overrides);
-  verify_options(options, config);
-  const auto run = prepare_prediction(config, options.ranks);
+  const auto config = trainer::load_run_config(options.config_path, options.overrides);
+  trainer::verify_options(options, config);
+  const auto run = trainer::prepare_prediction(config, options.ranks);
   World world(world_options(options.ranks, config.distributed, options.progress));
-  compare_notes(world, run);
+  trainer::compare_notes(world, run);
   world.progress().enter(Phase::Evaluating);
   world.progress().set_limits(config.distributed.hang_warning.value, world.timeout());
-  std::optional<RowsFile> file;
-  act_on_main(world, "predictions file", [&] {
+  std::optional<trainer::RowsFile> file;
+  distributed::act_on_main(world, "predictions file", [&] {
     file.emplace(options.out);
     return true;
   });
   run.model->to(world.device());
-  const auto weights = load_weights(world, run, options.run_id);
-  const auto row = predict_all(world, run, file ? &*file : nullptr);
-  act_on_main(world, "predictions file", [&] {
+  const auto weights = trainer::load_weights(world, run, options.run_id);
+  const auto row = trainer::predict_all(world, run, file ? &*file : nullptr);
+  distributed::act_on_main(world, "predictions file", [&] {
     file->finish();
     return true;
   });
@@ -187,4 +187,4 @@ std::string write_predictions(const PredictionOptions& options) {
                      text_of(row), options.out.string(), weights);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -9,7 +9,7 @@
 #include "core/system/progress_page.h"
 #include "lockstep/rank_env.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct PredictionOptions {
   std::filesystem::path config_path;
@@ -29,4 +29,4 @@ struct PredictionOptions {
 // PeerError.
 std::string write_predictions(const PredictionOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

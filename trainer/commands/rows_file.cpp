@@ -12,7 +12,7 @@
 #include "lockstep/error.h"
 #include "trainer/checkpoint/safetensors.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 std::filesystem::path directory_of_file(const std::filesystem::path& path) {
@@ -46,7 +46,7 @@ void RowsFile::begin(const std::string& name, at::ScalarType type,
                      const std::vector<int64_t>& shape) {
   size_t bytes = c10::elementSize(type);
   for (const auto size : shape) bytes *= static_cast<size_t>(size);
-  const auto header = make_safetensors_header({{name, dtype_name(type), shape, 0, bytes}});
+  const auto header = formats::make_safetensors_header({{name, dtype_name(type), shape, 0, bytes}});
   const auto error = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(header.size() + bytes));
   if (error != 0)
     throw environment_error(fmt::format("cannot reserve {} bytes for {}: {}", header.size() + bytes,
@@ -75,4 +75,4 @@ void RowsFile::finish() {
   sync_directory(directory_of_file(path_));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

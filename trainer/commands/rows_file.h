@@ -9,7 +9,7 @@
 
 #include "core/system/file_descriptor.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // The file appears under its name when all of it is on the disk. Until then it has no name at all
 // where the file system can do that, else one that ends in ".tmp-<process>", which only a kill
@@ -37,4 +37,4 @@ class RowsFile {
   FileDescriptor file_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -14,7 +14,7 @@
 #include "trainer/config/run_length.h"
 #include "trainer/loop/trial.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 Json plan_data(const PreparedRun& run) {
@@ -22,7 +22,7 @@ Json plan_data(const PreparedRun& run) {
   const auto& [train_set, eval_set] = run.data;
   const int64_t world = run.ranks.world_size;
   const auto accumulate = run.config.train.accumulate;
-  const BatchShares shares(train_set->size(), {.rank = 0, .world = world}, plan.rule);
+  const data::BatchShares shares(train_set->size(), {.rank = 0, .world = world}, plan.rule);
   const auto last = plan.batches_per_epoch - 1;
   const auto trained = last * shares.counted_by_all(0) + shares.counted_by_all(last);
   const auto used = std::min(train_set->size(), plan.batches_per_epoch * plan.global_batch_size);
@@ -90,7 +90,8 @@ Json plan_memory(const RunConfig& config, const Model& model, const NamedTensors
 }
 
 Json plan_gradients(const RunConfig& config, const NamedTensors& trained, int64_t world) {
-  const auto buckets = expected_bucket_bytes(trained, config.distributed.data_parallel);
+  const auto buckets =
+      distributed::expected_bucket_bytes(trained, config.distributed.data_parallel);
   size_t bytes = 0;
   for (const auto bucket : buckets) bytes += bucket;
   if (config.distributed.data_parallel.gradient_compression != GradientCompression::None)
@@ -221,4 +222,4 @@ std::string render_plan(const Json& plan) {
   return plan.contains("gradients") ? text + render_gradients(plan["gradients"]) : text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

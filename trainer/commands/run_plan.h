@@ -3,7 +3,7 @@
 
 #include "trainer/prepared/prepared_run.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // {"ranks", "data", "steps", "learning_rate", "model", "memory", "gradients"}: numbers and names
 // alone. `run`: prepared for training. Builds an optimizer and trains nothing. Throws Config where
@@ -18,4 +18,4 @@ std::string dry_run(const PreparedRun& run);
 // The same for people.
 std::string render_plan(const Json& plan);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -166,7 +166,7 @@ std::string lockstep_command() {
 }
 
 void print_result(const SessionResult& result, const RankEnv& ranks) {
-  if (!is_main(ranks.rank)) return;
+  if (!tracking::is_main(ranks.rank)) return;
   if (result.stopped == StopReason::Preempted) {
     std::cout << fmt::format("{}\nrun:   {}\ngo on: the same command with --resume {}\n",
                              result.reason, result.run_dir.string(), result.run_id)
@@ -204,7 +204,7 @@ std::unique_ptr<ProgressPage> open_progress_page() {
 int train(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
           ProgressPage& progress) {
   progress.begin(ranks.rank);
-  const StackReporter stack_reporter(progress);
+  const launch::StackReporter stack_reporter(progress);
   const auto result = run_session({.config_path = arguments.run_file(),
                                    .overrides = arguments.overrides(),
                                    .resume_id = arguments.resume_id,
@@ -220,14 +220,14 @@ int train(const Arguments& arguments, int argc, char** argv, const RankEnv& rank
 
 std::string predict(const Arguments& arguments, const RankEnv& ranks, ProgressPage& progress) {
   progress.begin(ranks.rank);
-  const StackReporter stack_reporter(progress);
-  const auto report = write_predictions({.config_path = arguments.run_file(),
-                                         .overrides = arguments.overrides(),
-                                         .run_id = arguments.resume_id,
-                                         .out = arguments.file,
-                                         .ranks = ranks,
-                                         .progress = &progress});
-  return is_main(ranks.rank) ? report : "";
+  const launch::StackReporter stack_reporter(progress);
+  const auto report = trainer::write_predictions({.config_path = arguments.run_file(),
+                                                  .overrides = arguments.overrides(),
+                                                  .run_id = arguments.resume_id,
+                                                  .out = arguments.file,
+                                                  .ranks = ranks,
+                                                  .progress = &progress});
+  return tracking::is_main(ranks.rank) ? report : "";
 }
 
 int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
@@ -235,7 +235,7 @@ int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
   const auto& action = arguments.action;
   const auto config = [&] {
     const auto file = arguments.run_file();
-    return load_run_config(file, arguments.overrides());
+    return trainer::load_run_config(file, arguments.overrides());
   };
   const auto print = [](const std::string& text) {
     std::cout << text << std::flush;
@@ -244,14 +244,15 @@ int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
   if (action == "train") return train(arguments, argc, argv, ranks, progress);
   if (action == "predict") return print(predict(arguments, ranks, progress));
   if (action == "inspect-data")
-    return print(inspect_data(prepare_data(config(), ranks), arguments.sheet));
-  if (action == "dry-run") return print(dry_run(prepare_training(config(), ranks)));
+    return print(trainer::inspect_data(trainer::prepare_data(config(), ranks), arguments.sheet));
+  if (action == "dry-run")
+    return print(trainer::dry_run(trainer::prepare_training(config(), ranks)));
   if (action == "first-batch") {
-    write_first_batch(prepare_data(config(), ranks), arguments.file);
+    trainer::write_first_batch(trainer::prepare_data(config(), ranks), arguments.file);
     return 0;
   }
   if (action == "checkpoints" || action == "plan") {
-    const auto command = action == "plan" ? plan_command : checkpoint_command;
+    const auto command = action == "plan" ? trainer::plan_command : trainer::checkpoint_command;
     const auto answer = command(arguments.positional);
     print(answer.text);
     return answer.exit_code;
@@ -260,10 +261,10 @@ int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
     return print(fmt::format("lockstep-trainer {} (LibTorch {})\n", kVersion, TORCH_VERSION));
   for (const auto& path : arguments.positional)
     if (is_run_file(path))
-      load_plugins_of(path);
+      trainer::load_plugins_of(path);
     else if (action == "schema")
       load_plugin(path, TORCH_VERSION);
-  const auto schema = run_config_schema();
+  const auto schema = trainer::run_config_schema();
   return print(action == "schema" ? schema.dump(2) + "\n" : kUsage + render_help(schema));
 }
 
@@ -277,13 +278,13 @@ int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
 
 [[noreturn]] void fail(const std::exception& error, ProgressPage& progress,
                        const std::optional<std::string>& error_file) {
-  auto report = describe_error(error);
-  tell_failure(progress, report);
-  if (const auto first = read_failure(progress)) report.timestamp_us = first->timestamp_us;
-  if (error_file) write_error_file(*error_file, report);
+  auto report = launch::describe_error(error);
+  launch::tell_failure(progress, report);
+  if (const auto first = launch::read_failure(progress)) report.timestamp_us = first->timestamp_us;
+  if (error_file) launch::write_error_file(*error_file, report);
   // One write: a launcher that stops this rank at this moment leaves the whole line or none.
   std::cerr << fmt::format("lockstep-trainer: error: {}\n", report.message);
-  end_process(exit_code_of(report));
+  end_process(launch::exit_code_of(report));
 }
 
 }  // namespace
@@ -292,7 +293,7 @@ int trainer_main(int argc, char** argv) {
   keep_freed_memory();
   // Writing to a peer that is gone is an error like any other, with a message.
   std::signal(SIGPIPE, SIG_IGN);
-  report_crashes("lockstep-trainer");
+  launch::report_crashes("lockstep-trainer");
   const auto error_file = environment("TORCHELASTIC_ERROR_FILE");
   const auto progress = open_progress_page();
   try {

@@ -11,7 +11,7 @@
 #include "distributed/objects.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 bool NonFiniteWatch::look(const char* what, const at::Tensor& value, int64_t step) {
   if (!value.defined() || !(skips() || (stops() && value.is_cpu()))) return true;
@@ -52,7 +52,7 @@ void NonFiniteWatch::stop(World& world) const {
     own = {{"what", seen_->what},
            {"value", std::isnan(seen_->value) ? "nan" : fmt::format("{}", seen_->value)},
            {"step", seen_->step}};
-  const auto all = all_gather_object(world, own, "non-finite values");
+  const auto all = distributed::all_gather_object(world, own, "non-finite values");
   for (size_t rank = 0; rank < all.size(); ++rank)
     if (const auto& seen = all[rank]; !seen.is_null())
       throw config_error(fmt::format(
@@ -65,4 +65,4 @@ void NonFiniteWatch::stop(World& world) const {
   std::abort();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

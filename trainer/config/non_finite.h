@@ -11,7 +11,7 @@
 #include "lockstep/optimizer.h"
 #include "lockstep/world.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 enum class NonFinitePolicy { Stop, Skip, Ignore };
 constexpr auto choices(NonFinitePolicy) { return std::array{"stop", "skip", "ignore"}; }
@@ -67,4 +67,4 @@ class NonFiniteWatch {
   int64_t skipped_ = 0, skipped_in_a_row_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -4,7 +4,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 // Of this thread, for as long as it lives. Casts of parameters are kept until the last one ends.
@@ -42,4 +42,4 @@ Outputs forward_in(Precision precision, Model& model, const Batch& batch) {
   return model.forward(batch);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

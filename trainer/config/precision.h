@@ -6,7 +6,7 @@
 #include "lockstep/config_value.h"
 #include "lockstep/model.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 enum class Precision { Float32, BFloat16, Float16 };
 constexpr auto choices(Precision) { return std::array{"fp32", "bf16", "fp16"}; }
@@ -18,4 +18,4 @@ constexpr auto choices(Precision) { return std::array{"fp32", "bf16", "fp16"}; }
 // loss (trainer/state/loss_scaler.h).
 Outputs forward_in(Precision precision, Model& model, const Batch& batch);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

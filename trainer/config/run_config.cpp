@@ -8,7 +8,7 @@
 #include "lockstep/rank_env.h"
 #include "tracking/alerts/alert_rules.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 ConfigNode read_run_file_at(const std::filesystem::path& path,
@@ -87,4 +87,4 @@ Json run_config_schema() {
   return schema;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

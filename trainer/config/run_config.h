@@ -14,7 +14,7 @@
 #include "trainer/checkpoint/checkpoint_section.h"
 #include "trainer/config/run_sections.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct RunConfig {
   RunSection run;
@@ -26,7 +26,7 @@ struct RunConfig {
   TrainSection train;
   DistributedSection distributed;
   CheckpointSection checkpoint;
-  TrackingConfig tracking;
+  tracking::TrackingConfig tracking;
 };
 
 template <class V>
@@ -57,4 +57,4 @@ void load_plugins_of(const std::filesystem::path& path);
 // included.
 Json run_config_schema();
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -8,13 +8,13 @@
 #include "lockstep/schedule.h"
 #include "trainer/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
-inline ScheduleSpan length_of_run(const TrainSection& train, const BatchPlan& plan) {
+inline ScheduleSpan length_of_run(const TrainSection& train, const data::BatchPlan& plan) {
   const auto per_epoch = (plan.batches_per_epoch + train.accumulate - 1) / train.accumulate;
   const auto total = per_epoch * train.epochs;
   return {.total_steps = std::min(total, train.max_steps.value_or(total)),
           .steps_per_epoch = per_epoch};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -20,13 +20,13 @@
 #include "trainer/state/early_stop.h"
 #include "trainer/state/weight_average.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct DataSection {
   Part<Dataset> train{dataset_registry()};
   Part<Dataset> eval{dataset_registry()};  // may be left out
-  SplitConfig split;                       // with neither: no evaluation
-  LoaderConfig loader;                     // its keys stand in `data:` itself
+  data::SplitConfig split;                 // with neither: no evaluation
+  data::LoaderConfig loader;               // its keys stand in `data:` itself
   int64_t eval_batch_size = 500;
 };
 
@@ -121,4 +121,4 @@ void fields(V& v, DistributedSection& c) {
     "steps, and ten times as long outside of steps");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

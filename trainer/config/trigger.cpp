@@ -4,7 +4,7 @@
 
 #include "distributed/collectives.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 bool Trigger::due(const Position& position, bool epoch_ended) {
   switch (period_.unit) {
@@ -15,10 +15,10 @@ bool Trigger::due(const Position& position, bool epoch_ended) {
   const auto now = std::chrono::steady_clock::now();
   auto decision =
       at::scalar_tensor(now - last_ >= std::chrono::seconds(period_.count) ? 1 : 0, at::kByte);
-  broadcast(world_, decision, 0, "clock");
+  distributed::broadcast(world_, decision, 0, "clock");
   const bool is_due = decision.item<uint8_t>() != 0;
   if (is_due) last_ = now;
   return is_due;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -7,7 +7,7 @@
 #include "lockstep/world.h"
 #include "trainer/state/position.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 class Trigger {
  public:
@@ -24,4 +24,4 @@ class Trigger {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

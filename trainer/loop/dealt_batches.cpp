@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::trainer {
 
-DealtBatches deal_batches(int64_t num_samples, int64_t batch_size, Shard shard) {
+DealtBatches deal_batches(int64_t num_samples, int64_t batch_size, data::Shard shard) {
   DealtBatches batches;
   batches.num_batches = (num_samples + batch_size - 1) / batch_size;
   batches.most_batches = (batches.num_batches + shard.world - 1) / shard.world;
@@ -15,4 +15,4 @@ DealtBatches deal_batches(int64_t num_samples, int64_t batch_size, Shard shard) 
   return batches;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -7,7 +7,7 @@
 
 #include "data/sampling/sampler.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct DealtBatches {
   int64_t num_batches = 0;       // of the dataset
@@ -17,6 +17,6 @@ struct DealtBatches {
 };
 
 // Only the dataset's last batch may be short, and it is the last of the rank that has it.
-DealtBatches deal_batches(int64_t num_samples, int64_t batch_size, Shard shard);
+DealtBatches deal_batches(int64_t num_samples, int64_t batch_size, data::Shard shard);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -11,13 +11,13 @@
 #include "trainer/loop/dealt_batches.h"
 #include "trainer/state/meter.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 constexpr int64_t kBatchesPerQuestion = 50;
 
 // nullopt: broken off. `most_batches`: of any rank; all ranks ask equally often.
-std::optional<std::vector<Measured>> run_batches(World& world, Model& model, Loader& loader,
+std::optional<std::vector<Measured>> run_batches(World& world, Model& model, data::Loader& loader,
                                                  int64_t most_batches,
                                                  const EvaluationOptions& options) {
   const auto& should_stop = options.should_stop;
@@ -44,12 +44,12 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
   const at::InferenceMode inference;
   const auto [num_batches, most_batches, mine, indices] =
       deal_batches(dataset.size(), options.batch_size, {world.rank(), world.world_size()});
-  Loader loader(dataset, indices,
-                {.batch_size = options.batch_size,
-                 .workers = options.workers,
-                 .device = world.device(),
-                 .name = "data.eval",
-                 .bad_samples = options.bad_samples});
+  data::Loader loader(dataset, indices,
+                      {.batch_size = options.batch_size,
+                       .workers = options.workers,
+                       .device = world.device(),
+                       .name = "data.eval",
+                       .bad_samples = options.bad_samples});
   model.eval();
   const auto finished = run_batches(world, model, loader, most_batches, options);
   model.train();
@@ -60,7 +60,8 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
   std::vector<std::string> names;
   if (!results.empty())
     for (const auto& [name, counter] : results.front().counters) names.push_back(name);
-  names = broadcast_object(world, names, 0, "evaluation metrics").get<std::vector<std::string>>();
+  names = distributed::broadcast_object(world, names, 0, "evaluation metrics")
+              .get<std::vector<std::string>>();
   const auto width = static_cast<int64_t>(names.size());
   auto slots = at::zeros({num_batches, width + 1}, at::kDouble);  // last, what the sums are over
   for (size_t i = 0; i < results.size(); ++i) {
@@ -68,7 +69,7 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
       slots[mine[i]][j] = results[i].counters.at(names[static_cast<size_t>(j)]).sum;
     slots[mine[i]][width] = results[i].targets;
   }
-  all_reduce(world, slots, ReduceOp::Sum, "evaluation");
+  all_reduce(world, slots, distributed::ReduceOp::Sum, "evaluation");
 
   const auto* values = slots.const_data_ptr<double>();
   const auto total = [&, num_batches = num_batches](int64_t column) {
@@ -83,4 +84,4 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
   return means;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

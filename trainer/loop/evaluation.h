@@ -12,13 +12,13 @@
 #include "lockstep/world.h"
 #include "trainer/config/precision.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct EvaluationOptions {
   int64_t batch_size = 500;
   int64_t workers = 0;  // loader threads of this rank
   Precision precision = Precision::Float32;
-  BadSamples* bad_samples = nullptr;  // as of a Loader
+  data::BadSamples* bad_samples = nullptr;  // as of a Loader
   // May be empty: sees each batch of this rank.
   std::function<void(const Batch&, const Outputs&)> look = {};
   // Collective, may be empty: asked by all ranks every few batches; true breaks off.
@@ -35,4 +35,4 @@ struct EvaluationOptions {
 std::map<std::string, double> evaluate(World& world, Model& model, const Dataset& dataset,
                                        const EvaluationOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

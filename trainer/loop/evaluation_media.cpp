@@ -17,7 +17,7 @@
 #include "tracking/runs/on_ranks.h"
 #include "tracking/sinks/png.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 constexpr int64_t kMostClasses = 1000, kHistogramBins = 64, kMostShownNumbers = 32;
@@ -62,7 +62,8 @@ void record_histogram(Tracker& tracker, const Moment& at, const at::Tensor& tens
 
 }  // namespace
 
-EvaluationMedia::EvaluationMedia(const MediaConfig& config, World& world, const Dataset& eval_set)
+EvaluationMedia::EvaluationMedia(const tracking::MediaConfig& config, World& world,
+                                 const Dataset& eval_set)
     : config_(config), world_(world), eval_set_(eval_set) {
   const auto meaning = eval_set.meaning();
   if (meaning.is_object() && meaning.contains("classes"))
@@ -139,7 +140,8 @@ void EvaluationMedia::gather_worst() {
                                {"problem", problem_}};
   worst_.clear();
   int64_t num_classes = 0;
-  for (const auto& rank : all_gather_object(world_, told, "what an evaluation shows")) {
+  for (const auto& rank :
+       distributed::all_gather_object(world_, told, "what an evaluation shows")) {
     num_classes = std::max(num_classes, rank["classes"].get<int64_t>());
     if (problem_.empty()) problem_ = rank["problem"].get<std::string>();
     for (const auto& sample : rank["worst"])
@@ -150,12 +152,12 @@ void EvaluationMedia::gather_worst() {
   worst_.resize(std::min(worst_.size(), static_cast<size_t>(config_.worst_samples)));
   if (num_classes == 0) return;
   if (!confusion_.defined()) confusion_ = at::zeros({num_classes, num_classes}, at::kLong);
-  all_reduce(world_, confusion_, ReduceOp::Sum, "confusion matrix");
+  all_reduce(world_, confusion_, distributed::ReduceOp::Sum, "confusion matrix");
 }
 
 void EvaluationMedia::record(Tracker& tracker, const Moment& at) {
   gather_worst();
-  if (!is_main(world_.rank())) return;
+  if (!tracking::is_main(world_.rank())) return;
   if (!problem_.empty()) tracker.text(TextLevel::Warning, "tracking.media: " + problem_);
   if (confusion_.defined()) record_confusion(tracker, at);
   if (!worst_.empty()) record_worst(tracker, at);
@@ -215,14 +217,14 @@ void EvaluationMedia::record_image(Tracker& tracker, const Moment& at, const Bat
   const auto* image = batch.find("image");
   const bool is_image = image && image->dim() == 4 && (image->size(1) == 1 || image->size(1) == 3);
   if (!is_image) return;
-  const auto picture = contact_sheet(*image, 1);
+  const auto picture = data::contact_sheet(*image, 1);
   tracker.image(
       {.at = at,
        .width = picture.size.width,
        .height = picture.size.height,
        .caption = fmt::format("sample {}: {}, predicted {}, loss {:.4g}", sample.index,
                               name_of(sample.actual), name_of(sample.predicted), sample.loss),
-       .png = encode_png(picture.size.width, picture.size.height, 3, picture.rgb)});
+       .png = tracking::encode_png(picture.size.width, picture.size.height, 3, picture.rgb)});
 }
 
 std::string EvaluationMedia::name_of(double label) const {
@@ -233,7 +235,7 @@ std::string EvaluationMedia::name_of(double label) const {
 
 void record_histograms(const World& world, Tracker& tracker, const Moment& at,
                        const NamedTensors& parameters) {
-  if (!is_main(world.rank()) || !tracker.is_logging()) return;
+  if (!tracking::is_main(world.rank()) || !tracker.is_logging()) return;
   const at::NoGradGuard no_grad;
   for (const auto& [name, parameter] : parameters) {
     record_histogram(tracker, named(at, "weights/" + name), parameter);
@@ -242,4 +244,4 @@ void record_histograms(const World& world, Tracker& tracker, const Moment& at,
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -14,13 +14,13 @@
 #include "lockstep/world.h"
 #include "tracking/config/media_config.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // Of one evaluation. Thread: the training thread.
 class EvaluationMedia {
  public:
   // The arguments outlive this.
-  EvaluationMedia(const MediaConfig& config, World& world, const Dataset& eval_set);
+  EvaluationMedia(const tracking::MediaConfig& config, World& world, const Dataset& eval_set);
 
   // A batch that this rank has evaluated. Notes why nothing can be shown of it, if so: the model
   // gives no predictions [B, K], or there are no labels that fit them.
@@ -48,7 +48,7 @@ class EvaluationMedia {
                     const Sample& sample) const;
   std::string name_of(double label) const;
 
-  const MediaConfig& config_;
+  const tracking::MediaConfig& config_;
   World& world_;
   const Dataset& eval_set_;
   std::vector<std::string> classes_;  // their names; may be empty
@@ -62,4 +62,4 @@ class EvaluationMedia {
 void record_histograms(const World& world, Tracker& tracker, const Moment& at,
                        const NamedTensors& parameters);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -4,7 +4,7 @@
 
 #include "distributed/collectives.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 at::Tensor weighted_loss(const at::Tensor& loss, const BatchWeight& weight) {
   const auto& [part, whole] = weight;
@@ -16,7 +16,7 @@ at::Tensor weighted_loss(const at::Tensor& loss, const BatchWeight& weight) {
 std::vector<at::Tensor> target_divisors(World& world, const std::vector<at::Tensor>& targets) {
   const auto counts = at::stack(targets);
   auto total = counts.sum();
-  all_reduce(world, total, ReduceOp::Sum, "targets of the step");
+  all_reduce(world, total, distributed::ReduceOp::Sum, "targets of the step");
   // Batches without targets have a loss of 0: by what that is divided does not matter.
   const auto shares = (counts * world.world_size()).clamp_min(1).to(at::kDouble);
   return (total.clamp_min(1).to(at::kDouble) / shares).unbind();
@@ -33,4 +33,4 @@ at::Tensor clip_gradients(const NamedTensors& parameters, double max_norm) {
   return norm;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

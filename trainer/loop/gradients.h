@@ -8,7 +8,7 @@
 #include "lockstep/optimizer.h"
 #include "lockstep/world.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // What a batch counts for in a step: `part` of `whole`, each at least 0, `whole` not 0.
 struct BatchWeight {
@@ -31,4 +31,4 @@ std::vector<at::Tensor> target_divisors(World& world, const std::vector<at::Tens
 // arithmetic as Python's clip_grad_norm_ (torch/nn/utils/clip_grad.py).
 at::Tensor clip_gradients(const NamedTensors& parameters, double max_norm);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

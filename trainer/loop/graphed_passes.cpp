@@ -14,7 +14,7 @@
 #include "trainer/checkpoint/training_state.h"
 #include "trainer/config/precision.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 bool same_shape(const Batch& a, const Batch& b) {
@@ -139,4 +139,4 @@ std::vector<at::Tensor> GraphedPasses::gradients_of(const Outputs& outputs,
   return gradients;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -10,12 +10,12 @@
 #include "lockstep/model.h"
 #include "trainer/config/precision.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct GraphedPassesOptions {
   Precision precision = Precision::Float32;
   bool keeps_gradients = false;  // those of a pass outlive the next one: batches are accumulated
-  MakeLaunchGraph make = make_cuda_graph;
+  distributed::MakeLaunchGraph make = distributed::make_cuda_graph;
 };
 
 // Replayed passes give the bits of passes that are not: the same kernels on the same numbers. What
@@ -46,7 +46,7 @@ class GraphedPasses {
     Batch batch;  // whose fields the graph reads; of the recorded shape
     at::Tensor weight;
     int passes = 0;
-    std::unique_ptr<LaunchGraph> graph;  // none yet
+    std::unique_ptr<distributed::LaunchGraph> graph;  // none yet
     Outputs outputs;
     std::vector<at::Tensor> gradients;
   };
@@ -64,4 +64,4 @@ class GraphedPasses {
   std::optional<std::string> reason_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

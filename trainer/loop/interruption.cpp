@@ -12,7 +12,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 constexpr std::array kSignals = {SIGTERM, SIGINT, SIGUSR1};
@@ -107,4 +107,4 @@ void Interruption::watch(const std::stop_token& stop) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -10,7 +10,7 @@
 #include "core/system/file_descriptor.h"
 #include "core/system/progress_page.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // While it lives, the signals are caught. One at a time in a process. After it the process has its
 // own handlers again; where it had none and a signal has come, more copies of that one are still
@@ -38,4 +38,4 @@ class Interruption {
   std::jthread watcher_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

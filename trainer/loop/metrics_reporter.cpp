@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 // Nothing where there was no target: a mean over nothing is not a number.
@@ -22,7 +22,7 @@ void add_all(NamedValues& values, const NamedValues& more) {
 MetricsReporter::MetricsReporter(World& world, Tracker& tracker, const RunConfig& config)
     : world_(world),
       tracker_(tracker),
-      per_rank_(config.tracking.ranks.kind != RankSelection::Kind::Main),
+      per_rank_(config.tracking.ranks.kind != tracking::RankSelection::Kind::Main),
       max_bad_samples_(config.data.loader.max_bad_samples),
       bad_train_(max_bad_samples_),
       bad_eval_(max_bad_samples_) {}
@@ -81,7 +81,7 @@ void MetricsReporter::add_loading_to(NamedValues& values) {
   for (const auto& [name, bad] : {std::pair{"data.train", &bad_train_}, {"data.eval", &bad_eval_}})
     for (const auto& line : bad->take_news()) warn(fmt::format("{}: {}", name, line));
   const auto own = static_cast<double>(bad_train_.count() + bad_eval_.count());
-  const auto all = merge_counters(world_, {{"bad_samples", {own, 1}}});
+  const auto all = distributed::merge_counters(world_, {{"bad_samples", {own, 1}}});
   values.emplace_back("data/bad_samples", all.at("bad_samples").sum);
 }
 
@@ -91,4 +91,4 @@ void MetricsReporter::record(const HookContext& run, const NamedValues& values) 
   tracker_.log(run.step, run.epoch, metrics);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

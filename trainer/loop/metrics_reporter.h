@@ -19,7 +19,7 @@
 #include "trainer/loop/step_times.h"
 #include "trainer/state/meter.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 using NamedValues = std::vector<std::pair<std::string, double>>;
 
@@ -47,10 +47,10 @@ class MetricsReporter final : public Hook {
 
   // Collects losses and other sums of the batches.
   Meter& meter() { return meter_; }
-  void add_loading(const LoaderStats& stats) { loading_ += stats; }
+  void add_loading(const data::LoaderStats& stats) { loading_ += stats; }
   // Of the training and the evaluation loader; null: no sample may be bad.
-  BadSamples* bad_train() { return allowed(bad_train_); }
-  BadSamples* bad_eval() { return allowed(bad_eval_); }
+  data::BadSamples* bad_train() { return allowed(bad_train_); }
+  data::BadSamples* bad_eval() { return allowed(bad_eval_); }
 
   struct Losses {
     double local = 0, global = 0;  // sums
@@ -63,7 +63,7 @@ class MetricsReporter final : public Hook {
   void warn(const std::string& line) { tracker_.text(TextLevel::Warning, line); }
 
  private:
-  BadSamples* allowed(BadSamples& bad_samples) {
+  data::BadSamples* allowed(data::BadSamples& bad_samples) {
     return max_bad_samples_ > 0 ? &bad_samples : nullptr;
   }
   void record(const HookContext& run, const NamedValues& values);
@@ -75,9 +75,9 @@ class MetricsReporter final : public Hook {
   const bool per_rank_;  // metrics of this rank too
   const int64_t max_bad_samples_;
   Meter meter_;
-  LoaderStats loading_;  // since the last logging
-  BadSamples bad_train_, bad_eval_;
+  data::LoaderStats loading_;  // since the last logging
+  data::BadSamples bad_train_, bad_eval_;
   std::chrono::steady_clock::time_point logged_at_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -9,10 +9,10 @@
 #include "trainer/loop/gradients.h"
 #include "trainer/prepared/model_faults.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
-Batch next_of(Loader& loader) {
+Batch next_of(data::Loader& loader) {
   auto batch = loader.next();
   check(batch.has_value(), "the loader ended before the plan did");
   return std::move(*batch);
@@ -20,7 +20,7 @@ Batch next_of(Loader& loader) {
 
 }  // namespace
 
-StepBatches::StepBatches(const Model& model, Loader& loader, const StepPlan& plan)
+StepBatches::StepBatches(const Model& model, data::Loader& loader, const StepPlan& plan)
     : model_(model),
       loader_(loader),
       shares_(plan.shares),
@@ -66,4 +66,4 @@ at::Tensor StepBatches::weighted(const at::Tensor& loss) const {
   return loss / divisors_[static_cast<size_t>(given_ - 1)].to(loss.scalar_type());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -10,12 +10,12 @@
 #include "lockstep/world.h"
 #include "trainer/loop/gradients.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct StepPlan {
   int64_t accumulate = 1;  // batches of a step, unless the loader ends earlier
   int64_t num_ranks = 1;
-  BatchShares shares;             // of all of the loader's batches
+  data::BatchShares shares;       // of all of the loader's batches
   bool may_lack_samples = false;  // those that cannot be loaded are left out
   std::string_view model = {};    // its name, for messages
 };
@@ -23,7 +23,7 @@ struct StepPlan {
 class StepBatches {
  public:
   // Loads nothing. The arguments outlive this. The loader has a batch left.
-  StepBatches(const Model& model, Loader& loader, const StepPlan& plan);
+  StepBatches(const Model& model, data::Loader& loader, const StepPlan& plan);
 
   // Before next(). With a model that counts targets (Model::target_name()), or where samples may be
   // lacking, collective, and loads all batches: how much each weighs depends on the targets, or
@@ -54,8 +54,8 @@ class StepBatches {
   }
 
   const Model& model_;
-  Loader& loader_;
-  BatchShares shares_;
+  data::Loader& loader_;
+  data::BatchShares shares_;
   std::string_view title_;  // of the model
   int64_t num_ranks_;
   int64_t first_;            // of the loader's batches
@@ -67,4 +67,4 @@ class StepBatches {
   std::vector<at::Tensor> divisors_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

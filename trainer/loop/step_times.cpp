@@ -6,7 +6,7 @@
 
 #include "distributed/collectives.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 constexpr std::array kParts = {"step",     "data_wait",     "forward",
@@ -69,7 +69,7 @@ std::vector<std::pair<std::string, double>> gather_step_times(World& world, cons
   }
   auto mine = at::empty({static_cast<int64_t>(kNumValues)}, at::kDouble);
   std::copy(row.begin(), row.end(), mine.mutable_data_ptr<double>());
-  const auto all = all_gather(world, mine, "step times");
+  const auto all = distributed::all_gather(world, mine, "step times");
   const auto num_ranks = static_cast<size_t>(world.world_size());
   const auto column = [&](size_t part) {
     std::vector<double> times(num_ranks);
@@ -91,4 +91,4 @@ std::vector<std::pair<std::string, double>> gather_step_times(World& world, cons
   return values;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -10,7 +10,7 @@
 #include "core/system/progress_page.h"
 #include "lockstep/world.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // Seconds per step, means over the steps since they were taken last.
 struct StepTimes {
@@ -53,4 +53,4 @@ class StepClock {
 // "time/slowest_rank", the rank whose own parts take longest. With one rank: "time/step", ...
 std::vector<std::pair<std::string, double>> gather_step_times(World& world, const StepTimes& own);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

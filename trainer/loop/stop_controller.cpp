@@ -6,7 +6,7 @@
 #include "tracking/runs/on_ranks.h"
 #include "tracking/runs/stop_request.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 // How often the main rank looks for a stop request.
@@ -24,9 +24,9 @@ uint32_t StopController::poll() {
   for (const auto& [signal, flag] : kPreemptions)
     if (caught == signal) flags |= flag;
   const auto now = std::chrono::steady_clock::now();
-  if (is_main(world_.rank()) && now - polled_at_ >= kPollRequestEvery) {
+  if (tracking::is_main(world_.rank()) && now - polled_at_ >= kPollRequestEvery) {
     polled_at_ = now;
-    if (read_stop_request(run_dir_)) flags |= kStopRequest;
+    if (tracking::read_stop_request(run_dir_)) flags |= kStopRequest;
   }
   return flags;
 }
@@ -46,4 +46,4 @@ void StopController::stop_early(const std::string& explanation) {
   explanation_ = explanation;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

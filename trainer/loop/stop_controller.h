@@ -13,7 +13,7 @@
 #include "lockstep/world.h"
 #include "trainer/loop/interruption.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // What a rank may bring to the vote of a step. The first ones ask for the end of the run after this
 // step; of several, the later one in this list wins.
@@ -65,4 +65,4 @@ class StopController {
   std::string explanation_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

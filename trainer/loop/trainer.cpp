@@ -16,7 +16,7 @@
 #include "trainer/loop/gradients.h"
 #include "trainer/prepared/model_faults.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 std::shared_ptr<Model> place_model(const TrainerParts& parts) {
@@ -30,7 +30,7 @@ std::shared_ptr<Model> place_model(const TrainerParts& parts) {
 
 SavingOptions saving_options(const TrainerParts& parts) {
   const auto& config = parts.run.config.checkpoint;
-  return {.checkpoints = checkpoints_path(parts.run_dir),
+  return {.checkpoints = tracking::checkpoints_path(parts.run_dir),
           .keep = {config.keep_last, config.keep_best, config.keep_every},
           .in_background = config.async,
           .all_write = config.writers == WritingRanks::All};
@@ -92,7 +92,7 @@ void Trainer::call(Function function, const Arguments&... arguments) {
 int64_t Trainer::resume() {
   CheckpointHead head;
   warnings_ = restore_state(world_, {*model_, *optimizer_, parallel_, head, average()},
-                            checkpoints_path(run_dir_));
+                            tracking::checkpoints_path(run_dir_));
   position_ = head.position;
   early_stop_.restore(head.early_stop);
   if (scaler_ && head.loss_scale) scaler_->restore(*head.loss_scale);
@@ -136,7 +136,7 @@ void Trainer::tell_failure(const std::exception& error) noexcept {
 uint32_t Trainer::step_flags() {
   uint32_t flags = stop_.poll();
   if (saving_.is_busy()) flags |= kSaving;
-  if (saving_.has_checkpoint() && is_main(world_.rank())) flags |= kSaved;
+  if (saving_.has_checkpoint() && tracking::is_main(world_.rank())) flags |= kSaved;
   if (non_finite_.has_news()) flags |= kNonFinite;
   return flags;
 }
@@ -159,15 +159,15 @@ void Trainer::train_epoch() {
     position_.lanes = config_.data.loader.shuffle_lanes.value_or(world_.world_size());
   sampler_.set_epoch(position_.epoch, position_.lanes);
   const auto shares = sampler_.shares(position_.samples);
-  Loader loader(*data_.train, sampler_.sequence(position_.samples),
-                {.batch_size = shares.batch_size(),
-                 .workers = plan_.workers_per_rank,
-                 .prefetch = config_.data.loader.prefetch,
-                 .seed = static_cast<uint64_t>(config_.run.seed),
-                 .epoch = position_.epoch,
-                 .device = world_.device(),
-                 .name = "data.train",
-                 .bad_samples = metrics_.bad_train()});
+  data::Loader loader(*data_.train, sampler_.sequence(position_.samples),
+                      {.batch_size = shares.batch_size(),
+                       .workers = plan_.workers_per_rank,
+                       .prefetch = config_.data.loader.prefetch,
+                       .seed = static_cast<uint64_t>(config_.run.seed),
+                       .epoch = position_.epoch,
+                       .device = world_.device(),
+                       .name = "data.train",
+                       .bad_samples = metrics_.bad_train()});
   // A run that was stopped with another batch size may have left less than one of today's.
   if (loader.num_batches() == 0) {
     position_ = {position_.step, position_.epoch + 1, 0, position_.lanes};
@@ -183,7 +183,7 @@ void Trainer::train_epoch() {
   }
 }
 
-void Trainer::train_step(Loader& loader, const BatchShares& shares) {
+void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) {
   const bool votes_last = non_finite_.skips();
   clock_.enter(Phase::Optimizer);
   call(&Hook::before_step);
@@ -384,11 +384,11 @@ void Trainer::save_now() {
 
 std::optional<CheckpointToPublish> Trainer::checkpoint_to_publish() const {
   const auto which = config_.tracking.checkpoints;
-  if (which == PublishedCheckpoints::None ||
-      (which == PublishedCheckpoints::Last && !is_finished()))
+  if (which == tracking::PublishedCheckpoints::None ||
+      (which == tracking::PublishedCheckpoints::Last && !is_finished()))
     return std::nullopt;
   return CheckpointToPublish{run_dir_, config_.run.name, position_,
                              evaluated_step_ == position_.step ? evaluation_ : EvaluationResult()};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -31,7 +31,7 @@
 #include "trainer/state/position.h"
 #include "trainer/state/weight_average.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // What a trainer works with. Everything outlives it.
 struct TrainerParts {
@@ -69,7 +69,7 @@ class Trainer {
   template <class Function, class... Arguments>
   void call(Function function, const Arguments&... arguments);
   void train_epoch();
-  void train_step(Loader& loader, const BatchShares& shares);
+  void train_step(data::Loader& loader, const data::BatchShares& shares);
   Outputs pass(const Batch& batch, const StepBatches& batches, bool synchronize);
   Outputs unguarded_pass(const Batch& batch, const StepBatches& batches, bool synchronize);
   void vote_on_step();
@@ -92,8 +92,8 @@ class Trainer {
   Tracker& tracker_;
   const std::filesystem::path run_dir_;
   const RunConfig& config_;
-  const TrainAndEval& data_;
-  const BatchPlan& plan_;
+  const data::TrainAndEval& data_;
+  const data::BatchPlan& plan_;
   ScheduleSpan length_;
   const std::string model_title_;  // for messages
   std::shared_ptr<Model> model_;
@@ -102,7 +102,7 @@ class Trainer {
   std::shared_ptr<Schedule> schedule_;
   DataParallel parallel_;
   std::optional<WeightAverage> average_;  // with train.ema
-  DistributedSampler sampler_;
+  data::DistributedSampler sampler_;
   Trigger log_due_, eval_due_, save_due_;
 
   Position position_;
@@ -113,7 +113,7 @@ class Trainer {
   std::optional<LossScaler> scaler_;      // with fp16
   std::optional<GraphedPasses> graphed_;  // with train.cuda_graph
   StepClock clock_;
-  StepVote vote_;
+  distributed::StepVote vote_;
   bool has_stepped_ = false;
   uint32_t flags_ = 0;           // of the last vote of a step
   bool none_is_saving_ = false;  // when the last step began, on any rank
@@ -130,4 +130,4 @@ class Trainer {
   CheckpointSaver saving_;  // last: it may be busy with what the others hold
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

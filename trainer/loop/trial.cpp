@@ -14,7 +14,7 @@
 #include "trainer/prepared/model_faults.h"
 #include "trainer/state/meter.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 // Two: a graph that was compiled for batches of any size may take 1 for a constant.
@@ -47,13 +47,13 @@ std::optional<Batch> first_batch_of(const PreparedRun& run, at::Device device,
   std::vector<int64_t> indices(static_cast<size_t>(std::min(num_samples, dataset.size())));
   std::iota(indices.begin(), indices.end(), 0);
   const auto max_bad_samples = run.config.data.loader.max_bad_samples;
-  BadSamples bad_samples(max_bad_samples);
-  Loader loader(dataset, indices,
-                {.batch_size = num_samples,
-                 .seed = static_cast<uint64_t>(run.config.run.seed),
-                 .device = device,
-                 .name = name,
-                 .bad_samples = max_bad_samples > 0 ? &bad_samples : nullptr});
+  data::BadSamples bad_samples(max_bad_samples);
+  data::Loader loader(dataset, indices,
+                      {.batch_size = num_samples,
+                       .seed = static_cast<uint64_t>(run.config.run.seed),
+                       .device = device,
+                       .name = name,
+                       .bad_samples = max_bad_samples > 0 ? &bad_samples : nullptr});
   const auto batch = loader.next();
   return batch && batch->size() > 0 ? batch : std::nullopt;
 }
@@ -103,4 +103,4 @@ void try_step(const PreparedRun& run, at::Device device) {
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

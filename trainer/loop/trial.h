@@ -6,7 +6,7 @@
 
 #include "trainer/prepared/prepared_run.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // Of both, the model is on `device` and in training mode, as it is afterwards.
 //
@@ -19,4 +19,4 @@ void try_model(const PreparedRun& run, at::Device device);
 // Config.
 void try_step(const PreparedRun& run, at::Device device);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

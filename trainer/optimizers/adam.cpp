@@ -5,7 +5,7 @@
 #include "lockstep/optimizer.h"
 #include "trainer/optimizers/weight_decay.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 struct AdamConfig {
@@ -142,4 +142,4 @@ REGISTER_OPTIMIZER("adamw", AdamW,
                    "Adam with decoupled weight decay (as torch.optim.AdamW(fused=True))");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -6,7 +6,7 @@
 #include "lockstep/optimizer.h"
 #include "trainer/optimizers/weight_decay.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 struct SgdConfig {
@@ -126,4 +126,4 @@ class Sgd final : public Optimizer {
 REGISTER_OPTIMIZER("sgd", Sgd, "stochastic gradient descent with momentum (as torch.optim.SGD)");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -5,7 +5,7 @@
 
 #include "lockstep/config_value.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // All parameters, or those of two and more dimensions: no biases and no norms.
 enum class WeightDecay { All, Matrices };
@@ -15,4 +15,4 @@ inline constexpr const char* kDecayHelp =
 
 bool is_decayed(WeightDecay on, const at::Tensor& parameter);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

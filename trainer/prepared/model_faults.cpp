@@ -12,7 +12,7 @@
 #include "core/config/size_text.h"
 #include "core/printable.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 constexpr size_t kLongestFault = 600;
@@ -115,4 +115,4 @@ void verify_has_values(std::string_view model, const Model& module) {
   verify(module.named_buffers(), "buffer");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

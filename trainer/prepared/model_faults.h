@@ -8,7 +8,7 @@
 #include "lockstep/error.h"
 #include "lockstep/model.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // One line about what LibTorch threw in `model` ("model 'mlp'"), without its stack. `batch`: what
 // it was given; none: nothing. Config, since a restart does not help; also where the memory cannot
@@ -40,4 +40,4 @@ void verify_outputs(std::string_view model, const Batch& batch, const Outputs& o
 // Throws Config when a parameter or buffer holds no numbers (the meta device).
 void verify_has_values(std::string_view model, const Model& module);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

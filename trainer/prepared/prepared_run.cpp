@@ -17,7 +17,7 @@
 #include "trainer/config/precision.h"
 #include "trainer/prepared/model_faults.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 // The first of each dataset that has any, but one that may be left out and cannot be loaded.
@@ -40,8 +40,8 @@ std::function<std::vector<Batch>()> first_samples_of(std::vector<const Dataset*>
 void describe_batches(ModelUse& use, const PreparedRun& run) {
   const auto num_samples = run.data.train->size();
   const int64_t world = run.ranks.world_size;
-  const BatchShares most(num_samples, {0, world}, run.plan.rule);
-  const BatchShares fewest(num_samples, {world - 1, world}, run.plan.rule);
+  const data::BatchShares most(num_samples, {0, world}, run.plan.rule);
+  const data::BatchShares fewest(num_samples, {world - 1, world}, run.plan.rule);
   const auto last = run.plan.batches_per_epoch - 1;
   use.batch_size = fewest.batch_size();
   use.last_batch_size = fewest.loaded(last);
@@ -89,7 +89,7 @@ void freeze(Model& model, const std::vector<std::string>& names) {
 // What every use of a model has, in training and prediction.
 ModelUse use_of_model(const PreparedRun& run) {
   ModelUse use{.device = wants_gpu(run.config.distributed.device) ? "cuda" : "cpu"};
-  use.gpu = gpu_architecture;
+  use.gpu = distributed::gpu_architecture;
   if (run.data.eval)
     use.eval_batch_size = std::min(run.config.data.eval_batch_size, run.data.eval->size());
   return use;
@@ -132,7 +132,7 @@ PreparedRun prepare_training(const RunConfig& config, const RankEnv& ranks) {
   const bool logs = is_logging(
       config.tracking.ranks,
       {.rank = ranks.rank, .world_size = ranks.world_size, .local_rank = ranks.local_rank});
-  verify_run_name(config.tracking.run_name);
+  tracking::verify_run_name(config.tracking.run_name);
   auto run = prepare_data(config, ranks);
   run.is_logging = logs;
   build_model_to_train(run);
@@ -156,4 +156,4 @@ void load_initial_weights(World& world, const PreparedRun& run) {
   if (train.init_from) load_initial_weights(world, *run.model, *train.init_from, train.init_except);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -13,15 +13,15 @@
 #include "lockstep/rank_env.h"
 #include "trainer/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct PreparedRun {
   RunConfig config;
   RankEnv ranks;
   Json resolved;  // `config` with all defaults, as the run keeps it
-  TrainAndEval data;
-  BatchPlan plan;                            // not for predictions
-  SamplerOptions order;                      // of the training samples; not for predictions
+  data::TrainAndEval data;
+  data::BatchPlan plan;                      // not for predictions
+  data::SamplerOptions order;                // of the training samples; not for predictions
   bool is_logging = false;                   // this rank, in a training
   std::shared_ptr<Model> model;              // not for data alone; on the CPU
   std::vector<std::shared_ptr<Hook>> hooks;  // of train.hooks, in a training
@@ -42,4 +42,4 @@ PreparedRun prepare_prediction(const RunConfig& config, const RankEnv& ranks);
 // they do not fit.
 void load_initial_weights(World& world, const PreparedRun& run);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -6,7 +6,7 @@
 
 #include "lockstep/schedule.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 struct DecayConfig {
@@ -69,4 +69,4 @@ REGISTER_SCHEDULE("cosine", Cosine, "linear warm-up, then a cosine decay");
 REGISTER_SCHEDULE("linear", LinearDecay, "linear warm-up, then a linear decay");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trainer

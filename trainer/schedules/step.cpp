@@ -9,7 +9,7 @@
 #include "lockstep/error.h"
 #include "lockstep/schedule.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 struct StepScheduleConfig {
@@ -56,4 +56,4 @@ class StepSchedule final : public Schedule {
 REGISTER_SCHEDULE("step", StepSchedule, "falls by a factor after some epochs");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -6,7 +6,7 @@
 
 #include "trainer/state/meter.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 void EarlyStop::after_evaluation(HookContext& run, const EvaluationResult& result) {
   if (!config_.patience || result.empty()) return;
@@ -31,4 +31,4 @@ void EarlyStop::stop_if_due(HookContext& run) const {
                          state_.best ? fmt::format("{:.6g}", *state_.best) : "none");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -9,7 +9,7 @@
 #include "lockstep/hook.h"
 #include "trainer/state/metric_mode.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct EarlyStopConfig {
   std::optional<int64_t> patience;  // nothing: off
@@ -58,4 +58,4 @@ class EarlyStop final : public Hook {
   EarlyStopState state_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 constexpr double kGrowth = 2, kBackoff = 0.5;
@@ -40,4 +40,4 @@ bool LossScaler::unscale(const NamedTensors& parameters) {
 
 int64_t LossScaler::take_skipped() { return std::exchange(skipped_, 0); }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -7,7 +7,7 @@
 
 #include "lockstep/optimizer.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct LossScaleState {
   double scale = 65536;
@@ -37,4 +37,4 @@ class LossScaler {
   int64_t skipped_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

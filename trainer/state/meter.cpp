@@ -10,7 +10,7 @@
 #include "core/config/nearest_name.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 Measured merge_measured(World& world, const Measured& local) {
   constexpr const char* kTotals = " totals";  // samples over targets; no metric has this name
@@ -88,4 +88,4 @@ double metric_of(const std::map<std::string, double>& evaluation, const std::str
       fmt::format("{}: the evaluation has no '{}'{}", key, metric, suggest(metric, names)));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

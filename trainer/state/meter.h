@@ -8,12 +8,12 @@
 #include "distributed/counters.h"
 #include "lockstep/model.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct Measured {
-  Counters counters;   // e.g. {"loss": 12.5 over 32, "accuracy": 30 over 32}
-  double samples = 0;  // the same as the counts where the loss is a mean over samples
-  double targets = 0;  // what the counters are over
+  distributed::Counters counters;  // e.g. {"loss": 12.5 over 32, "accuracy": 30 over 32}
+  double samples = 0;              // the same as the counts where the loss is a mean over samples
+  double targets = 0;              // what the counters are over
 
   double loss() const;  // its sum; 0 where there is none
 };
@@ -51,4 +51,4 @@ class Meter {
 double metric_of(const std::map<std::string, double>& evaluation, const std::string& metric,
                  const std::string& key);
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -2,10 +2,10 @@
 
 #include "lockstep/config_value.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 // Whether a smaller or a larger value of a metric is better.
 enum class MetricMode { Min, Max };
 constexpr auto choices(MetricMode) { return std::array{"min", "max"}; }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

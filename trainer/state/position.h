@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct Position {
   int64_t step = 0;   // optimizer steps done
@@ -16,4 +16,4 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

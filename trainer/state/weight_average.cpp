@@ -7,7 +7,7 @@
 
 #include "lockstep/named_tensors.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 namespace {
 
 void copy_each(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from) {
@@ -69,4 +69,4 @@ void WeightAverage::exchange() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

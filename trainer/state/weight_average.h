@@ -13,7 +13,7 @@
 #include "lockstep/model.h"
 #include "lockstep/optimizer.h"
 
-namespace lockstep {
+namespace lockstep::trainer {
 
 struct EmaConfig {
   std::optional<double> decay;  // nothing: off
@@ -73,4 +73,4 @@ class WeightAverage final : public Hook {
   int64_t num_updates_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::trainer

@@ -12,7 +12,7 @@
 
 #include "distributed/shm/peers.h"
 
-using namespace lockstep::shm;
+using namespace lockstep::distributed::shm;
 
 TEST_CASE("copying: both ways copy all bytes, at any length, and none beyond") {
   alignas(64) std::array<std::byte, 1024> to;

@@ -11,7 +11,8 @@
 #include "tests/distributed/shm/host_ranks.h"
 
 using namespace lockstep;
-using namespace lockstep::shm;
+using namespace lockstep::distributed;
+using namespace lockstep::distributed::shm;
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "lockstep/error.h"
 #include "tests/distributed/run_threads.h"
 
-namespace lockstep::shm {
+namespace lockstep::distributed::shm {
 
 // A board for threads.
 class LocalBoard final : public Board {
@@ -60,4 +60,4 @@ inline std::string text_of(const std::exception_ptr& error) {
   }
 }
 
-}  // namespace lockstep::shm
+}  // namespace lockstep::distributed::shm

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-using namespace lockstep::shm;
+using namespace lockstep::distributed::shm;
 
 namespace {
 

@@ -22,6 +22,7 @@
 #include "tracking/runs/run_directory.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 using namespace std::chrono_literals;
 
 namespace {
@@ -235,7 +236,7 @@ TEST_CASE("sync: sends a run again and again without doubles, and a sink that is
   SyncOptions options{.run_dir = run,
                       .config = recorder_config(),
                       .environment = [](const std::string&) { return std::nullopt; },
-                      .ends = ends_to_sync(run),
+                      .ends = catalog::ends_to_sync(run),
                       .timeout = 60s,
                       .on_progress = {}};
   for (int i = 0; i < 3; ++i) {
@@ -254,14 +255,14 @@ TEST_CASE("sync: a run that goes on is left to its agent") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 1, false);
   const EventLogWriter log(event_log_path(run, 0));
-  CHECK_THROWS_WITH(ends_to_sync(run), Catch::Contains("is still running"));
+  CHECK_THROWS_WITH(catalog::ends_to_sync(run), Catch::Contains("is still running"));
 }
 
 TEST_CASE("runs: system metrics of the agent are shown with the first rank of its node") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 2);
   run_agent(options_for(run, 2));
-  NameTable names;
+  catalog::NameTable names;
   const auto entries = entries_of(read_run(run, names), names);
   REQUIRE(entries.size() == 2);
   CHECK(entries[0].metrics().contains("system/memory.percent"));

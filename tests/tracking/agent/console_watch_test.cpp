@@ -6,6 +6,7 @@
 #include "tests/temporary_directory.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

@@ -9,8 +9,9 @@
 #include "tracking/runs/run_directory.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
-namespace lockstep {
+namespace lockstep::tracking {
 REGISTER_SINK("recorder", RecorderSink, "keeps records in memory, for a test");
 }
 

@@ -6,6 +6,7 @@
 #include "tests/tracking/sample_log.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

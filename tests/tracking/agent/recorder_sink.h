@@ -11,7 +11,7 @@
 #include "lockstep/error.h"
 #include "lockstep/sink.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct RecordedEntry {
   int num_starts = 0, num_ends = 0;
@@ -121,4 +121,4 @@ class RecorderSink final : public Sink {
   std::vector<std::string> given_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

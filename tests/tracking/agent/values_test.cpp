@@ -9,6 +9,7 @@
 #include "tracking/sinks/png.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 TEST_CASE("histogram: every finite value is in one bin") {
   const std::vector<float> values = {-1, 0, 0.5F, 1, 1, NAN, INFINITY};

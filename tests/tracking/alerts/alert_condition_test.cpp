@@ -6,6 +6,7 @@
 #include <random>
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

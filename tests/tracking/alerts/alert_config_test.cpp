@@ -6,6 +6,7 @@
 #include "tracking/alerts/alert_rules.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

@@ -13,6 +13,7 @@
 #include "tests/tracking/artifacts/sample_store.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 namespace fs = std::filesystem;
 
 namespace {

@@ -8,6 +8,7 @@
 #include "tracking/artifacts/manifest.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 namespace fs = std::filesystem;
 
 namespace {

@@ -7,6 +7,7 @@
 #include "tests/tracking/artifacts/sample_store.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 namespace fs = std::filesystem;
 
 namespace {
@@ -16,7 +17,7 @@ class Shelf : public SampleStore {
   std::string operator()(std::vector<std::string> words) {
     words.insert(words.end(), {"--dir", path("runs").string()});
     std::ostringstream out, notes;
-    code_ = run_artifacts_command(words, out, notes);
+    code_ = cli::run_artifacts_command(words, out, notes);
     notes_ = notes.str();
     return out.str();
   }
@@ -149,7 +150,7 @@ TEST_CASE("artifacts: bad words are one Config error; help names every command")
   CHECK(shelf.error({"put", "net", "x", "--type"}).starts_with("config: lockstep artifacts put: "));
   CHECK(shelf.error({"show", "nte"}).ends_with("did you mean 'net'?"));
   std::ostringstream out;
-  CHECK(run_artifacts_command({}, out, out) == 0);
+  CHECK(cli::run_artifacts_command({}, out, out) == 0);
   for (const char* command : {"list", "show", "get", "put", "alias", "verify", "gc"})
     CHECK(out.str().find(std::string("lockstep artifacts ") + command) != std::string::npos);
 }

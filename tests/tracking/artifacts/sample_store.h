@@ -8,7 +8,7 @@
 #include "tests/temporary_directory.h"
 #include "tracking/artifacts/store.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 inline void write_text(const std::filesystem::path& path, const std::string& text) {
   make_directories(path.parent_path());
@@ -44,4 +44,4 @@ std::string error_of(const Call& call) {
   return "no error";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -7,6 +7,7 @@
 #include "tracking/sinks/tensorboard/summary.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 using namespace std::string_literals;
 
 TEST_CASE("event file: a record as TensorBoard's own writer makes it") {

@@ -6,6 +6,7 @@
 #include <limits>
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 using namespace std::string_literals;
 
 TEST_CASE("protobuf writer: the examples of the format's description") {

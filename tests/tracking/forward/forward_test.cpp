@@ -15,6 +15,7 @@
 #include "tracking/runs/run_directory.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 using namespace std::chrono_literals;
 
 namespace {

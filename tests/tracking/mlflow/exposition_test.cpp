@@ -4,6 +4,7 @@
 #include <limits>
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 TEST_CASE("exposition: what a name says of rank, node and GPU becomes a label") {
   struct Row {

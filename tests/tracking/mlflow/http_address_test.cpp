@@ -4,6 +4,7 @@
 #include "tracking/http/http_client.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 TEST_CASE("http address: parts of a URL") {
   struct Row {

@@ -6,6 +6,7 @@
 #include "lockstep/error.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 TEST_CASE("mlflow text: names are made of what MLflow takes") {
   const std::vector<std::pair<std::string, std::string>> rows = {

@@ -9,14 +9,14 @@
 #include "lockstep/error.h"
 #include "tests/tracking/runs_of_a_lab.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class LabWithRuns {
  public:
-  std::string operator()(std::vector<std::string> words, const AskUser& ask = {}) {
+  std::string operator()(std::vector<std::string> words, const cli::AskUser& ask = {}) {
     words.insert(words.end(), {"--dir", path().string()});
     std::ostringstream out, notes;
-    code_ = run_runs_command(words, out, notes, ask);
+    code_ = cli::run_runs_command(words, out, notes, ask);
     notes_ = notes.str();
     return out.str();
   }
@@ -56,4 +56,4 @@ class LabWithRuns {
   std::string notes_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -3,6 +3,7 @@
 #include "tests/tracking/runs/lab_with_runs.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

@@ -8,6 +8,7 @@
 #include "tracking/artifacts/store.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 namespace fs = std::filesystem;
 
 namespace {
@@ -29,8 +30,8 @@ void make_older(const fs::path& path, double seconds) {
   touch(path);
 }
 
-const AskUser kYes = [](const std::string&) { return true; };
-const AskUser kNo = [](const std::string&) { return false; };
+const cli::AskUser kYes = [](const std::string&) { return true; };
+const cli::AskUser kNo = [](const std::string&) { return false; };
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include "tracking/runs/run_tags.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 TEST_CASE("runs tag: added, removed, shown, and searched for") {
   LabWithRuns lab;

@@ -5,6 +5,7 @@
 #include "tests/tracking/system/made_system.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 
@@ -23,7 +24,9 @@ void write_second_generation(const MadeSystem& system, const std::string& group,
                fmt::format("anon 1\ninactive_file {}\nactive_file 7\n", cache_kib * 1024));
 }
 
-NamedValues sample(MadeSystem& system) { return by_name(SystemSampler(system.options()).sample()); }
+NamedValues sample(MadeSystem& system) {
+  return by_name(SystemSampler(system.options()).sample());
+}
 
 }  // namespace
 

@@ -12,7 +12,7 @@ constexpr int kOk = 0, kInvalid = 2, kNotSupported = 3, kTooSmall = 7, kLost = 1
 
 extern "C" {
 
-lockstep::FakeNvml fake_nvml;
+lockstep::tracking::FakeNvml fake_nvml;
 
 struct FakeUtilization {
   unsigned gpu, memory;

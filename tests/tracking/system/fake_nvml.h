@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct FakeNvml {
   std::atomic<int> init_result = 0;  // NVML's codes: 9 no driver
@@ -17,4 +17,4 @@ struct FakeNvml {
   std::atomic<int> num_inits = 0, num_shutdowns = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

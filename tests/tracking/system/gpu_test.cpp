@@ -9,6 +9,7 @@
 #include "tests/tracking/system/made_system.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

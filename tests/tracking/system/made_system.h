@@ -11,7 +11,7 @@
 #include "tests/temporary_directory.h"
 #include "tracking/system/system_sampler.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class MadeSystem {
  public:
@@ -73,4 +73,4 @@ using NamedValues = std::map<std::string, double>;
 
 inline NamedValues by_name(const SystemValues& values) { return {values.begin(), values.end()}; }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -15,6 +15,7 @@
 #include "tracking/system/system_sampler.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

@@ -7,6 +7,7 @@
 #include "tests/tracking/system/made_system.h"
 
 using namespace lockstep;
+using namespace lockstep::tracking;
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "lockstep/error.h"
 #include "tests/temporary_directory.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr size_t kBlock = 32'768;
@@ -144,4 +144,4 @@ TEST_CASE("wandb file: one that is shorter than it was is refused") {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

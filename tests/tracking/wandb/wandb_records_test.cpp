@@ -15,7 +15,7 @@
 #include "tracking/sinks/wandb/wandb_digest.h"
 #include "tracking/sinks/wandb/wandb_text.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 TEST_CASE("wandb text: any bytes become UTF-8, and valid text stays") {
   CHECK(wandb_text("größe") == "größe");
@@ -109,4 +109,4 @@ TEST_CASE("protobuf reader: whatever the bytes are, an error or fields, and neve
   CHECK_THROWS_AS(ProtobufReader("\x03").next(), Error);  // a group
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -9,7 +9,7 @@
 #include "tests/temporary_directory.h"
 #include "tracking/sinks/wandb/find_core.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -101,4 +101,4 @@ TEST_CASE(
                     Catch::Contains("is no program"));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -13,7 +13,7 @@
 #include "tracking/sinks/mlflow/mlflow_session.h"
 #include "tracking/sinks/mlflow/mlflow_text.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr auto kMlflowConsoleFile = "logs/console.txt";
@@ -266,4 +266,4 @@ class MlflowSink final : public Sink {
 REGISTER_SINK("mlflow", MlflowSink, "a run on an MLflow server");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tracking

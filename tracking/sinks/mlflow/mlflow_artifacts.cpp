@@ -7,7 +7,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 std::string mlflow_table(const Table& table) {
   return Json{{"columns", table.columns}, {"data", table.rows}}.dump(
@@ -54,4 +54,4 @@ std::optional<std::string> MlflowArtifacts::send(MlflowClient& client, const Mlf
   return note;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -10,7 +10,7 @@
 #include "tracking/artifacts/store.h"
 #include "tracking/sinks/mlflow/mlflow_client.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // What mlflow.load_table() and the evaluation view read: {"columns": [...], "data": [[...], ...]}.
 std::string mlflow_table(const Table& table);
@@ -38,4 +38,4 @@ class MlflowArtifacts {
   std::optional<std::string> note_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -8,7 +8,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 // Limits of one request (mlflow/utils/validation.py), the last one with room for the rest of it.
@@ -108,4 +108,4 @@ std::vector<std::string> MlflowBatch::send(MlflowClient& client, const std::stri
   return rejected;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

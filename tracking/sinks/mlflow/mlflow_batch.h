@@ -10,7 +10,7 @@
 
 #include "tracking/sinks/mlflow/mlflow_client.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class MlflowBatch {
  public:
@@ -37,4 +37,4 @@ class MlflowBatch {
   std::vector<Item> metrics_, params_, tags_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -5,7 +5,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr auto kMlflowApi = "/api/2.0/mlflow/";
@@ -231,4 +231,4 @@ std::optional<std::string> MlflowClient::put_artifact(const MlflowRun& run, cons
   return put(run, path, [&](const std::string& target) { return http_.put_file(target, file); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -13,7 +13,7 @@
 #include "tracking/http/http_client.h"
 #include "tracking/sinks/mlflow/mlflow_settings.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct MlflowRun {
   std::string id, artifact_uri;
@@ -81,4 +81,4 @@ class MlflowClient {
   HttpClient http_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

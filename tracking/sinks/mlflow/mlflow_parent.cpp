@@ -11,7 +11,7 @@
 #include "core/system/file_descriptor.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 // Held as long as the descriptor is open.
@@ -80,4 +80,4 @@ void settle_mlflow_parent(MlflowClient& client, const std::string& experiment,
                     end_ms);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

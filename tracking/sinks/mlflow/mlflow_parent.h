@@ -9,7 +9,7 @@
 #include "lockstep/run_info.h"
 #include "tracking/sinks/mlflow/mlflow_client.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // Whether the entry is one of several of its job.
 bool has_mlflow_parent(const RunInfo& info);
@@ -24,4 +24,4 @@ MlflowRun mlflow_parent(MlflowClient& client, const std::filesystem::path& run_d
 void settle_mlflow_parent(MlflowClient& client, const std::string& experiment,
                           const std::string& parent, int64_t end_ms);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -9,7 +9,7 @@
 #include "tracking/sinks/mlflow/mlflow_parent.h"
 #include "tracking/sinks/mlflow/mlflow_text.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr auto kMlflowRunning = "RUNNING";
@@ -133,4 +133,4 @@ void add_mlflow_params(const Json& config, const MlflowRun& run, MlflowBatch& ba
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -9,7 +9,7 @@
 #include "lockstep/run_info.h"
 #include "tracking/sinks/mlflow/mlflow_client.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class MlflowBatch;
 
@@ -39,4 +39,4 @@ MlflowSession begin_mlflow_session(MlflowClient& client, const MlflowSettings& s
 // the new one becomes a tag, "lockstep.param_changed.<param>". For runs/log-batch.
 void add_mlflow_params(const Json& config, const MlflowRun& run, MlflowBatch& batch);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -6,7 +6,7 @@
 #include "core/printable.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr auto kMlflowTimeout = std::chrono::seconds(30);
@@ -77,4 +77,4 @@ MlflowSettings mlflow_settings(const MlflowConfig& config, const Environment& en
   return settings;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -11,7 +11,7 @@
 #include "tracking/http/http_client.h"
 #include "tracking/http/public_url.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct MlflowConfig {
   std::optional<PublicUrl> tracking_uri;
@@ -41,4 +41,4 @@ struct MlflowSettings {
 // Throws Config: no server, one that is not spoken to by HTTP, or a setting that is no number.
 MlflowSettings mlflow_settings(const MlflowConfig& config, const Environment& environment);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -7,7 +7,7 @@
 #include "core/printable.h"
 #include "core/system/crc32c.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr size_t kMlflowNameBytes = 250;
@@ -168,4 +168,4 @@ std::vector<std::pair<std::string, std::string>> mlflow_params(const Json& confi
   return params;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

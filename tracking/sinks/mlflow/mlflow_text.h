@@ -14,7 +14,7 @@
 
 #include "lockstep/config_value.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 inline constexpr size_t kMlflowParamBytes = 6000;
 inline constexpr size_t kMlflowTagBytes = 5000;  // older servers take no more
@@ -50,4 +50,4 @@ std::string mlflow_value(std::string_view text, size_t longest);
 // hyperparameter.
 std::vector<std::pair<std::string, std::string>> mlflow_params(const Json& config);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -7,7 +7,7 @@
 
 #include "core/printable.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 // Takes the digits behind `before` out of `name`, with one of the separators around them, where
@@ -97,4 +97,4 @@ std::string prometheus_text(const std::vector<PrometheusEntry>& entries) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 using PrometheusLabels = std::map<std::string, std::string>;
 
@@ -37,4 +37,4 @@ struct PrometheusEntry {
 // lockstep_last_record_timestamp_seconds.
 std::string prometheus_text(const std::vector<PrometheusEntry>& entries);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -13,7 +13,7 @@
 #include "lockstep/error.h"
 #include "tracking/http/http_serving.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr size_t kScrapeThreads = 4;
@@ -91,4 +91,4 @@ std::string MetricsServer::text() const {
   return prometheus_text(entries);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -9,7 +9,7 @@
 #include "core/system/mutex.h"
 #include "tracking/sinks/prometheus/exposition.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct MetricsEndpoint {
   std::string address = "127.0.0.1";
@@ -49,4 +49,4 @@ class MetricsServer {
   std::unique_ptr<Listener> listener_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -6,7 +6,7 @@
 #include "lockstep/sink.h"
 #include "tracking/sinks/prometheus/metrics_server.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 struct PrometheusConfig {
@@ -89,4 +89,4 @@ class PrometheusSink final : public Sink {
 REGISTER_SINK("prometheus", PrometheusSink, "the last values, for Prometheus to scrape");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tracking

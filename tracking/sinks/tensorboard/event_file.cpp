@@ -8,7 +8,7 @@
 #include "core/system/crc32c.h"
 #include "lockstep/error.h"
 
-namespace lockstep::tensorboard {
+namespace lockstep::tracking::tensorboard {
 namespace {
 
 // Members of Event.
@@ -80,7 +80,7 @@ EventFile::EventFile(const std::filesystem::path& directory, const RunInfo& info
         "{} is shorter than what was written to it: remove it to go on without what it had",
         file_.path().string()));
   is_new_ = true;
-  ProtobufWriter version;
+  tracking::ProtobufWriter version;
   version.float64(kWallTime, info.created);
   version.bytes(kFileVersion, "brain.Event:2");
   append(version);
@@ -92,7 +92,7 @@ void EventFile::add(double time, int64_t step, const ProtobufWriter& value) {
 }
 
 void EventFile::restart(double time, int64_t step) {
-  ProtobufWriter session;
+  tracking::ProtobufWriter session;
   session.varint(1, kStartStatus);
   auto event = event_at(time, step);
   event.message(kSessionLog, session);
@@ -119,7 +119,7 @@ void EventFile::append(const ProtobufWriter& event) {
 // A record of the same size takes its place.
 void EventFile::void_end() {
   constexpr size_t kMemberHead = 2;
-  ProtobufWriter nothing;
+  tracking::ProtobufWriter nothing;
   nothing.bytes(kUnknownMember, std::string(end_bytes_ - kFrameBytes - kMemberHead, ' '));
   const auto record = framed(nothing.view());
   check(record.size() == end_bytes_, "the end of a run takes few bytes");
@@ -128,4 +128,4 @@ void EventFile::void_end() {
   end_bytes_ = 0;
 }
 
-}  // namespace lockstep::tensorboard
+}  // namespace lockstep::tracking::tensorboard

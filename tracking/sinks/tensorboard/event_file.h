@@ -11,7 +11,7 @@
 #include "lockstep/run_info.h"
 #include "tracking/sinks/protobuf_writer.h"
 
-namespace lockstep::tensorboard {
+namespace lockstep::tracking::tensorboard {
 
 // An event as a record of the file.
 std::string framed(std::string_view event);
@@ -48,4 +48,4 @@ class EventFile {
   bool is_new_ = false;
 };
 
-}  // namespace lockstep::tensorboard
+}  // namespace lockstep::tracking::tensorboard

@@ -4,7 +4,7 @@
 
 #include "tracking/sinks/tensorboard/summary.h"
 
-namespace lockstep::tensorboard {
+namespace lockstep::tracking::tensorboard {
 namespace {
 
 constexpr int kVersion = 1, kSessionStart = 3, kSessionEnd = 4;  // of HParamsPluginData
@@ -33,12 +33,13 @@ ProtobufWriter hyperparameter(const Json& value) {
 }
 
 // What is null or empty is no hyperparameter.
-void add_hyperparameters(ProtobufWriter& session, const std::string& name, const Json& value) {
+void add_hyperparameters(tracking::ProtobufWriter& session, const std::string& name,
+                         const Json& value) {
   if (value.is_object()) {
     for (const auto& [key, member] : value.items())
       add_hyperparameters(session, name.empty() ? key : fmt::format("{}.{}", name, key), member);
   } else if (!value.is_null()) {
-    ProtobufWriter entry;
+    tracking::ProtobufWriter entry;
     entry.bytes(1, as_utf8(name));
     entry.message(2, hyperparameter(value));
     session.message(1, entry);
@@ -64,4 +65,4 @@ ProtobufWriter session_end_value(const RunEnd& end, double time) {
   return hparams_value("_hparams_/session_end_info", kSessionEnd, session);
 }
 
-}  // namespace lockstep::tensorboard
+}  // namespace lockstep::tracking::tensorboard

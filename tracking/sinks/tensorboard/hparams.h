@@ -10,7 +10,7 @@
 #include "lockstep/run_info.h"
 #include "tracking/sinks/protobuf_writer.h"
 
-namespace lockstep::tensorboard {
+namespace lockstep::tracking::tensorboard {
 
 // The config flattened, "optimizer.lr". Entries of one job are one session group, in which
 // TensorBoard takes the mean of their metrics.
@@ -19,4 +19,4 @@ ProtobufWriter session_start_value(const RunInfo& info, const Json& config);
 // Takes the same number of bytes for every end.
 ProtobufWriter session_end_value(const RunEnd& end, double time);
 
-}  // namespace lockstep::tensorboard
+}  // namespace lockstep::tracking::tensorboard

@@ -7,7 +7,7 @@
 
 #include "core/printable.h"
 
-namespace lockstep::tensorboard {
+namespace lockstep::tracking::tensorboard {
 namespace {
 
 // Members of Summary.Value.
@@ -175,4 +175,4 @@ std::string as_utf8(std::string_view text) {
   return valid.append(text);
 }
 
-}  // namespace lockstep::tensorboard
+}  // namespace lockstep::tracking::tensorboard

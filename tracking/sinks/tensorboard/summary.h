@@ -12,7 +12,7 @@
 #include "lockstep/record.h"
 #include "tracking/sinks/protobuf_writer.h"
 
-namespace lockstep::tensorboard {
+namespace lockstep::tracking::tensorboard {
 
 // Kept as a 32-bit number, NaN and infinities included.
 ProtobufWriter scalar_value(std::string_view tag, double value);
@@ -38,4 +38,4 @@ std::string markdown(const Alert& alert);
 // `text` with "\xff" for bytes that are no UTF-8.
 std::string as_utf8(std::string_view text);
 
-}  // namespace lockstep::tensorboard
+}  // namespace lockstep::tracking::tensorboard

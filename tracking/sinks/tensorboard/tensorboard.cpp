@@ -9,7 +9,7 @@
 #include "tracking/sinks/tensorboard/hparams.h"
 #include "tracking/sinks/tensorboard/summary.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 struct TensorboardConfig {
@@ -153,4 +153,4 @@ class TensorboardSink final : public Sink {
 REGISTER_SINK("tensorboard", TensorboardSink, "event files for TensorBoard");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -15,7 +15,7 @@
 #include "core/number_text.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 using namespace std::chrono_literals;
@@ -133,4 +133,4 @@ std::optional<std::string> CoreConnection::take_answer() {
   return answer;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -10,7 +10,7 @@
 #include "core/system/file_descriptor.h"
 #include "tracking/sinks/wandb/core_process.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class CoreConnection {
  public:
@@ -31,4 +31,4 @@ class CoreConnection {
   std::string received_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

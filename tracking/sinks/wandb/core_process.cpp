@@ -14,7 +14,7 @@
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 using namespace std::chrono_literals;
@@ -132,4 +132,4 @@ void CoreProcess::kill() {
   std::filesystem::remove_all(scratch_, ignored);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

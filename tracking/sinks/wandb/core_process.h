@@ -14,7 +14,7 @@
 #include "core/system/file_descriptor.h"
 #include "lockstep/sink.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // Thread: the kernel kills wandb-core when the thread that made the object ends, whatever ended it.
 class CoreProcess {
@@ -60,4 +60,4 @@ class CoreProcess {
   std::atomic<bool> is_trusted_ = true;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -10,7 +10,7 @@
 #include "tracking/sinks/protobuf_writer.h"
 #include "tracking/sinks/wandb/protobuf_reader.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 using namespace std::chrono_literals;
@@ -208,4 +208,4 @@ void CoreSession::fail() const {
                   base_url_, reason));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

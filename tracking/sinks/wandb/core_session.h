@@ -16,7 +16,7 @@
 #include "tracking/sinks/wandb/core_connection.h"
 #include "tracking/sinks/wandb/core_process.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct UploadTarget {
   std::filesystem::path core;  // the program
@@ -62,4 +62,4 @@ class CoreSession {
   std::string activity_, error_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

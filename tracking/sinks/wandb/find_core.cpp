@@ -9,7 +9,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 using CorePath = std::filesystem::path;
@@ -75,4 +75,4 @@ std::filesystem::path find_wandb_core(const std::optional<std::string>& configur
       "--sink wandb`");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -7,7 +7,7 @@
 
 #include "lockstep/sink.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // `configured` when given. Else the first of: wandb-core in a directory of PATH; the package wandb
 // of the virtual environment (VIRTUAL_ENV); the package beside a `python3` in a directory of PATH;
@@ -16,4 +16,4 @@ namespace lockstep {
 std::filesystem::path find_wandb_core(const std::optional<std::string>& configured,
                                       const Environment& environment);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -2,7 +2,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 Error malformed_protobuf() { return environment_error("wandb-core sent a malformed answer"); }
@@ -51,4 +51,4 @@ uint64_t ProtobufReader::fixed(size_t size) {
   return value;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 struct ProtobufField {
   int number = 0;
@@ -30,4 +30,4 @@ class ProtobufReader {
   std::string_view rest_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

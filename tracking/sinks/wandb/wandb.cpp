@@ -16,7 +16,7 @@
 #include "tracking/sinks/wandb/wandb_text.h"
 #include "tracking/sinks/wandb/wandb_upload.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 // The tracking configuration wins over the environment, which one entry of several shares with the
@@ -162,4 +162,4 @@ class WandbSink final : public Sink {
 REGISTER_SINK("wandb", WandbSink, "Weights & Biases: a .wandb file, uploaded by wandb-core");
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -10,7 +10,7 @@
 #include "lockstep/error.h"
 #include "tracking/artifacts/sha256.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 // MD5 of OpenSSL, or no memory: nothing that a caller could do about.
@@ -41,4 +41,4 @@ std::string md5_base64(const std::filesystem::path& file) {
   return {text.begin(), text.begin() + size};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

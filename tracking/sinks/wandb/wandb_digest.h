@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // SHA-256 as 64 hexadecimal digits.
 std::string sha256_text(std::string_view content);
@@ -13,4 +13,4 @@ std::string sha256_text(std::string_view content);
 // MD5 of a file's content in base64. Throws Environment when it cannot be read.
 std::string md5_base64(const std::filesystem::path& file);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -7,7 +7,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr std::string_view kWandbHeader("\x3aW&B\xe1\xbe\x00", 7);
@@ -62,4 +62,4 @@ void WandbFile::fill_block() {
   if (room < kWandbChunkHeader) file_.append(std::string(room, '\0'));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

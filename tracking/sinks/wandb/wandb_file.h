@@ -16,7 +16,7 @@
 
 #include "core/system/committed_file.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class WandbFile {
  public:
@@ -41,4 +41,4 @@ class WandbFile {
   CommittedFile file_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

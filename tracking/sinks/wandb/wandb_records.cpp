@@ -7,7 +7,7 @@
 #include "tracking/sinks/wandb/wandb_digest.h"
 #include "tracking/sinks/wandb/wandb_text.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 // What W&B's own programs send: one alert of a title per minute.
@@ -212,4 +212,4 @@ std::string wandb_client_id(const std::string& text) {
   return sha256_text(text + "/0") + sha256_text(text + "/1");  // 64 hexadecimal digits each
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -12,7 +12,7 @@
 #include "lockstep/run_info.h"
 #include "tracking/sinks/protobuf_writer.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // Which field of `Record` a body belongs to.
 enum class WandbRecord {
@@ -81,4 +81,4 @@ ProtobufWriter wandb_artifact(const WandbArtifact& artifact);
 // the same text.
 std::string wandb_client_id(const std::string& text);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -11,7 +11,7 @@
 #include "tracking/sinks/wandb/wandb_digest.h"
 #include "tracking/sinks/wandb/wandb_text.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr std::string_view kSystemMetric = "system/";
@@ -219,4 +219,4 @@ Json WandbRunFile::flush() {
   return state_at_end_.is_null() ? state() : state_at_end_;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

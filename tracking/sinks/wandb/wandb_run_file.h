@@ -20,7 +20,7 @@
 #include "tracking/sinks/wandb/wandb_file.h"
 #include "tracking/sinks/wandb/wandb_records.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class WandbRunFile {
  public:
@@ -70,4 +70,4 @@ class WandbRunFile {
   Json state_at_end_;                           // null until finish()
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -10,7 +10,7 @@
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr const char* kWandbCloud = "https://api.wandb.ai";
@@ -123,4 +123,4 @@ std::string wandb_api_key(const std::string& base_url, const Environment& enviro
   return key;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

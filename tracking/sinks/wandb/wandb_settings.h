@@ -11,7 +11,7 @@
 #include "lockstep/sink.h"
 #include "tracking/http/public_url.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 enum class WandbMode { Online, Offline, Disabled };
 // WANDB_MODE alone can say Disabled.
@@ -62,4 +62,4 @@ WandbSettings wandb_settings(const WandbConfig& config, const Environment& envir
 // part of it.
 std::string wandb_api_key(const std::string& base_url, const Environment& environment);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -9,7 +9,7 @@
 
 #include "core/printable.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 constexpr size_t kWandbLongestId = 64;
@@ -72,4 +72,4 @@ std::string wandb_file_name(std::string_view name) {
   return safe;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

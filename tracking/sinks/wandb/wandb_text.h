@@ -7,7 +7,7 @@
 
 #include "lockstep/config_value.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 // `text` with U+FFFD for every byte that is no part of UTF-8.
 std::string wandb_text(std::string_view text);
@@ -29,4 +29,4 @@ std::string wandb_run_id(const std::string& id);
 // `name` as part of a file name: what is not in [A-Za-z0-9_.-] becomes '_'; at most 80 characters.
 std::string wandb_file_name(std::string_view name);
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -4,7 +4,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 namespace {
 
 using namespace std::chrono_literals;
@@ -41,4 +41,4 @@ void WandbUpload::finish(std::chrono::milliseconds timeout) {
       std::chrono::duration<double>(timeout).count(), activity.empty() ? "" : ": ", activity));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

@@ -8,7 +8,7 @@
 #include "lockstep/sink.h"
 #include "tracking/sinks/wandb/core_session.h"
 
-namespace lockstep {
+namespace lockstep::tracking {
 
 class WandbUpload {
  public:
@@ -34,4 +34,4 @@ class WandbUpload {
   int num_failures_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tracking

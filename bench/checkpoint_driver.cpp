@@ -14,8 +14,8 @@
 #include "distributed/collectives.h"
 #include "lockstep/part.h"
 #include "lockstep/rank_env.h"
-#include "trainer/checkpoint/saving.h"
-#include "trainer/meeting.h"
+#include "trainer/checkpoint/checkpoint_saver.h"
+#include "trainer/handshake.h"
 
 using namespace lockstep;
 

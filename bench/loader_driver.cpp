@@ -14,7 +14,7 @@
 #include <iostream>
 
 #include "core/system/durable_file.h"
-#include "core/system/kept_memory.h"
+#include "core/system/malloc_tuning.h"
 #include "data/loader/loader.h"
 #include "data/sampling/sampling.h"
 #include "data/sampling/split.h"
@@ -125,7 +125,7 @@ Json copy(const std::vector<std::string>& words) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  keep_freed_memory();  // as the trainer
+  disable_malloc_trim();  // as the trainer
   at::set_num_threads(1);
   try {
     const std::vector<std::string> words(argv + std::min(argc, 2), argv + argc);

@@ -9,7 +9,7 @@
 #include <cstdlib>
 
 #include "launch/protocol/address.h"
-#include "launch/rendezvous/meeting.h"
+#include "launch/rendezvous/rendezvous_role.h"
 
 namespace lockstep {
 namespace {
@@ -57,19 +57,19 @@ struct Vote : launch::StatusJudge {
 // The nodes of one process, as far as they meet.
 class Nodes {
  public:
-  Nodes(std::vector<std::unique_ptr<launch::Member>> members, launch::Coordinator* coordinator)
-      : members_(std::move(members)), coordinator_(coordinator), latest_(Clock::now() + kPatience) {
-    for (auto& member : members_) member->set_ready();
+  Nodes(std::vector<std::unique_ptr<launch::RendezvousClient>> clients, launch::Coordinator* coordinator)
+      : clients_(std::move(clients)), coordinator_(coordinator), latest_(Clock::now() + kPatience) {
+    for (auto& member : clients_) client->set_ready();
   }
 
   // Until every node got an order of this kind.
   template <class T>
   void await() {
-    std::vector<bool> has(members_.size());
-    for (size_t missing = members_.size(); missing > 0;) {
+    std::vector<bool> has(clients_.size());
+    for (size_t missing = clients_.size(); missing > 0;) {
       turn();
-      for (size_t i = 0; i < members_.size(); ++i)
-        while (const auto order = members_[i]->next()) {
+      for (size_t i = 0; i < clients_.size(); ++i)
+        while (const auto order = clients_[i]->next()) {
           const auto* finish = std::get_if<launch::FinishMessage>(&*order);
           if (finish && finish->error) throw environment_error(finish->error->message);
           if (std::holds_alternative<T>(*order) && !has[i]) {
@@ -83,36 +83,36 @@ class Nodes {
     if (Clock::now() >= latest_) throw environment_error("the nodes did not meet in time");
     PollSet polls;
     if (coordinator_) coordinator_->watch(polls);
-    for (auto& member : members_) member->watch(polls);
+    for (auto& member : clients_) client->watch(polls);
     polls.wait();
     if (coordinator_) coordinator_->update();
-    for (auto& member : members_) member->update();
+    for (auto& member : clients_) client->update();
   }
   void vote() {
-    for (auto& member : members_) member->tell_status({.ranks = {launch::RankView{}}});
+    for (auto& member : clients_) client->report_status({.ranks = {launch::RankView{}}});
   }
-  void lose_one() { members_.pop_back(); }
+  void lose_one() { clients_.pop_back(); }
   void end() {
     launch::LaunchReport report;
     report.workers.push_back({.exit = {.code = 75}, .error = launch::ErrorReport{.peer = true}});
-    for (auto& member : members_) {
-      member->tell_end(report, false);
-      member->set_ready();
+    for (auto& member : clients_) {
+      client->report_attempt(report, false);
+      client->set_ready();
     }
   }
 
  private:
-  std::vector<std::unique_ptr<launch::Member>> members_;
+  std::vector<std::unique_ptr<launch::RendezvousClient>> clients_;
   launch::Coordinator* coordinator_;
   Clock::time_point latest_;
 };
 
 void serve(const launch::LaunchOptions& options, int num_nodes) {
   Vote vote(num_nodes);
-  auto meeting = open_meeting(options, vote);
-  std::vector<std::unique_ptr<launch::Member>> members;
-  members.push_back(std::move(meeting.member));
-  Nodes nodes(std::move(members), meeting.coordinator.get());
+  auto meeting = open_rendezvous(options, vote);
+  std::vector<std::unique_ptr<launch::RendezvousClient>> clients;
+  clients.push_back(std::move(meeting.client));
+  Nodes nodes(std::move(clients), meeting.coordinator.get());
   nodes.await<launch::NodePlace>();
   nodes.vote();
   nodes.await<launch::StopOrder>();
@@ -131,10 +131,10 @@ void be_nodes(launch::LaunchOptions options, int num_nodes) {
   ::setrlimit(RLIMIT_NOFILE, &limit);
   options.rendezvous.serves = false;
   const auto begin = Clock::now();
-  std::vector<std::unique_ptr<launch::Member>> members;
+  std::vector<std::unique_ptr<launch::RendezvousClient>> clients;
   Vote vote(num_nodes);
-  for (int i = 1; i < num_nodes; ++i) members.push_back(open_meeting(options, vote).member);
-  Nodes nodes(std::move(members), nullptr);
+  for (int i = 1; i < num_nodes; ++i) clients.push_back(open_rendezvous(options, vote).client);
+  Nodes nodes(std::move(clients), nullptr);
   nodes.await<launch::NodePlace>();
   const auto met = Clock::now();
   nodes.vote();

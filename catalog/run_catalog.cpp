@@ -22,9 +22,9 @@ constexpr auto kReadSlice =
 constexpr size_t kCheckedPerPoll = 500;
 constexpr int kOpenedAhead = 4;
 // Fewer runs are read as quickly as an index of them.
-constexpr size_t kLeastIndexed = 200;
+constexpr size_t kMinIndexed = 200;
 constexpr auto kKeepEvery = std::chrono::minutes(5);
-constexpr size_t kMostOpenLogs = 512, kMostChanges = 200, kMostRemoved = 1000;
+constexpr size_t kMaxOpenLogs = 512, kMaxChanges = 200, kMaxRemoved = 1000;
 
 }  // namespace
 
@@ -125,7 +125,7 @@ void RunCatalog::keep_index() {
   {
     const MutexLock lock(mutex_);
     num_settled = num_settled_;
-    if (num_settled == num_kept_ || jobs_.size() < kLeastIndexed) return;
+    if (num_settled == num_kept_ || jobs_.size() < kMinIndexed) return;
     for (const auto& [name, job] : jobs_) {
       if (!job.is_known()) return;
       if (!job.live) settled.emplace_back(job.snapshot, job.stamp);
@@ -208,7 +208,7 @@ void RunCatalog::drop_unused() {
   }
   std::ranges::sort(open);
   for (auto& [used, job] : open) {
-    if (num_logs <= kMostOpenLogs) return;
+    if (num_logs <= kMaxOpenLogs) return;
     num_logs -= job->snapshot ? job->snapshot->sources.size() : 0;
     job->logs.reset();
   }
@@ -273,7 +273,7 @@ void RunCatalog::forget(const std::string& id) {
   if (jobs_.erase(id) == 0) return;
   ++num_settled_;
   removed_.emplace_back(++number_, id);
-  if (removed_.size() > kMostRemoved) {
+  if (removed_.size() > kMaxRemoved) {
     first_number_ = removed_.front().first;
     removed_.erase(removed_.begin());
   }
@@ -375,7 +375,7 @@ CatalogChanges RunCatalog::changes_since(uint64_t number) const {
   for (const auto& [name, job] : jobs_) {
     if (changes.reset) break;
     if (!job.snapshot || job.snapshot->changed <= number) continue;
-    if (changes.runs.size() == kMostChanges) changes.reset = true;
+    if (changes.runs.size() == kMaxChanges) changes.reset = true;
     changes.runs.push_back(job.snapshot);
   }
   for (const auto& [when, id] : removed_)

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLongestInnerPath = 1024;
+constexpr size_t kMaxInnerPathLength = 1024;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ std::vector<FileEntry> list_files(const fs::path& directory, size_t most, bool& 
 }
 
 bool is_inner_path(std::string_view path) {
-  if (path.empty() || path.size() > kLongestInnerPath) return false;
+  if (path.empty() || path.size() > kMaxInnerPathLength) return false;
   const auto is_bad = [](unsigned char c) { return c < 0x20 || c == 0x7F || c == '\\'; };
   if (std::ranges::any_of(path, is_bad)) return false;
   while (true) {

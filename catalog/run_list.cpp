@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kRunsPerThread = 32, kMostListReaders = 8;
+constexpr size_t kRunsPerThread = 32, kMaxListReaders = 8;
 
 std::vector<std::string> names_in(const fs::path& directory) {
   std::vector<std::string> names;
@@ -57,7 +57,7 @@ std::vector<RunSnapshot> current_runs(const fs::path& directory, NameTable& name
     if (it != indexed.end() && it->summary.id == found[i]) known[i] = &*it;
   }
   std::vector<RunSnapshot> runs(found.size());
-  side_by_side(found.size(), std::min(found.size() / kRunsPerThread, kMostListReaders),
+  side_by_side(found.size(), std::min(found.size() / kRunsPerThread, kMaxListReaders),
                [&](size_t i) { runs[i] = current_run(directory / found[i], known[i], names); });
   std::erase(runs, nullptr);
   return runs;

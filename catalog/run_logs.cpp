@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLogsPerThread = 4, kMostReaders = 4;
+constexpr size_t kLogsPerThread = 4, kMaxReaders = 4;
 
 bool is_own_file(const fs::path& path) {
   std::error_code ignored;
@@ -136,7 +136,7 @@ bool RunLogs::find_logs() {
 // Many logs are read side by side.
 bool RunLogs::catch_up_all() {
   std::atomic<bool> changed = false;
-  const auto num_threads = was_read_ ? 1 : std::min(logs_.size() / kLogsPerThread, kMostReaders);
+  const auto num_threads = was_read_ ? 1 : std::min(logs_.size() / kLogsPerThread, kMaxReaders);
   side_by_side(logs_.size(), num_threads, [&](size_t i) {
     if (logs_[i]->catch_up()) changed = true;
   });

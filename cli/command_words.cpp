@@ -25,7 +25,7 @@ Error unexpected(const cxxopts::Options& options, const std::string& word) {
 cxxopts::ParseResult parse_words(cxxopts::Options& options, const std::vector<std::string>& words) {
   std::vector<const char*> argv;
   for (const auto& word : words) argv.push_back(word.c_str());
-  options.allow_unrecognised_options();
+  options.allow_unrecognized_options();
   try {
     auto parsed = options.parse(static_cast<int>(argv.size()), argv.data());
     if (!parsed.unmatched().empty()) throw unexpected(options, parsed.unmatched().front());

@@ -10,7 +10,7 @@
 #include "cli/commands.h"
 #include "core/config/launch_sections.h"
 #include "core/config/period.h"
-#include "core/system/own_priority.h"
+#include "core/system/thread_priority.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 #include "tracking/agent/agent.h"
@@ -154,7 +154,7 @@ int track_command(int argc, char** argv) {
   }
   if (!parsed.count("run"))
     throw config_error("lockstep track: which run? Give its directory; see lockstep track --help");
-  if (parsed.count("attached")) lower_own_priority();  // beside a training
+  if (parsed.count("attached")) lower_thread_priority();  // beside a training
   const auto run_dir = existing_run(parsed["run"].as<std::string>());
   const auto report =
       tracking::run_agent({.run_dir = run_dir,

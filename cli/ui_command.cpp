@@ -47,7 +47,7 @@ besides a browser; nothing is read from the network.
 )";
 
 constexpr int kMappedBytes = 1 << 20;
-constexpr size_t kShortestToken = 16, kLongestTokenFile = 4096;
+constexpr size_t kMinTokenLength = 16, kMaxTokenFileLength = 4096;
 
 std::string read_token(const std::string& path) {
   struct stat info {};
@@ -56,11 +56,11 @@ std::string read_token(const std::string& path) {
   if ((info.st_mode & 077) != 0)
     throw config_error(
         fmt::format("--token-file {}: others can read it; chmod 600 {}", path, path));
-  auto token = read_file(path, kLongestTokenFile);
+  auto token = read_file(path, kMaxTokenFileLength);
   while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back()))) token.pop_back();
-  if (token.size() < kShortestToken)
+  if (token.size() < kMinTokenLength)
     throw config_error(
-        fmt::format("--token-file {}: a token has at least {} characters", path, kShortestToken));
+        fmt::format("--token-file {}: a token has at least {} characters", path, kMinTokenLength));
   return token;
 }
 

@@ -2,7 +2,7 @@
 // FieldWriter writes them, a FieldReader (core/field_reader.h) reads them:
 //   template <class V>
 //   void fields(V& v, NodePlace& place) {
-//     v("node_rank", place.node_rank, 0, kMostRanks);
+//     v("node_rank", place.node_rank, 0, kMaxRanks);
 //     v("run_id", place.run_id);
 //   }
 #pragma once

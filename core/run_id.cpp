@@ -10,8 +10,8 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kLongestName = 80;
-constexpr size_t kLongestId = 200;
+constexpr size_t kMaxNameLength = 80;
+constexpr size_t kMaxIdLength = 200;
 
 bool is_id_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -20,7 +20,7 @@ bool is_id_character(char c) {
 
 std::string safe_name(const std::string& name) {
   std::string safe;
-  for (const char c : name.substr(0, kLongestName))
+  for (const char c : name.substr(0, kMaxNameLength))
     if (is_id_character(c))
       safe += c;
     else if (!safe.ends_with('-'))
@@ -44,7 +44,7 @@ std::string job_run_id(const std::string& name, const std::string& job) {
 }
 
 bool is_run_id(const std::string& text) {
-  return !text.empty() && text.size() <= kLongestId && text.front() != '.' &&
+  return !text.empty() && text.size() <= kMaxIdLength && text.front() != '.' &&
          std::all_of(text.begin(), text.end(), is_id_character);
 }
 

@@ -9,7 +9,7 @@
 
 #include "core/config/nearest_name.h"
 #include "core/printable.h"
-#include "data/row_ahead.h"
+#include "data/row_prefetch.h"
 #include "data/sample_runs.h"
 #include "lockstep/error.h"
 
@@ -17,7 +17,7 @@ namespace lockstep::data {
 namespace {
 
 // Mapped files that are kept open: less than a process may have.
-constexpr int64_t kMostOpen = 256;
+constexpr int64_t kMaxOpen = 256;
 
 at::ScalarType scalar_type_of(formats::ElementType type) {
   switch (type) {
@@ -68,7 +68,7 @@ void convert_row(const uint8_t* row, size_t count, const ArrayFieldConfig& chang
   const auto divisor = static_cast<To>(change.divide_by.value_or(1));
   const auto mean = static_cast<To>(change.mean.value_or(0));
   const auto deviation = static_cast<To>(change.std.value_or(1));
-  const bool normalises = change.mean.has_value();
+  const bool normalizes = change.mean.has_value();
   for (size_t i = 0; i < count; ++i) {
     From value{};
     std::memcpy(&value, row + i * sizeof(From), sizeof(From));
@@ -76,7 +76,7 @@ void convert_row(const uint8_t* row, size_t count, const ArrayFieldConfig& chang
   }
   if (change.divide_by)
     for (size_t i = 0; i < count; ++i) out[i] = static_cast<To>(out[i] / divisor);
-  if (normalises)
+  if (normalizes)
     for (size_t i = 0; i < count; ++i) out[i] = static_cast<To>((out[i] - mean) / deviation);
 }
 
@@ -248,7 +248,7 @@ void ArrayDataset::gather(const Field& field, std::span<const int64_t> rows,
   if (field.is_copy) {
     auto* all = static_cast<uint8_t*>(tensor.data_ptr());
     for (size_t i = 0; i < rows.size(); ++i) {
-      ask_ahead(base, row_bytes, rows, i);
+      prefetch_row(base, row_bytes, rows, i);
       auto* out = all + static_cast<size_t>(places[i]) * row_bytes;
       std::memcpy(out, base + static_cast<size_t>(rows[i]) * row_bytes, row_bytes);
       if (field.array.type == formats::ElementType::Bool)
@@ -259,7 +259,7 @@ void ArrayDataset::gather(const Field& field, std::span<const int64_t> rows,
   if (field.scaling) {
     auto* all = tensor.data_ptr<float>();
     for (size_t i = 0; i < rows.size(); ++i) {
-      ask_ahead(base, row_bytes, rows, i);
+      prefetch_row(base, row_bytes, rows, i);
       field.scaling->apply({base + static_cast<size_t>(rows[i]) * row_bytes, row_bytes},
                            all + static_cast<size_t>(places[i]) * field.row_elements);
     }
@@ -269,7 +269,7 @@ void ArrayDataset::gather(const Field& field, std::span<const int64_t> rows,
     auto* all = tensor.data_ptr<decltype(to)>();
     with_stored_type(field.array.type, [&](auto from) {
       for (size_t i = 0; i < rows.size(); ++i) {
-        ask_ahead(base, row_bytes, rows, i);
+        prefetch_row(base, row_bytes, rows, i);
         convert_row<decltype(from)>(base + static_cast<size_t>(rows[i]) * row_bytes,
                                     field.row_elements, field.change,
                                     all + static_cast<size_t>(places[i]) * field.row_elements);
@@ -282,7 +282,7 @@ void ArrayDataset::fill(const SampleRequest& request, std::span<const at::Tensor
   for (const auto index : request.indices)
     check(index >= 0 && index < size(), "sample index outside the dataset");
   for_each_shard(ends_, request.indices, [&](size_t number, auto rows, auto places) {
-    const auto keep = files_.mapped ? kMostOpen : request.nearby_groups;
+    const auto keep = files_.mapped ? kMaxOpen : request.nearby_groups;
     open_.use(number, keep, [&](const OpenShard& shard) {
       for (size_t f = 0; f < shard.fields.size(); ++f)
         gather(shard.fields[f], rows, places, tensors[f]);

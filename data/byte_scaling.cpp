@@ -17,7 +17,7 @@ bool has_wide_arithmetic() {
 
 }  // namespace
 
-ByteScaling::ByteScaling(const ByteScale& scale) : normalises_(scale.mean.has_value()) {
+ByteScaling::ByteScaling(const ByteScale& scale) : normalizes_(scale.mean.has_value()) {
   const auto divisor = [](std::optional<double> value) {
     const auto single = static_cast<float>(value.value_or(1));
     return Divisor{single, 1 / single};
@@ -27,7 +27,7 @@ ByteScaling::ByteScaling(const ByteScale& scale) : normalises_(scale.mean.has_va
   mean_ = static_cast<float>(scale.mean.value_or(0));
   for (size_t byte = 0; byte < table_.size(); ++byte) {
     const auto value = static_cast<float>(byte) / first_.value;
-    table_[byte] = normalises_ ? (value - mean_) / second_.value : value;
+    table_[byte] = normalizes_ ? (value - mean_) / second_.value : value;
   }
   if (!has_wide_arithmetic()) return;
   std::array<uint8_t, 256> bytes{};
@@ -48,7 +48,7 @@ void ByteScaling::compute(std::span<const uint8_t> bytes, float* __restrict out)
   const auto size = bytes.size();
   const float d1 = first_.value, r1 = first_.inverse, d2 = second_.value, r2 = second_.inverse;
   const float mean = mean_;
-  if (!normalises_) {
+  if (!normalizes_) {
     for (size_t i = 0; i < size; ++i) {
       const float x = in[i], q = x * r1;
       out[i] = __builtin_fmaf(__builtin_fmaf(-q, d1, x), r1, q);

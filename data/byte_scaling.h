@@ -31,7 +31,7 @@ class ByteScaling {
   std::array<float, 256> table_{};
   Divisor first_, second_;
   float mean_ = 0;
-  bool normalises_ = false;
+  bool normalizes_ = false;
   bool computes_ = false;  // the processor can, and all 256 results are those of the table
 };
 

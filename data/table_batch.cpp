@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "data/row_ahead.h"
+#include "data/row_prefetch.h"
 
 namespace lockstep::data {
 namespace {
@@ -30,7 +30,7 @@ void gather_features(const formats::TableEncoding& encoding, const formats::Enco
   const auto* base = reinterpret_cast<const uint8_t*>(block.numbers.data());
   const auto row_bytes = static_cast<size_t>(num_numbers) * sizeof(float);
   for (size_t i = 0; i < rows.size(); ++i) {
-    ask_ahead(base, row_bytes, rows, i, kShortRowsAhead);
+    prefetch_row(base, row_bytes, rows, i, kShortRowsAhead);
     const auto* numbers = block.numbers.data() + rows[i] * num_numbers;
     auto* features = out + places[i] * width;
     if (num_numbers == width) {

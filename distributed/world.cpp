@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::milliseconds kLongestRendezvous =
+constexpr std::chrono::milliseconds kMaxRendezvous =
     std::chrono::minutes(5);  // torchrun's TCPStore default
 
 void check_ranks(const WorldOptions& options) {
@@ -52,7 +52,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const WorldOptions& options, const Tc
   store.isServer = tcp.serve && options.rank == 0;
   store.numWorkers = static_cast<size_t>(options.world_size);
   store.waitWorkers = false;  // making the groups waits for every rank anyway
-  store.timeout = std::min(options.timeout, kLongestRendezvous);
+  store.timeout = std::min(options.timeout, kMaxRendezvous);
   if (store.isServer && tcp.listen_fd) store.masterListenFd = *tcp.listen_fd;
   try {
     return c10::make_intrusive<c10d::TCPStore>(tcp.host, store);

@@ -12,7 +12,7 @@ namespace lockstep::formats {
 namespace {
 
 constexpr int kGzipFormatOnly = 16 + MAX_WBITS;
-constexpr size_t kLargestPiece = std::numeric_limits<uInt>::max();
+constexpr size_t kMaxPieceBytes = std::numeric_limits<uInt>::max();
 
 }  // namespace
 
@@ -23,7 +23,7 @@ struct GzipReader::Stream {
 
   void refill() {
     if (z.avail_in > 0 || rest.empty()) return;
-    const auto piece = rest.first(std::min(rest.size(), kLargestPiece));
+    const auto piece = rest.first(std::min(rest.size(), kMaxPieceBytes));
     z.next_in = const_cast<Bytef*>(piece.data());
     z.avail_in = static_cast<uInt>(piece.size());
     rest = rest.subspan(piece.size());
@@ -50,7 +50,7 @@ size_t GzipReader::read(std::span<uint8_t> out) {
   size_t filled = 0;
   while (filled < out.size() && !stream_->ended) {
     stream_->refill();
-    const auto room = std::min(out.size() - filled, kLargestPiece);
+    const auto room = std::min(out.size() - filled, kMaxPieceBytes);
     z.next_out = out.data() + filled;
     z.avail_out = static_cast<uInt>(room);
     const auto status = inflate(&z, Z_NO_FLUSH);

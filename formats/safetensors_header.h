@@ -25,7 +25,7 @@ size_t dtype_bytes(const std::string& dtype);
 // Parses and verifies the header of a whole file: every tensor inside it, sizes that fit shape and
 // dtype, no overlap. `name` stands for the file in messages. Returns the entries in the order of
 // their data. Throws an error of kind `kind`: a checkpoint that is damaged may have a good
-// neighbour, a data file has none.
+// neighbor, a data file has none.
 std::vector<TensorEntry> parse_safetensors(std::span<const uint8_t> file, const std::string& name,
                                            ErrorKind kind = ErrorKind::Environment);
 

@@ -10,7 +10,7 @@
 #include "core/system/local_address.h"
 #include "launch/hangs/hang_detector.h"
 #include "launch/hangs/hang_reporter.h"
-#include "launch/rendezvous/meeting.h"
+#include "launch/rendezvous/rendezvous_role.h"
 #include "launch/signal_watch.h"
 #include "launch/workers/console.h"
 #include "launch/workers/worker_group.h"
@@ -46,16 +46,16 @@ class Agent {
         out_(options.stdout_fd),
         err_(options.stderr_fd),
         hang_reporter_(options.host) {
-    auto meeting = open_meeting(options, hang_detector_);
+    auto meeting = open_rendezvous(options, hang_detector_);
     coordinator_ = std::move(meeting.coordinator);
-    member_ = std::move(meeting.member);
-    member_->set_ready();
+    client_ = std::move(meeting.client);
+    client_->set_ready();
   }
 
   LaunchReport run() {
     while (!finish_ || group_ || (coordinator_ && !coordinator_->is_done())) take_turn();
     const auto latest = PollSet::Clock::now() + kFarewellTime;
-    while (member_->has_pending() && PollSet::Clock::now() < latest) take_turn();
+    while (client_->has_pending() && PollSet::Clock::now() < latest) take_turn();
     out_.flush(kConsoleTime);
     err_.flush(kConsoleTime);
     return make_report();
@@ -66,7 +66,7 @@ class Agent {
     PollSet polls;
     polls.watch(signals_.poll_request(), [](short) {});
     if (coordinator_) coordinator_->watch(polls);
-    member_->watch(polls);
+    client_->watch(polls);
     if (group_) group_->watch(polls);
     if (is_telling_status()) polls.wake_at(next_status_);
     for (auto* console : {&out_, &err_})
@@ -75,11 +75,11 @@ class Agent {
     polls.wait();
     take_signals();
     if (coordinator_) coordinator_->update();
-    member_->update();
+    client_->update();
     if (group_) group_->update();
     take_orders();
     take_outcome();
-    tell_status();
+    report_status();
     show_notes();
   }
 
@@ -102,12 +102,12 @@ class Agent {
       interrupted_ = true;
       if (coordinator_) coordinator_->interrupt(*signal);
       if (group_) group_->stop(*signal);
-      if (!group_ && !coordinator_) tell_end({});
+      if (!group_ && !coordinator_) report_attempt({});
     }
   }
 
   void take_orders() {
-    while (const auto order = member_->next())
+    while (const auto order = client_->next())
       std::visit([this](const auto& any) { take(any); }, *order);
   }
 
@@ -123,12 +123,12 @@ class Agent {
   }
 
   void take(const NodePlace& place) {
-    if (signalled_by_ || finish_) return tell_end({});
+    if (signalled_by_ || finish_) return report_attempt({});
     node_rank_ = place.node_rank;
     try {
       own_error_ = nullptr;
       group_.emplace(options_, place, log_dir_(place.run_id, place.node_rank),
-                     member_->take_master(), Consoles{out_, err_});
+                     client_->take_master(), Consoles{out_, err_});
       hang_reporter_.begin(group_->watched(), group_->log_directory());
     } catch (const Error& error) {
       own_error_ = std::current_exception();
@@ -137,7 +137,7 @@ class Agent {
                                       .host = place.num_nodes > 1 ? options_.host : "",
                                       .reason = error.what(),
                                       .exit_code = error.exit_code()});
-      tell_end(std::move(report));
+      report_attempt(std::move(report));
     }
   }
 
@@ -146,34 +146,34 @@ class Agent {
     hang_reporter_.end();
     auto report = group_->finish();
     group_.reset();
-    tell_end(std::move(report));
+    report_attempt(std::move(report));
   }
 
-  void tell_end(LaunchReport report) {
+  void report_attempt(LaunchReport report) {
     const bool leaves = signalled_by_ && !coordinator_;
     interrupted_ = interrupted_ || leaves;
     if (leaves) report.interrupted_by = signalled_by_;
     last_report_ = std::move(report);
-    member_->tell_end(last_report_, leaves);
+    client_->report_attempt(last_report_, leaves);
     if (leaves && !finish_) finish_ = FinishMessage{.report = last_report_};
-    if (!finish_ && !interrupted_) member_->set_ready();
+    if (!finish_ && !interrupted_) client_->set_ready();
   }
 
   // What ranks do while they are stopped says nothing about why.
   bool is_telling_status() const { return group_ && !group_->is_stopping(); }
 
-  void tell_status() {
+  void report_status() {
     const auto now = PollSet::Clock::now();
     if (!is_telling_status() || now < next_status_) return;
     next_status_ = now + options_.monitor_interval;
     hang_reporter_.write_due_dump();
-    if (auto views = hang_reporter_.next_views()) member_->tell_status({std::move(*views)});
+    if (auto views = hang_reporter_.next_views()) client_->report_status({std::move(*views)});
   }
 
   void show_notes() {
     for (const auto& note : hang_detector_.take_notes()) err_.write_note(note);
     for (const auto& note : hang_reporter_.take_notes()) err_.write_note(note);
-    for (const auto& note : member_->take_notes()) err_.write_note(note);
+    for (const auto& note : client_->take_notes()) err_.write_note(note);
     if (!coordinator_) return;
     for (const auto& note : coordinator_->take_notes()) err_.write_note(note);
   }
@@ -214,7 +214,7 @@ class Agent {
   HangReporter hang_reporter_;
   HangDetector hang_detector_;
   std::unique_ptr<Coordinator> coordinator_;  // of the node that serves the rendezvous
-  std::unique_ptr<Member> member_;
+  std::unique_ptr<RendezvousClient> client_;
   std::optional<WorkerGroup> group_;
   int node_rank_ = 0;
 

@@ -153,7 +153,7 @@ class ManagedRun final : public RecordedRun {
     // The other ranks wait while the main one waits for its sinks: that is no hang.
     const auto& config = run_.config;
     world_.progress().set_limits(config.distributed.hang_warning.value +
-                                     config.tracking.finish_timeout.value / kPatienceOutsideOfSteps,
+                                     config.tracking.finish_timeout.value / kTimeoutFactorOutsideSteps,
                                  world_.timeout());
     if (tracking::is_main(world_.rank())) record_good_end(dir(), end);
     const auto report = tracker_.finish(end);

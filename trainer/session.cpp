@@ -8,10 +8,10 @@
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 #include "tracking/runs/stop_request.h"
-#include "trainer/loop/interruption.h"
+#include "trainer/loop/stop_signals.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/loop/trial.h"
-#include "trainer/meeting.h"
+#include "trainer/handshake.h"
 #include "trainer/recorded_run.h"
 
 namespace lockstep {
@@ -57,7 +57,7 @@ RunEnd describe_end(const trainer::Trainer& trainer, const std::filesystem::path
 SessionResult train(World& world, const SessionOptions& options, trainer::PreparedRun& run,
                     trainer::RecordedRun& record) {
   // Out here, so that a failure is recorded before a checkpoint under way is waited for.
-  std::optional<trainer::Interruption> interruption;
+  std::optional<trainer::StopSignals> interruption;
   std::optional<trainer::Trainer> trainer;
   try {
     world.progress().enter(Phase::Building);
@@ -87,7 +87,7 @@ SessionResult train(World& world, const SessionOptions& options, trainer::Prepar
     result.lost = record.finish(end);
     return result;
   } catch (const std::exception& error) {
-    if (trainer) trainer->tell_failure(error);
+    if (trainer) trainer->report_failure(error);
     record.fail(error);
     throw;
   }
@@ -100,14 +100,14 @@ SessionResult run_session(const SessionOptions& options) {
       trainer::load_run_config(options.config_path, options.overrides), options.ranks);
   World world(trainer::world_options(options.ranks, run.config.distributed, options.progress));
   try {
-    auto local_pids = trainer::compare_notes(world, run);
+    auto local_pids = trainer::verify_ranks_agree(world, run);
     const auto record = trainer::agree_on_run(world, options, run, std::move(local_pids));
     const auto result = train(world, options, run, *record);
     world.finish();
     return result;
   } catch (const std::exception& error) {
     // Before this rank leaves the others, who fail because of that.
-    launch::tell_failure(world.progress(), launch::describe_error(error));
+    launch::report_failure(world.progress(), launch::describe_error(error));
     throw;
   }
 }

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kIndexMagic = "LSRUNIDX";
 constexpr uint32_t kIndexVersion = 4;
-constexpr size_t kMostIndexBytes = size_t{1} << 30;
+constexpr size_t kMaxIndexBytes = size_t{1} << 30;
 
 // Reads and writes: `archive` is an IndexReader, or an IndexWriter with constant values.
 template <class A, class Info>
@@ -229,7 +229,7 @@ std::vector<IndexedRun> read_catalog_index(const fs::path& path, NameTable& name
   std::vector<IndexedRun> runs;
   std::string bytes;
   try {
-    bytes = read_file(path, kMostIndexBytes);
+    bytes = read_file(path, kMaxIndexBytes);
   } catch (const Error&) {
     return runs;  // There is none: the logs are read.
   }

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "core/system/whole_io.h"
+#include "core/system/full_io.h"
 #include "lockstep/error.h"
 
 namespace lockstep::catalog {
@@ -45,14 +45,14 @@ uint64_t ColumnSpool::append(std::span<const std::byte> bytes) {
     used_ += bytes.size();
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (!write_whole_at(file_.get(), text, begin))
+  if (!write_all_at(file_.get(), text, begin))
     throw errno_error("the dashboard's temporary file cannot be written");
   return begin;
 }
 
 void ColumnSpool::read(uint64_t offset, std::span<std::byte> bytes) const {
   const auto count =
-      read_whole_at(file_.get(), reinterpret_cast<char*>(bytes.data()), bytes.size(), offset);
+      read_all_at(file_.get(), reinterpret_cast<char*>(bytes.data()), bytes.size(), offset);
   if (!count) throw errno_error("the dashboard's temporary file cannot be read");
   check(*count == bytes.size(), "a column lies within the spool");
 }

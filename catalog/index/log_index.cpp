@@ -18,7 +18,7 @@ namespace {
 // Values of a block: few enough to be kept in memory of each log that grows, and many where a log
 // is long already, so that a curve is read in few pieces.
 constexpr size_t kBlockValues = 16384, kLongBlockValues = 8 * kBlockValues;
-constexpr size_t kMostPlaces = 1u << 20;
+constexpr size_t kMaxPlaces = 1u << 20;
 
 uint64_t inode_of(const std::filesystem::path& path) {
   struct stat info {};
@@ -237,7 +237,7 @@ void LogIndex::take_media(MediaTotals::Kind kind, const Moment& at, uint64_t beg
   auto& totals = summary_.media[it->second];
   ++totals.count;
   totals.last_step = at.step;
-  if (!spool_ || places_.size() >= kMostPlaces) return;
+  if (!spool_ || places_.size() >= kMaxPlaces) return;
   places_.push_back({.kind = static_cast<RecordPlace::Kind>(kind),
                      .name = name,
                      .step = at.step,
@@ -250,7 +250,7 @@ void LogIndex::take_media(MediaTotals::Kind kind, const Moment& at, uint64_t beg
 void LogIndex::take_text(const TextLine& text, uint64_t begin) {
   ++summary_.num_texts;
   summary_.updated = std::max(summary_.updated, text.time);
-  if (!spool_ || places_.size() >= kMostPlaces) return;
+  if (!spool_ || places_.size() >= kMaxPlaces) return;
   places_.push_back({.kind = RecordPlace::Kind::Text,
                      .level = static_cast<uint8_t>(text.level),
                      .time = text.time,

@@ -8,7 +8,7 @@
 namespace lockstep::catalog {
 namespace {
 
-constexpr size_t kLongestConfigText = 1000, kMostConfigKeys = 2000;
+constexpr size_t kMaxConfigTextLength = 1000, kMaxConfigKeys = 2000;
 
 void add_leaves(const Json& json, const std::string& path, NameTable& names,
                 std::vector<std::pair<uint32_t, FieldValue>>& leaves) {
@@ -17,7 +17,7 @@ void add_leaves(const Json& json, const std::string& path, NameTable& names,
       add_leaves(value, path.empty() ? key : fmt::format("{}.{}", path, key), names, leaves);
     return;
   }
-  if (path.empty() || json.is_null() || leaves.size() >= kMostConfigKeys) return;
+  if (path.empty() || json.is_null() || leaves.size() >= kMaxConfigKeys) return;
   FieldValue value;
   if (json.is_boolean()) {
     value = {.type = FieldValue::Type::Bool, .number = json.get<bool>() ? 1.0 : 0.0};
@@ -26,7 +26,7 @@ void add_leaves(const Json& json, const std::string& path, NameTable& names,
   } else {
     auto text = json.is_string() ? json.get<std::string>()
                                  : json.dump(-1, ' ', false, Json::error_handler_t::replace);
-    if (text.size() > kLongestConfigText) text.resize(kLongestConfigText);
+    if (text.size() > kMaxConfigTextLength) text.resize(kMaxConfigTextLength);
     value = {.type = FieldValue::Type::Text, .text = names.add(text)};
   }
   leaves.emplace_back(names.add(path), value);

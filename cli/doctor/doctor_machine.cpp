@@ -127,10 +127,10 @@ Finding look_at_clock() {
   const auto answer = ::adjtimex(&state);
   if (answer < 0 || answer == TIME_ERROR || (state.status & STA_UNSYNC) != 0)
     return {"clock", Health::Warning,
-            "the kernel does not know it to be synchronised (NTP): on several machines, times in "
+            "the kernel does not know it to be synchronized (NTP): on several machines, times in "
             "logs and charts may not fit together"};
   return {"clock", Health::Good,
-          fmt::format("synchronised, within {:.0f} ms", static_cast<double>(state.maxerror) / 1e3)};
+          fmt::format("synchronized, within {:.0f} ms", static_cast<double>(state.maxerror) / 1e3)};
 }
 
 }  // namespace lockstep::cli

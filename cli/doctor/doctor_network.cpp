@@ -37,7 +37,7 @@ void ask_back(const std::string& address) {
   ::getnameinfo(found.get(), found.size, name.data(), name.size(), nullptr, 0, 0);
 }
 
-NameAnswer ask_for(const std::string& name) {
+NameAnswer resolve_name(const std::string& name) {
   NameAnswer answer{.address = numeric_address_of(name),
                     .only_loopback = is_name_for_loopback(name)};
   if (!answer.address) return answer;
@@ -53,7 +53,7 @@ std::optional<NameAnswer> ask_in_time(const std::string& name) {
   std::promise<NameAnswer> promise;
   auto answer = promise.get_future();
   std::thread([name, promise = std::move(promise)]() mutable {
-    promise.set_value(ask_for(name));
+    promise.set_value(resolve_name(name));
   }).detach();
   if (answer.wait_for(kNamePatience) != std::future_status::ready) return std::nullopt;
   return answer.get();

@@ -11,7 +11,7 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr size_t kMostProgramBytes = 4ull << 30;
+constexpr size_t kMaxProgramBytes = 4ull << 30;
 
 std::string digest_of(const std::string& content) {
   tracking::Sha256 digest;
@@ -52,7 +52,7 @@ std::vector<launch::Agreement> job_agreements(const LaunchArguments& arguments,
   // Two builds of a trainer need not compute the same bits. A program of one's own may be a script.
   if (!arguments.program)
     agreements.push_back(
-        {"the build of lockstep-trainer", digest_of(read_file(program, kMostProgramBytes))});
+        {"the build of lockstep-trainer", digest_of(read_file(program, kMaxProgramBytes))});
   return agreements;
 }
 

@@ -33,7 +33,7 @@ Exit codes: 0 done, 78 wrong input, 75 the environment failed (a restart may hel
 
 constexpr int kRendezvousPort = 29400;  // torchrun's
 constexpr int kMasterPort = 29500;
-constexpr int kMostNodes = 100'000;
+constexpr int kMaxNodes = 100'000;
 
 auto default_text(const char* value) { return cxxopts::value<std::string>()->default_value(value); }
 
@@ -132,7 +132,7 @@ std::vector<std::string> option_names(const cxxopts::Options& options) {
 
 // What the library does not know it leaves over, so that our message can say what is near.
 cxxopts::ParseResult parse(cxxopts::Options& options, int argc, char** argv) {
-  options.allow_unrecognised_options();
+  options.allow_unrecognized_options();
   try {
     auto result = options.parse(argc, argv);
     for (const auto& given : result.unmatched())
@@ -164,10 +164,10 @@ void verify_ids(const LaunchArguments& arguments) {
 void read_num_nodes(const LaunchValues& values, launch::RendezvousOptions& rendezvous) {
   const auto text = values.text("nnodes");
   const auto colon = text.find(':');
-  rendezvous.max_nodes = to_number("--nnodes", text.substr(colon + 1), 1, kMostNodes);
+  rendezvous.max_nodes = to_number("--nnodes", text.substr(colon + 1), 1, kMaxNodes);
   rendezvous.min_nodes = colon == std::string::npos
                              ? rendezvous.max_nodes
-                             : to_number("--nnodes", text.substr(0, colon), 1, kMostNodes);
+                             : to_number("--nnodes", text.substr(0, colon), 1, kMaxNodes);
   if (rendezvous.min_nodes > rendezvous.max_nodes)
     throw config_error(
         fmt::format("--nnodes {}: expected MIN:MAX, the smaller number first", text));

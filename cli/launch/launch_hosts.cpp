@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLargestHostfile = 16u << 20;
+constexpr size_t kMaxHostfileBytes = 16u << 20;
 
 std::vector<std::string> split_words(const std::string& text) {
   std::istringstream stream(text);
@@ -37,7 +37,7 @@ std::vector<launch::Host> read_hostfile(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error))
     throw config_error(fmt::format("--hostfile {}: there is no such file", path));
-  return launch::parse_hostfile(read_file(path, kLargestHostfile), path);
+  return launch::parse_hostfile(read_file(path, kMaxHostfileBytes), path);
 }
 
 // Where node 0 is found by the others: as the user names it, or this machine's own address.

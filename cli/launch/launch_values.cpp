@@ -12,7 +12,7 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr double kLongestSeconds = 1e7;
+constexpr double kMaxSeconds = 1e7;
 
 std::string variable_of(const std::string& name) {
   std::string variable = "PET_" + name;
@@ -60,7 +60,7 @@ int to_number(const std::string& what, const std::string& text, int least, int m
 
 std::chrono::milliseconds to_duration(const std::string& what, const std::string& text) {
   const auto seconds = number_in<double>(text);
-  if (seconds && *seconds >= 0 && *seconds <= kLongestSeconds)
+  if (seconds && *seconds >= 0 && *seconds <= kMaxSeconds)
     return std::chrono::milliseconds(std::llround(*seconds * 1000));
   ConfigNode node;
   node.kind = ConfigNode::Kind::Scalar;

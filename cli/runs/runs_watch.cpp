@@ -25,7 +25,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr int kRefreshMs = 500;
-constexpr size_t kCurveWidth = 32, kFewestLines = 12;
+constexpr size_t kCurveWidth = 32, kMinLines = 12;
 
 struct TerminalSize {
   size_t lines = 24, columns = 80;
@@ -102,7 +102,7 @@ void show_run(const catalog::RunLogs& logs, catalog::NameTable& names, bool whol
               std::ostream& out) {
   const auto run = summarize_run(logs, names);
   const auto size = terminal_size();
-  const auto lines = whole ? SIZE_MAX / 4 : std::max(size.lines, kFewestLines) - 3;
+  const auto lines = whole ? SIZE_MAX / 4 : std::max(size.lines, kMinLines) - 3;
   const auto ranks = run.num_ranks > 1 ? rank_rows(run, names, lines / 3) : std::vector<TextRow>();
   out << headline(run) << "\n\n";
   print_aligned(metric_rows(logs, names, lines - std::min(lines / 2, ranks.size() + 2)), out);

@@ -11,7 +11,7 @@ namespace lockstep::cli {
 // once where `out` is no terminal. Returns the exit code; throws Config and Environment.
 int watch_run(const std::vector<std::string>& words, std::ostream& out);
 
-// `values` as a line of `width` blocks, each the mean of as many neighbours; ' ' where there is no
+// `values` as a line of `width` blocks, each the mean of as many neighbors; ' ' where there is no
 // number. UTF-8.
 std::string small_curve(const std::vector<double>& values, size_t width);
 

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostSamples = 1 << 30;  // of data.batch_size
+constexpr int64_t kMaxSamples = 1 << 30;  // of data.batch_size
 constexpr size_t kCountsNamed = 6;
 
 // The least that all of them divide; 0 where that is more than a batch may have.
@@ -16,7 +16,7 @@ int64_t common_multiple(const std::vector<int64_t>& ranks) {
   int64_t multiple = 1;
   for (const auto count : ranks) {
     multiple = std::lcm(multiple, count);
-    if (multiple > kMostSamples) return 0;
+    if (multiple > kMaxSamples) return 0;
   }
   return multiple;
 }

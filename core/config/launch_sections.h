@@ -29,7 +29,7 @@ struct RunSection {
 template <class V>
 void fields(V& v, RunSection& c) {
   v("name", c.name, "what people call the run (default: the run file's name)");
-  v("seed", c.seed, "of model initialisation, shuffling and augmentation", at_least(0));
+  v("seed", c.seed, "of model initialization, shuffling and augmentation", at_least(0));
   v("dir", c.dir, "where runs are kept");
 }
 

@@ -27,8 +27,8 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 
 std::optional<std::string> nearest_name(const std::string& given,
                                         const std::vector<std::string>& candidates) {
-  constexpr size_t kLongestName = 200;
-  if (given.size() > kLongestName) return std::nullopt;
+  constexpr size_t kMaxNameLength = 200;
+  if (given.size() > kMaxNameLength) return std::nullopt;
   std::optional<std::string> best;
   size_t best_distance = 2 + given.size() / 3;
   for (const auto& candidate : candidates) {

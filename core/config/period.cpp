@@ -9,9 +9,9 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kLargestCount = 1'000'000'000'000;
+constexpr int64_t kMaxCount = 1'000'000'000'000;
 // 100 years: any clock can add it to its present time in nanoseconds.
-constexpr int64_t kLongestMilliseconds = 100 * 365 * int64_t{86'400'000};
+constexpr int64_t kMaxMilliseconds = 100 * 365 * int64_t{86'400'000};
 
 struct TimeUnit {
   const char* name;
@@ -44,7 +44,7 @@ std::optional<Span> parse_span(const ConfigNode& node) {
   const auto& text = node.scalar;
   Span span{};
   const auto result = std::from_chars(text.data(), text.data() + text.size(), span.count);
-  if (result.ec != std::errc{} || span.count < 1 || span.count > kLargestCount) return std::nullopt;
+  if (result.ec != std::errc{} || span.count < 1 || span.count > kMaxCount) return std::nullopt;
   auto unit = std::string(result.ptr, text.data() + text.size());
   unit.erase(0, unit.find_first_not_of(' '));
   span.unit = unit;
@@ -53,7 +53,7 @@ std::optional<Span> parse_span(const ConfigNode& node) {
 
 std::optional<int64_t> milliseconds_of(const Span& span) {
   for (const auto& unit : kTimeUnits)
-    if (span.unit == unit.name && span.count <= kLongestMilliseconds / unit.milliseconds)
+    if (span.unit == unit.name && span.count <= kMaxMilliseconds / unit.milliseconds)
       return span.count * unit.milliseconds;
   return std::nullopt;
 }

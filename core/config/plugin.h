@@ -1,4 +1,4 @@
-// Plugins: shared objects whose static initialisers register parts. A plugin runs inside the
+// Plugins: shared objects whose static initializers register parts. A plugin runs inside the
 // program, so it must have been built for the same interface and the same LibTorch. Its stamp is
 // read from the file before any of its code runs.
 #pragma once

@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "core/system/durable_file.h"
-#include "core/system/whole_io.h"
+#include "core/system/full_io.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -52,7 +52,7 @@ void CommittedFile::overwrite(uint64_t offset, std::string_view bytes) {
 }
 
 void CommittedFile::write_all(uint64_t offset, std::string_view bytes) {
-  if (!write_whole_at(file_.get(), bytes, offset))
+  if (!write_all_at(file_.get(), bytes, offset))
     throw errno_error(fmt::format("cannot write {}", path_.string()));
   if (::fdatasync(file_.get()) != 0)
     throw errno_error(fmt::format("cannot sync {}", path_.string()));

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "core/system/file_descriptor.h"
-#include "core/system/whole_io.h"
+#include "core/system/full_io.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -15,7 +15,7 @@ namespace {
 void write_and_sync(const std::filesystem::path& path, std::string_view content) {
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!file.is_open()) throw errno_error(fmt::format("cannot create {}", path.string()));
-  if (!write_whole(file.get(), content))
+  if (!write_all(file.get(), content))
     throw errno_error(fmt::format("cannot write {}", path.string()));
   if (::fsync(file.get()) != 0) throw errno_error(fmt::format("cannot sync {}", path.string()));
 }
@@ -23,7 +23,7 @@ void write_and_sync(const std::filesystem::path& path, std::string_view content)
 }  // namespace
 
 void write_all(int fd, std::string_view content, const std::filesystem::path& path) {
-  if (!write_whole(fd, content)) throw errno_error(fmt::format("cannot write {}", path.string()));
+  if (!write_all(fd, content)) throw errno_error(fmt::format("cannot write {}", path.string()));
 }
 
 void write_file_durably(const std::filesystem::path& path, std::string_view content) {

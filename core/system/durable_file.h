@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// Writes a neighbouring temporary file, syncs it, renames it over `path` and syncs the directory.
+// Writes a neighboring temporary file, syncs it, renames it over `path` and syncs the directory.
 // Throws Environment (full disk, no permission, ...), leaving `path` as it was and no temporary
 // file.
 void write_file_durably(const std::filesystem::path& path, std::string_view content);

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::milliseconds kLongestTurn{1000};
+constexpr std::chrono::milliseconds kMaxTurn{1000};
 
 }  // namespace
 
@@ -22,7 +22,7 @@ void PollSet::wait() {
   using std::chrono::milliseconds;
   const auto now = Clock::now();
   const auto left =
-      wake_ < now + kLongestTurn ? std::chrono::ceil<milliseconds>(wake_ - now) : kLongestTurn;
+      wake_ < now + kMaxTurn ? std::chrono::ceil<milliseconds>(wake_ - now) : kMaxTurn;
   const int timeout = static_cast<int>(std::max(left, milliseconds(0)).count());
   auto requests = std::exchange(requests_, {});
   auto on_ready = std::exchange(on_ready_, {});

@@ -95,7 +95,7 @@ struct ProgressPage::Memory {
   SharedText<128> operation, detail;
   SharedText<4096> bucket_names;
   SharedText<16384> stacks;
-  SharedText<kMostFailureBytes> failure;
+  SharedText<kMaxFailureBytes> failure;
   std::atomic<int> launch_signal{0};
 };
 
@@ -211,13 +211,13 @@ void ProgressPage::finish_bucket() {
   touch();
 }
 
-void ProgressPage::tell_failure(std::string_view text) {
+void ProgressPage::report_failure(std::string_view text) {
   if (memory_->failure.read().empty()) memory_->failure.write(text);
 }
 
 std::string ProgressPage::failure() const { return memory_->failure.read(); }
 
-void ProgressPage::tell_launch_signal(int signal) { memory_->launch_signal = signal; }
+void ProgressPage::set_launch_signal(int signal) { memory_->launch_signal = signal; }
 
 int ProgressPage::launch_signal() const { return memory_->launch_signal; }
 
@@ -260,7 +260,7 @@ bool ProgressPage::wait_for_request(uint32_t last_seen, std::chrono::millisecond
   return wait_while(memory_->stacks_requested, last_seen, time);
 }
 
-void ProgressPage::answer_stacks(uint32_t request, const std::string& text) {
+void ProgressPage::publish_stacks(uint32_t request, const std::string& text) {
   memory_->stacks.write(text);
   memory_->stacks_answered.store(request);
   futex(memory_->stacks_answered, FUTEX_WAKE, 1 << 30, nullptr);

@@ -38,7 +38,7 @@ bool is_stepping(Phase phase);
 
 // Evaluations, checkpoints and the like may take so many times as long as a step before a rank is
 // told to hang.
-constexpr int kPatienceOutsideOfSteps = 10;
+constexpr int kTimeoutFactorOutsideSteps = 10;
 
 struct ProgressSnapshot {
   int rank = 0;
@@ -83,17 +83,17 @@ class ProgressPage {
   void begin_buckets();  // a backward pass begins
   void start_bucket();
   void finish_bucket();
-  // Why the rank fails: at most kMostFailureBytes, in the format of launch/report/error_file.h. It
+  // Why the rank fails: at most kMaxFailureBytes, in the format of launch/report/error_file.h. It
   // reaches the launcher also when no disk has room. The first one stays.
-  static constexpr size_t kMostFailureBytes = 8192;
-  void tell_failure(std::string_view text);
+  static constexpr size_t kMaxFailureBytes = 8192;
+  void report_failure(std::string_view text);
 
   // The launcher's side.
   ProgressSnapshot snapshot() const;
   std::string failure() const;  // empty: none was told
 
   // Which signal ended the launch: ranks are stopped with SIGTERM whatever it was. 0: none yet.
-  void tell_launch_signal(int signal);
+  void set_launch_signal(int signal);
   int launch_signal() const;
 
   // Stacks on request: the launcher asks with a number of its own, the rank's reporter waits for
@@ -101,7 +101,7 @@ class ProgressPage {
   uint32_t request_stacks();
   bool wait_for_request(uint32_t last_seen, std::chrono::milliseconds time) const;
   uint32_t requested() const;
-  void answer_stacks(uint32_t request, const std::string& text);
+  void publish_stacks(uint32_t request, const std::string& text);
   bool wait_for_stacks(uint32_t request, std::chrono::milliseconds time) const;
   std::string stacks() const;
 

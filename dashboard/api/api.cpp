@@ -7,14 +7,14 @@
 #include "catalog/json_text.h"
 #include "core/number_text.h"
 #include "core/printable.h"
-#include "dashboard/api/api_pages.h"
+#include "dashboard/api/handlers.h"
 #include "lockstep/error.h"
 
 namespace lockstep::dashboard {
 namespace {
 
-using Page = ApiAnswer (*)(Dashboard&, const ApiRequest&);
-using RunPage = ApiAnswer (*)(Dashboard&, const RunRequest&);
+using Page = ApiResponse (*)(Dashboard&, const ApiRequest&);
+using RunPage = ApiResponse (*)(Dashboard&, const RunRequest&);
 
 const std::map<std::string, Page>& pages() {
   static const std::map<std::string, Page> all = {
@@ -54,7 +54,7 @@ void allow(Dashboard& dashboard, const ApiRequest& request, const std::string& m
     throw ApiError(403, "forbidden", "this dashboard only shows runs (--read-only)");
 }
 
-ApiAnswer answer_run(Dashboard& dashboard, const ApiRequest& request,
+ApiResponse answer_run(Dashboard& dashboard, const ApiRequest& request,
                      const std::vector<std::string>& parts) {
   const RunRequest about{.request = request,
                          .run = existing_run(dashboard, parts[2]),
@@ -76,7 +76,7 @@ ApiAnswer answer_run(Dashboard& dashboard, const ApiRequest& request,
   return it->second(dashboard, about);
 }
 
-ApiAnswer answer_page(Dashboard& dashboard, const ApiRequest& request) {
+ApiResponse answer_page(Dashboard& dashboard, const ApiRequest& request) {
   const auto parts = path_parts(request.path);
   if (parts.size() < 2 || parts[0] != "api") throw not_found("there is no such page");
   if (parts.size() > 2 && parts[1] == "runs") return answer_run(dashboard, request, parts);
@@ -119,7 +119,7 @@ size_t ApiRequest::count(const std::string& name, size_t otherwise, size_t most,
   return *value >= static_cast<double>(most) ? most : static_cast<size_t>(*value);
 }
 
-ApiAnswer ApiError::answer() const {
+ApiResponse ApiError::answer() const {
   Json error = {{"code", code}, {"message", what()}};
   error.update(more);
   auto answer = json_answer({{"error", error}});
@@ -130,7 +130,7 @@ ApiAnswer ApiError::answer() const {
 ApiError not_found(const std::string& what) { return {404, "not_found", what}; }
 ApiError bad_request(const std::string& what) { return {400, "bad_request", what}; }
 
-ApiAnswer json_answer(const Json& json) { return {.body = catalog::to_text(json)}; }
+ApiResponse json_answer(const Json& json) { return {.body = catalog::to_text(json)}; }
 
 std::vector<std::string> path_parts(std::string_view path) {
   std::vector<std::string> parts;
@@ -143,7 +143,7 @@ std::vector<std::string> path_parts(std::string_view path) {
   return parts;
 }
 
-ApiAnswer answer_api(Dashboard& dashboard, const ApiRequest& request) {
+ApiResponse answer_api(Dashboard& dashboard, const ApiRequest& request) {
   try {
     return answer_page(dashboard, request);
   } catch (const ApiError& error) {

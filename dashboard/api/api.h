@@ -31,7 +31,7 @@ struct ApiRequest {
   size_t count(const std::string& name, size_t otherwise, size_t most, size_t least = 0) const;
 };
 
-struct ApiAnswer {
+struct ApiResponse {
   int status = 200;
   std::string type = "application/json";
   std::string body;
@@ -51,7 +51,7 @@ class ApiError : public std::runtime_error {
   std::string code;
   Json more;  // members beside code and message
 
-  ApiAnswer answer() const;
+  ApiResponse answer() const;
 };
 
 ApiError not_found(const std::string& what);
@@ -68,11 +68,11 @@ struct Dashboard {
 
 // The answer to any request below /api/, except for events and login. Never throws for what a
 // client sends: errors are answers.
-ApiAnswer answer_api(Dashboard& dashboard, const ApiRequest& request);
+ApiResponse answer_api(Dashboard& dashboard, const ApiRequest& request);
 
 // "/api/runs/a%20b" decoded, as its parts: {"api", "runs", "a b"}.
 std::vector<std::string> path_parts(std::string_view path);
 
-ApiAnswer json_answer(const Json& json);
+ApiResponse json_answer(const Json& json);
 
 }  // namespace lockstep::dashboard

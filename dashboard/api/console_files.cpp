@@ -8,7 +8,7 @@
 #include <cctype>
 
 #include "core/system/file_descriptor.h"
-#include "core/system/whole_io.h"
+#include "core/system/full_io.h"
 #include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLongestLine = 64u << 10, kSearchPiece = 1u << 20, kMostSearched = 64u << 20;
+constexpr size_t kMaxLineLength = 64u << 10, kSearchPiece = 1u << 20, kMaxSearched = 64u << 20;
 
 void add_files(const fs::path& dir, int node, std::vector<ConsoleStream>& streams) {
   for (const auto& [path, attempt, local_rank, num_ranks, is_error] : tracking::rank_outputs(dir)) {
@@ -96,7 +96,7 @@ class ConsoleFile {
 std::string shown_line(std::string line) {
   while (line.ends_with('\r')) line.pop_back();
   if (const auto at = line.rfind('\r'); at != std::string::npos) line.erase(0, at + 1);
-  if (line.size() > kLongestLine) line.resize(kLongestLine);
+  if (line.size() > kMaxLineLength) line.resize(kMaxLineLength);
   return line;
 }
 
@@ -173,7 +173,7 @@ ConsolePiece read_console_tail(const ConsoleStream& stream, size_t num_lines, bo
   const ConsoleFile file(stream);
   uint64_t begin = file.size();
   size_t breaks = 0;
-  while (begin > 0 && breaks <= num_lines && file.size() - begin < kMostSearched) {
+  while (begin > 0 && breaks <= num_lines && file.size() - begin < kMaxSearched) {
     const auto step = std::min<uint64_t>(begin, kSearchPiece);
     const auto bytes = file.read(begin - step, step);
     auto at = bytes.size();
@@ -182,7 +182,7 @@ ConsolePiece read_console_tail(const ConsoleStream& stream, size_t num_lines, bo
     begin = begin - step + at;
     if (breaks >= num_lines) break;
   }
-  return read_console(stream, begin, kMostSearched, is_over);
+  return read_console(stream, begin, kMaxSearched, is_over);
 }
 
 ConsoleMatches search_console(const ConsoleStream& stream, const std::string& text, uint64_t from,
@@ -190,7 +190,7 @@ ConsoleMatches search_console(const ConsoleStream& stream, const std::string& te
   const ConsoleFile file(stream);
   const auto wanted = lower_case(text);
   ConsoleMatches result{.end = std::min(from, file.size()), .size = file.size()};
-  const auto last = std::min(result.size, result.end + kMostSearched);
+  const auto last = std::min(result.size, result.end + kMaxSearched);
   while (result.end < last) {
     auto bytes = file.read(result.end, kSearchPiece);
     if (result.end + bytes.size() == result.size && !bytes.ends_with('\n')) bytes += '\n';

@@ -13,7 +13,7 @@
 namespace lockstep::dashboard {
 namespace {
 
-constexpr size_t kMostOutput = 16u << 20;
+constexpr size_t kMaxOutputBytes = 16u << 20;
 using Clock = std::chrono::steady_clock;
 
 pid_t spawn(const std::vector<std::string>& command, int output) {
@@ -34,7 +34,7 @@ pid_t spawn(const std::vector<std::string>& command, int output) {
 // Up to the end of the output. False when it takes too long or is too much.
 bool read_to_end(int input, Clock::time_point until, std::string& text) {
   char piece[16384];
-  while (text.size() < kMostOutput) {
+  while (text.size() < kMaxOutputBytes) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
     pollfd request{.fd = input, .events = POLLIN, .revents = 0};
     if (left.count() <= 0 || ::poll(&request, 1, static_cast<int>(left.count())) <= 0) return false;

@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "catalog/json_text.h"
-#include "dashboard/api/api_pages.h"
+#include "dashboard/api/handlers.h"
 #include "dashboard/api/assets.h"
 #include "dashboard/api/console_files.h"
 #include "dashboard/curves/curve_order.h"
-#include "dashboard/curves/point_choice.h"
+#include "dashboard/curves/downsampling.h"
 #include "lockstep/version.h"
 #include "tracking/log/unix_time.h"
 
@@ -28,7 +28,7 @@ void append_report_curve(std::string& text, const std::string& run, const catalo
                          uint32_t metric, const std::string& name) {
   auto curve = log.read(metric, {.step = true, .time = true, .epoch = true});
   order_by(curve, catalog::CurveAxis::Step);
-  const auto choice = choose_points(curve.step, curve.value, {.columns = kReportColumns});
+  const auto choice = downsample(curve.step, curve.value, {.columns = kReportColumns});
   const auto column = [&](const char* title, const std::vector<double>& values) {
     std::vector<double> chosen;
     for (const auto i : choice.points) chosen.push_back(values[i]);
@@ -273,7 +273,7 @@ std::string report_html(Dashboard& dashboard, const std::vector<catalog::RunSnap
   return html.append(page.substr(place + kDataPlace.size()));
 }
 
-ApiAnswer report_page(Dashboard& dashboard, const ApiRequest& request) {
+ApiResponse report_page(Dashboard& dashboard, const ApiRequest& request) {
   try {
     const auto runs = runs_of(dashboard, request);
     if (runs.empty() || runs.size() > kReportRuns)

@@ -11,6 +11,6 @@ namespace lockstep::dashboard {
 std::string report_html(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs);
 
 // GET /api/report.html.
-ApiAnswer report_page(Dashboard& dashboard, const ApiRequest& request);
+ApiResponse report_page(Dashboard& dashboard, const ApiRequest& request);
 
 }  // namespace lockstep::dashboard

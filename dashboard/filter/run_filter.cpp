@@ -11,7 +11,7 @@ namespace lockstep::dashboard {
 namespace {
 
 constexpr int kDeepest = 100;
-constexpr size_t kLongestFilter = 4096;
+constexpr size_t kMaxFilterLength = 4096;
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_special(char c) {
@@ -30,8 +30,8 @@ struct FilterWord {
 class FilterScanner {
  public:
   explicit FilterScanner(std::string_view text) : text_(text) {
-    if (text.size() > kLongestFilter)
-      throw FilterError(fmt::format("longer than {} bytes", kLongestFilter), kLongestFilter);
+    if (text.size() > kMaxFilterLength)
+      throw FilterError(fmt::format("longer than {} bytes", kMaxFilterLength), kMaxFilterLength);
   }
 
   std::vector<FilterWord> words() {

@@ -12,12 +12,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr int kMostRequests = 1000;  // on one connection
-constexpr size_t kMostTaken = 256;
-constexpr int kMostWaiting = 512;
+constexpr int kMaxRequests = 1000;  // on one connection
+constexpr size_t kMaxTaken = 256;
+constexpr int kMaxWaiting = 512;
 // How long an answer may stand still, and all of its waiting in sum: this, and more for each byte.
 constexpr milliseconds kStandstill{5000}, kWaiting{10000};
-constexpr size_t kLeastBytesPerMs = 32;
+constexpr size_t kMinBytesPerMs = 32;
 
 // A request that is all there, and a socket for the answer. The library never waits for the client
 // to say something.
@@ -69,7 +69,7 @@ class AnswerStream : public httplib::Stream {
 
  private:
   bool wait_for_room() {
-    const auto earned = milliseconds(sent_ / kLeastBytesPerMs);
+    const auto earned = milliseconds(sent_ / kMinBytesPerMs);
     const auto most = std::min(kStandstill, kWaiting + earned - waited_);
     if (most <= milliseconds(0)) return false;
     pollfd polled{.fd = socket_, .events = POLLOUT, .revents = 0};
@@ -106,7 +106,7 @@ BoundedServer::~BoundedServer() = default;
 
 httplib::TaskQueue* BoundedServer::new_tasks() {
   // The library lets five wait to be accepted; the sixth would try again after a second.
-  ::listen(svr_sock_, kMostWaiting);
+  ::listen(svr_sock_, kMaxWaiting);
   workers_ = std::make_unique<httplib::ThreadPool>(num_workers_);
   return new Tasks(*this);
 }
@@ -122,7 +122,7 @@ bool BoundedServer::process_and_close_socket(socket_t socket) {
 }
 
 void BoundedServer::take(HttpArrival arrival) {
-  if (num_taken_ >= kMostTaken) return;  // the connection ends
+  if (num_taken_ >= kMaxTaken) return;  // the connection ends
   ++num_taken_;
   workers_->enqueue([this, kept = std::make_shared<HttpArrival>(std::move(arrival))] {
     serve(std::move(*kept));
@@ -131,7 +131,7 @@ void BoundedServer::take(HttpArrival arrival) {
 }
 
 void BoundedServer::serve(HttpArrival arrival) {
-  const bool is_last = arrival.is_last || arrival.num_served + 1 >= kMostRequests;
+  const bool is_last = arrival.is_last || arrival.num_served + 1 >= kMaxRequests;
   AnswerStream stream(arrival.socket.get(), arrival.request);
   bool closes = false;
   if (!process_request(stream, is_last, closes, nullptr)) return;

@@ -1,5 +1,5 @@
 // cpp-httplib's server, with bounds on what any client can cost: connections are received apart
-// (dashboard/server/http_reception.h), a thread works for a connection only from a whole request to its answer,
+// (dashboard/server/http_connections.h), a thread works for a connection only from a whole request to its answer,
 // and the answer has to be taken at some pace.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <atomic>
 #include <memory>
 
-#include "dashboard/server/http_reception.h"
+#include "dashboard/server/http_connections.h"
 
 namespace lockstep::dashboard {
 
@@ -37,7 +37,7 @@ class BoundedServer : public httplib::Server {
   size_t num_workers_;
   std::atomic<size_t> num_taken_ = 0;  // answered now, or next
   std::unique_ptr<httplib::ThreadPool> workers_;
-  HttpReception reception_;  // last: it uses all of the above
+  HttpConnections reception_;  // last: it uses all of the above
 };
 
 }  // namespace lockstep::dashboard

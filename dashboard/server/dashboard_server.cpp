@@ -12,11 +12,11 @@
 #include "catalog/run_list.h"
 #include "core/system/local_address.h"
 #include "dashboard/api/api.h"
-#include "dashboard/api/api_pages.h"
+#include "dashboard/api/handlers.h"
 #include "dashboard/api/assets.h"
 #include "dashboard/api/report.h"
 #include "dashboard/server/bounded_server.h"
-#include "dashboard/server/http_answer.h"
+#include "dashboard/server/http_response.h"
 #include "dashboard/server/http_guard.h"
 #include "lockstep/error.h"
 #include "tracking/http/http_serving.h"
@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr size_t kServerThreads = kMostStreams + 32;
+constexpr size_t kServerThreads = kMaxStreams + 32;
 constexpr std::chrono::seconds kPatience{5};
 constexpr RequestLimits kRequestLimits;
 
@@ -122,7 +122,7 @@ struct EventStream {
 };
 
 void send_events(State& state, const httplib::Request& request, httplib::Response& response) {
-  if (++state.num_streams > kMostStreams) {
+  if (++state.num_streams > kMaxStreams) {
     --state.num_streams;
     return send(ApiError(503, "too_many_streams", "too many streams; poll /api/changes").answer(),
                 request, response);
@@ -141,7 +141,7 @@ void send_events(State& state, const httplib::Request& request, httplib::Respons
       [&state](bool) { --state.num_streams; });
 }
 
-ApiAnswer log_in(State& state, const httplib::Request& request, httplib::Response& response) {
+ApiResponse log_in(State& state, const httplib::Request& request, httplib::Response& response) {
   const auto body = Json::parse(request.body, nullptr, false);
   const auto token = body.is_object() ? body.value("token", Json("")) : Json("");
   if (!token.is_string() || !state.guard->is_token(token.get<std::string>()))

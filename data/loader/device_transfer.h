@@ -20,7 +20,7 @@ class DeviceTransfer {
   // Requires the device to be usable (a World on it exists).
   explicit DeviceTransfer(at::Device device);
 
-  bool has_batch() const { return travelling_.has_value(); }
+  bool has_batch() const { return traveling_.has_value(); }
 
   // Begins the copy. The batch's memory, page-locked so that nobody waits here, is held until the
   // copy has ended; waits for the oldest one where three have not. Requires !has_batch().
@@ -37,7 +37,7 @@ class DeviceTransfer {
   };
   const at::Device device_;
   const c10::Stream stream_;
-  std::optional<Copy> travelling_;
+  std::optional<Copy> traveling_;
   std::vector<Copy> arrived_;  // their sources may still be read by the device
 };
 

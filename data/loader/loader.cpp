@@ -38,10 +38,10 @@ std::optional<Batch> Loader::next() {
 
 std::optional<Batch> Loader::next_loaded() {
   if (position_ == num_batches()) return std::nullopt;
-  const bool has_travelled = transfer_ && transfer_->has_batch();
-  stats_.ready += (queue_ ? queue_->num_ready() : 0) + has_travelled;
+  const bool has_traveled = transfer_ && transfer_->has_batch();
+  stats_.ready += (queue_ ? queue_->num_ready() : 0) + has_traveled;
   std::optional<ReadBatch> read;
-  if (!failed_ && !has_travelled) read = take();  // at a timeout the position stays
+  if (!failed_ && !has_traveled) read = take();  // at a timeout the position stays
   ++position_;
   if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
   if (read) {

@@ -34,7 +34,7 @@ GroupedOrder::GroupedOrder(std::span<const int64_t> ends, GroupedOrderOptions op
   for (size_t i = 0, first = 0; i < groups_.size(); ++i) {
     if (i == first) windows_.push_back({begin = place, first});
     place += groups_[i].end - groups_[i].begin;
-    most_groups_ = std::max(most_groups_, static_cast<int64_t>(i - first + 1));
+    max_groups_per_window_ = std::max(max_groups_per_window_, static_cast<int64_t>(i - first + 1));
     if (place - begin >= options.buffer) first = i + 1;
   }
   windows_.push_back({size_, groups_.size()});
@@ -65,7 +65,7 @@ const std::vector<int64_t>& GroupedOrder::shuffled(size_t window) const {
   return found.samples;
 }
 
-std::vector<int64_t> GroupedOrder::arranged(std::span<const int64_t> chosen) const {
+std::vector<int64_t> GroupedOrder::apply_order(std::span<const int64_t> chosen) const {
   std::vector<std::pair<int64_t, size_t>> window_of_end;  // of each group, by its end
   for (size_t window = 0; window + 1 < windows_.size(); ++window)
     for (auto i = windows_[window].first_group; i < windows_[window + 1].first_group; ++i)

@@ -40,10 +40,10 @@ class GroupedOrder {
 
   // Samples of any choice, repeated or not, as this order would have them: window by window,
   // shuffled in each. Lanes play no part.
-  std::vector<int64_t> arranged(std::span<const int64_t> chosen) const;
+  std::vector<int64_t> apply_order(std::span<const int64_t> chosen) const;
 
   // Groups that a window has at most.
-  int64_t most_groups() const { return most_groups_; }
+  int64_t max_groups_per_window() const { return max_groups_per_window_; }
 
  private:
   struct Group {
@@ -61,7 +61,7 @@ class GroupedOrder {
   const std::vector<int64_t>& shuffled(size_t window) const REQUIRES(mutex_);
 
   GroupedOrderOptions options_;
-  int64_t size_ = 0, most_groups_ = 0;
+  int64_t size_ = 0, max_groups_per_window_ = 0;
   std::vector<Group> groups_;    // in their random order
   std::vector<Window> windows_;  // and an end
   mutable Mutex mutex_;

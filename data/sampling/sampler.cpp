@@ -102,7 +102,7 @@ std::vector<int64_t> DistributedSampler::order() const {
   if (!options_.weights.empty()) {
     order = to_vector(at::multinomial(at::tensor(options_.weights, at::kDouble), dataset_size_,
                                       /*replacement=*/true, generator));
-    if (has_groups()) order = GroupedOrder(options_.groups.ends, order_options(1)).arranged(order);
+    if (has_groups()) order = GroupedOrder(options_.groups.ends, order_options(1)).apply_order(order);
   } else if (is_grouped()) {
     order = in_sequence(dataset_size_);
     const auto kept = static_cast<size_t>(lanes_);
@@ -134,7 +134,7 @@ IndexSequence DistributedSampler::grouped(int64_t done) const {
   const auto lanes_read = divides ? lanes_ / std::gcd(lanes_, shard_.world) : lanes_;
   auto order = std::make_shared<const GroupedOrder>(
       options_.groups.ends, order_options(static_cast<size_t>(2 * lanes_read)));
-  const auto nearby = lanes_read * order->most_groups();
+  const auto nearby = lanes_read * order->max_groups_per_window();
   return {order, done, shares(done), groups_at_hand(nearby)};
 }
 
@@ -151,7 +151,7 @@ IndexSequence DistributedSampler::sequence(int64_t done) const {
     index = all[static_cast<size_t>((done + shares.place(next++)) % dataset_size_)];
   if (options_.weights.empty() || !has_groups() || options_.buckets.window > 0) return mine;
   const GroupedOrder groups(options_.groups.ends, order_options(1));
-  return {std::move(mine), groups_at_hand(groups.most_groups())};
+  return {std::move(mine), groups_at_hand(groups.max_groups_per_window())};
 }
 
 std::vector<int64_t> exact_split(int64_t num_samples, Shard shard) {

@@ -10,7 +10,7 @@
 
 #include "core/printable.h"
 #include "data/byte_scaling.h"
-#include "data/row_ahead.h"
+#include "data/row_prefetch.h"
 #include "formats/idx_file.h"
 #include "formats/mapped_file.h"
 #include "lockstep/config_value.h"
@@ -121,7 +121,7 @@ class IdxDataset final : public Dataset {
     auto* pixels = fields[0].mutable_data_ptr<float>();
     auto* labels = fields[1].mutable_data_ptr<int64_t>();
     for (size_t i = 0; i < request.indices.size(); ++i, pixels += num_pixels) {
-      ask_ahead(pixels_.data(), num_pixels, request.indices, i);
+      prefetch_row(pixels_.data(), num_pixels, request.indices, i);
       const auto sample = static_cast<size_t>(request.indices[i]);
       scaling_.apply({pixels_.data() + sample * num_pixels, num_pixels}, pixels);
       labels[i] = labels_[sample];

@@ -1,7 +1,7 @@
 // Dataset "image_folder": one directory per class, JPEG, PNG and WebP files in them at any depth.
 // Classes are numbered in the order of their names, samples by class and then by path, as
 // torchvision's ImageFolder does. Gives: "image" float32 [B, 3, H, W], pixel / 255 after the
-// transforms, normalised if they say so; "label" int64 [B].
+// transforms, normalized if they say so; "label" int64 [B].
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxFileBytes = 1 << 30;
-constexpr size_t kLongestPath = 4096;
+constexpr size_t kMaxPathLength = 4096;
 
 struct ImageFolderConfig {
   std::string path;
@@ -46,7 +46,7 @@ void fields(V& v, ImageFolderConfig& c) {
   v("max_pixels", c.max_pixels, "larger images are errors", at_least(1));
 }
 
-std::string shown(const fs::path& path) { return printable(path.string(), kLongestPath); }
+std::string shown(const fs::path& path) { return printable(path.string(), kMaxPathLength); }
 
 std::string ending_of(const fs::path& path) {
   auto ending = path.extension().string();
@@ -140,7 +140,7 @@ class ImageFolder final : public Dataset {
         labels_.push_back(label);
       }
       ++label;
-      classes_.push_back(printable(directory.filename().string(), kLongestPath));
+      classes_.push_back(printable(directory.filename().string(), kMaxPathLength));
     }
   }
 

@@ -11,7 +11,7 @@
 
 #include "core/printable.h"
 #include "data/block_cache.h"
-#include "data/row_ahead.h"
+#include "data/row_prefetch.h"
 #include "data/sample_runs.h"
 #include "formats/tokens/token_windows.h"
 #include "lockstep/config_value.h"
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t kNoTarget = -100;
 // Mapped files that are kept open: less than a process may have.
-constexpr int64_t kMostTokenFiles = 256;
+constexpr int64_t kMaxTokenFiles = 256;
 
 enum class PaddedTo { Length, Longest };
 constexpr auto choices(PaddedTo) { return std::array{"length", "longest"}; }
@@ -119,7 +119,7 @@ class TokensDataset final : public Dataset {
     for (const auto index : request.indices) window_of(index);  // verifies it
     for_each_shard(ends_, request.indices, [&](size_t number, auto rows, auto places) {
       const auto first = number == 0 ? 0 : ends_[number - 1];
-      shards_.use(number, kMostTokenFiles, [&](const formats::TokenShard& shard) {
+      shards_.use(number, kMaxTokenFiles, [&](const formats::TokenShard& shard) {
         for (size_t i = 0; i < rows.size(); ++i) {
           const auto place = [&](const at::Tensor& field) {
             return std::span(field.data_ptr<int64_t>() + places[i] * length,
@@ -128,7 +128,7 @@ class TokensDataset final : public Dataset {
           if (i + kRowsAhead < rows.size()) {
             const auto next = window_of(first + rows[i + kRowsAhead]);
             const auto bytes = shard.bytes_at(next.begin, next.tokens);
-            ask_for(bytes.data(), bytes.size());
+            prefetch_bytes(bytes.data(), bytes.size());
           }
           copy(shard, window_of(first + rows[i]), place(fields[0]), place(fields[1]));
         }

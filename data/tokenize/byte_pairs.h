@@ -1,4 +1,4 @@
-// Byte-pair encoding: a vocabulary of byte strings, and merges of two neighbours into one, the
+// Byte-pair encoding: a vocabulary of byte strings, and merges of two neighbors into one, the
 // earlier learned first.
 // Source: Sennrich et al., "Neural machine translation of rare words with subword units" (2016), on
 // bytes as in GPT-2.

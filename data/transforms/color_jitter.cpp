@@ -17,7 +17,7 @@ void fields(V& v, ColorJitterConfig& c) {
   v("brightness", c.brightness, "factors from 1 - this (at least 0) to 1 + this", at_least(0));
   v("contrast", c.contrast, "factors from 1 - this (at least 0) to 1 + this", at_least(0));
   v("saturation", c.saturation, "factors from 1 - this (at least 0) to 1 + this", at_least(0));
-  v("hue", c.hue, "turns of the colour circle from minus this to this", at_least(0), at_most(0.5));
+  v("hue", c.hue, "turns of the color circle from minus this to this", at_least(0), at_most(0.5));
 }
 
 uint8_t gray_of(const uint8_t* rgb) {
@@ -53,7 +53,7 @@ void turn_pixel(uint8_t* rgb, uint8_t turn) {
   const int red = rgb[0], green = rgb[1], blue = rgb[2];
   const int most = std::max({red, green, blue}), least = std::min({red, green, blue});
   if (most == least) return;
-  // Which of these are float and which double decides between neighbouring steps.
+  // Which of these are float and which double decides between neighboring steps.
   const auto range = static_cast<float>(most - least);
   const float r = static_cast<float>(most - red) / range;
   const float g = static_cast<float>(most - green) / range;

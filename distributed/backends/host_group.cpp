@@ -8,7 +8,7 @@
 #include "distributed/backends/backends.h"
 #include "distributed/backends/hierarchical_backend.h"
 #include "distributed/backends/shm_backend.h"
-#include "distributed/shm/meeting.h"
+#include "distributed/shm/host_discovery.h"
 
 namespace lockstep::distributed {
 namespace {

@@ -14,7 +14,7 @@ constexpr const char* kAllLookedUp = "all have looked it up";
 
 }  // namespace
 
-std::string own_address(c10d::Store& store, const AddressQuestion& question) {
+std::string own_address(c10d::Store& store, const AddressQuery& question) {
   const bool is_hidden = is_name_for_loopback(question.master);
   const auto address = numeric_address_of(question.master);
   if (address && !is_hidden) store.set(kAddressOfMaster, *address);

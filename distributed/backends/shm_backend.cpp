@@ -10,7 +10,7 @@ namespace lockstep::distributed {
 namespace {
 
 // Less gains nothing: all_reduce takes it through the slots.
-constexpr size_t kSmallestBucket = 256 << 10;
+constexpr size_t kMinBucket = 256 << 10;
 
 using Tensors = ShmBackend::Tensors;
 
@@ -307,17 +307,17 @@ void ShmBackend::reduce_to_all(at::Tensor& tensor, const c10d::ReduceOp& op) {
   reduce_by(deadline(c10d::kUnsetTimeout), tensor, op);
 }
 
-std::shared_ptr<shm::Region> ShmBackend::allocate(size_t bytes) {
+std::shared_ptr<shm::SymmetricBuffer> ShmBackend::allocate(size_t bytes) {
   const std::lock_guard lock(one_at_a_time_);
   return group_->allocate(bytes, deadline(c10d::kUnsetTimeout));
 }
 
 at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
   const auto bytes = static_cast<size_t>(size) * options.dtype().itemsize();
-  const auto region = bytes < kSmallestBucket ? nullptr : allocate(bytes);
-  if (!region) return at::empty({size}, options);
+  const auto buffer = bytes < kMinBucket ? nullptr : allocate(bytes);
+  if (!buffer) return at::empty({size}, options);
   return at::from_blob(
-      region->data(), {size}, [region](void*) {}, options);
+      buffer->data(), {size}, [buffer](void*) {}, options);
 }
 
 }  // namespace lockstep::distributed

@@ -54,8 +54,8 @@ class ShmBackend final : public c10d::Backend {
   // allreduce() of one tensor, done when it returns.
   void reduce_to_all(at::Tensor& tensor, const c10d::ReduceOp& op);
 
-  // Memory that all_reduce works on without copies (distributed/shm/region.h). Collective.
-  std::shared_ptr<shm::Region> allocate(size_t bytes);
+  // Memory that all_reduce works on without copies (distributed/shm/symmetric_buffer.h). Collective.
+  std::shared_ptr<shm::SymmetricBuffer> allocate(size_t bytes);
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
   // Of c10d::Reducer's buckets. Collective; ordinary memory where there is no other, or too little
   // to gain.

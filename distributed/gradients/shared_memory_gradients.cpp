@@ -20,7 +20,7 @@ namespace lockstep::distributed {
 namespace {
 
 // Less goes through the slots.
-constexpr size_t kSmallestInRegion = size_t{32} << 10;
+constexpr size_t kMinSymmetricBytes = size_t{32} << 10;
 constexpr size_t kCacheLineBytes = 64;
 
 class Arrival final : public torch::autograd::PostAccumulateGradHook {
@@ -49,8 +49,8 @@ SharedMemoryGradients::SharedMemoryGradients(World& world, NamedTensors paramete
       caps_(caps),
       buckets_(unordered_buckets(this->parameters())) {
   const auto bytes = bytes_of_gradients(this->parameters());
-  if (bytes >= kSmallestInRegion) region_ = backend_.allocate(bytes);
-  if (!region_) return;
+  if (bytes >= kMinSymmetricBytes) symmetric_ = backend_.allocate(bytes);
+  if (!symmetric_) return;
   lay_out();
   watch();
 }
@@ -90,7 +90,7 @@ void SharedMemoryGradients::note_falling_order() {
 
 void SharedMemoryGradients::stop_noting() {
   is_noting_ = false;
-  if (!region_) stop_watching();
+  if (!symmetric_) stop_watching();
 }
 
 void SharedMemoryGradients::watch() {
@@ -110,7 +110,7 @@ void SharedMemoryGradients::stop_watching() {
 
 void SharedMemoryGradients::arrived(size_t index) {
   if (is_noting_) ready_order_.push_back(static_cast<int64_t>(index));
-  if (region_) move_in(index);
+  if (symmetric_) move_in(index);
 }
 
 // Of gradients that lie there already the content goes along.
@@ -128,7 +128,7 @@ void SharedMemoryGradients::lay_out() {
     for (const auto index : bucket) {
       const auto& like = parameter(index);
       places_[index] = at::from_blob(
-          region_->data() + offset, like.sizes(), [region = region_](void*) {}, type);
+          symmetric_->data() + offset, like.sizes(), [buffer = symmetric_](void*) {}, type);
       offset += like.nbytes();
       stretches_.back().count += static_cast<size_t>(like.numel());
     }
@@ -152,7 +152,7 @@ void SharedMemoryGradients::move_in(size_t index) {
 void SharedMemoryGradients::restore_order(const std::vector<int64_t>& order) {
   order_ = order;
   buckets_ = buckets_in_order(parameters(), order_, caps_);
-  if (region_) lay_out();
+  if (symmetric_) lay_out();
 }
 
 void SharedMemoryGradients::refuse(size_t index) const {
@@ -188,14 +188,14 @@ void SharedMemoryGradients::average_from(size_t first) {
   const auto is_there = [first](size_t index) { return index >= first; };
   auto end = next_bucket_;
   while (end < buckets_.size() && std::ranges::all_of(buckets_[end], is_there)) ++end;
-  if (region_)
-    average_in_region(end);
+  if (symmetric_)
+    average_in_symmetric_buffer(end);
   else
     average_through_slots(end);
   next_bucket_ = end;
 }
 
-void SharedMemoryGradients::average_in_region(size_t end) {
+void SharedMemoryGradients::average_in_symmetric_buffer(size_t end) {
   for (auto bucket = next_bucket_; bucket < end; ++bucket)
     for (const auto index : buckets_[bucket]) {
       if (!parameter(index).grad().defined()) refuse(index);
@@ -203,7 +203,7 @@ void SharedMemoryGradients::average_in_region(size_t end) {
     }
   const auto stretches = std::span(stretches_).subspan(next_bucket_, end - next_bucket_);
   backend_.with_group([&](shm::Group& group, shm::Clock::time_point deadline) {
-    group.average_in(*region_, stretches, 1.0 / group.num_ranks(), deadline);
+    group.average_in(*symmetric_, stretches, 1.0 / group.num_ranks(), deadline);
   });
 }
 

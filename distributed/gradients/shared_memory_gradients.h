@@ -49,7 +49,7 @@ class SharedMemoryGradients final : public GradientSynchronizer {
   void average();
   void begin_average(size_t first);
   void average_from(size_t first);
-  void average_in_region(size_t end);
+  void average_in_symmetric_buffer(size_t end);
   void average_through_slots(size_t end);
   void arrange_by_order();
   [[noreturn]] void refuse(size_t index) const;
@@ -65,7 +65,7 @@ class SharedMemoryGradients final : public GradientSynchronizer {
   std::vector<shm::Array> parts_;                 // of one bucket; kept for its memory
   std::chrono::duration<double> exposed_wait_{0};
 
-  std::shared_ptr<shm::Region> region_;         // none: gradients are small, or there is no memory
+  std::shared_ptr<shm::SymmetricBuffer> symmetric_;         // none: gradients are small, or there is no memory
   std::vector<at::Tensor> places_;              // of each parameter's gradient, there
   std::vector<shm::Group::Stretch> stretches_;  // of each bucket
 

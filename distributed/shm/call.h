@@ -41,7 +41,7 @@ struct Call {
   Reduction reduction = Reduction::None;
   int32_t root = 0;
   uint64_t count = 0;  // elements per rank
-  // Where in memory that all have mapped (Region::place_of); 0: elsewhere. Ranks may differ in it.
+  // Where in memory that all have mapped (SymmetricBuffer::address_of); 0: elsewhere. Ranks may differ in it.
   uint64_t place = 0;
 
   bool does_the_same(const Call& other) const {

@@ -6,10 +6,10 @@
 
 namespace lockstep::distributed::shm {
 
-void copy_for_others(std::byte* to, const std::byte* from, size_t bytes, bool past_caches) {
+void copy_for_others(std::byte* to, const std::byte* from, size_t bytes, bool nontemporal) {
   size_t streamed = 0;
 #if defined(__SSE2__)
-  if (past_caches) {
+  if (nontemporal) {
     streamed = bytes / sizeof(__m128i) * sizeof(__m128i);
     for (size_t i = 0; i < streamed; i += sizeof(__m128i))
       _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
@@ -17,7 +17,7 @@ void copy_for_others(std::byte* to, const std::byte* from, size_t bytes, bool pa
     _mm_sfence();
   }
 #else
-  static_cast<void>(past_caches);
+  static_cast<void>(nontemporal);
 #endif
   copy_bytes(to + streamed, from + streamed, bytes - streamed);
 }

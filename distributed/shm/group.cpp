@@ -17,7 +17,7 @@ constexpr size_t kLine = 64;
 // meeting.
 constexpr int kFewRanks = 3;
 constexpr size_t kSmallBytes = 16 << 10;
-// From here on it pays to ask first whether the array lies in a region.
+// From here on it pays to ask first whether the array lies in a buffer.
 constexpr size_t kInPlaceBytes = 256 << 10;
 // What is reduced before it is given to the others: it stays in the first cache.
 constexpr size_t kBlockBytes = 8 << 10;
@@ -42,9 +42,9 @@ RankLine* lines_of(const Segment& segment) {
 }
 
 size_t Group::default_slot_bytes(int num_ranks) {
-  constexpr size_t kLargest = size_t{1} << 20, kOfAll = size_t{64} << 20, kPerRank = 256;
+  constexpr size_t kMaxTrialBytes = size_t{1} << 20, kOfAll = size_t{64} << 20, kPerRank = 256;
   const auto ranks = static_cast<size_t>(num_ranks);
-  return std::max(std::min(kLargest, kOfAll / (2 * ranks)) / kPage * kPage, ranks * kPerRank);
+  return std::max(std::min(kMaxTrialBytes, kOfAll / (2 * ranks)) / kPage * kPage, ranks * kPerRank);
 }
 
 size_t Group::segment_bytes(int num_ranks) {
@@ -119,34 +119,34 @@ void Group::share_slices(const Sum& sum, const Window& window, Clock::time_point
 // Whether to copy arrays into slots past the caches, tried with the first large one: the quicker
 // way for who writes and who reads together. It is three times the other one or a third of it,
 // depending on where the host has put the cores.
-bool Group::goes_past_caches(const Call& call, Clock::time_point deadline) {
-  if (past_caches_) return *past_caches_;
+bool Group::use_nontemporal_stores(const Call& call, Clock::time_point deadline) {
+  if (use_nontemporal_stores_) return *use_nontemporal_stores_;
   std::vector<std::byte> array(std::min(kTrialBytes, slot_bytes_));
-  const auto neighbour = (rank_ + 1) % num_ranks_;
+  const auto neighbor = (rank_ + 1) % num_ranks_;
   Clock::duration least[2] = {Clock::duration::max(), Clock::duration::max()};
   for (int trial = 0; trial < kTrials; ++trial) {
-    const bool past_caches = trial % 2 == 1;
+    const bool nontemporal = trial % 2 == 1;
     ++turn_;
     rounds_.meet(call, deadline);  // all begin together
     const auto begin = Clock::now();
-    copy_for_others(slot(rank_), array.data(), array.size(), past_caches);
+    copy_for_others(slot(rank_), array.data(), array.size(), nontemporal);
     rounds_.meet(call, deadline);
-    copy_bytes(array.data(), slot(neighbour), array.size());
-    least[past_caches] = std::min(least[past_caches], Clock::now() - begin);
+    copy_bytes(array.data(), slot(neighbor), array.size());
+    least[nontemporal] = std::min(least[nontemporal], Clock::now() - begin);
   }
-  past_caches_ = least[true] < least[false];
-  return *past_caches_;
+  use_nontemporal_stores_ = least[true] < least[false];
+  return *use_nontemporal_stores_;
 }
 
 void Group::all_reduce(const Array& array, Reduction reduction, Clock::time_point deadline) {
   const Call call{Collective::AllReduce, array.type, reduction, 0, array.count};
   if (array.bytes() >= kInPlaceBytes && reduce_in_place(call, array, deadline)) return;
   const Sum sum{call, {num_ranks_, array.count, size_of(array.type)}};
-  const bool past_caches = array.bytes() >= kTriedBytes && goes_past_caches(call, deadline);
+  const bool nontemporal = array.bytes() >= kTriedBytes && use_nontemporal_stores(call, deadline);
   go_through(
       call, {array.bytes(), slot_bytes_, deadline},
       [&](std::byte* slot, const Window& window) {
-        copy_for_others(slot, array.data + window.begin, window.size, past_caches);
+        copy_for_others(slot, array.data + window.begin, window.size, nontemporal);
       },
       [&](const Window& window) {
         auto* const out = array.data + window.begin;
@@ -158,10 +158,10 @@ void Group::all_reduce(const Array& array, Reduction reduction, Clock::time_poin
       });
 }
 
-// Reduces this rank's slice of an array at one place of a region, for all ranks:
+// Reduces this rank's slice of an array at one place of a buffer, for all ranks:
 // reduce_block(out, count) brings sources_ together.
 template <class ReduceBlock>
-void Group::share_stretch(const Region& region, const Stretch& stretch,
+void Group::share_stretch(const SymmetricBuffer& buffer, const Stretch& stretch,
                           const ReduceBlock& reduce_block) {
   const auto size = size_of(stretch.type);
   const auto mine = slice({0, stretch.count * size}, rank_);
@@ -172,36 +172,36 @@ void Group::share_stretch(const Region& region, const Stretch& stretch,
       stop = std::min(end, begin + kBlockBytes / size);
       const auto offset = stretch.offset + begin * size;
       for (int i = 0; i < num_ranks_; ++i)
-        sources_[static_cast<size_t>(i)] = region.of(order.rank_at(chunk, i)) + offset;
-      auto* const out = region.data() + offset;
+        sources_[static_cast<size_t>(i)] = buffer.of(order.rank_at(chunk, i)) + offset;
+      auto* const out = buffer.data() + offset;
       reduce_block(out, stop - begin);
       for (int rank = 0; rank < num_ranks_; ++rank)
-        if (rank != rank_) copy_bytes(region.of(rank) + offset, out, (stop - begin) * size);
+        if (rank != rank_) copy_bytes(buffer.of(rank) + offset, out, (stop - begin) * size);
     }
   });
 }
 
-// Whether the array lies at one place of a region on all ranks; it is reduced then.
+// Whether the array lies at one place of a buffer on all ranks; it is reduced then.
 bool Group::reduce_in_place(const Call& call, const Array& array, Clock::time_point deadline) {
-  const auto region = regions_.find(array.data, array.bytes());
+  const auto buffer = symmetric_buffers_.find(array.data, array.bytes());
   auto placed = call;
-  const auto offset = region ? static_cast<size_t>(array.data - region->data()) : 0;
-  placed.place = region ? region->place_of(offset) : 0;
+  const auto offset = buffer ? static_cast<size_t>(array.data - buffer->data()) : 0;
+  placed.place = buffer ? buffer->address_of(offset) : 0;
   if (!rounds_.meet(placed, deadline)) return false;
-  share_stretch(*region, {offset, array.count, array.type}, [&](std::byte* out, size_t count) {
+  share_stretch(*buffer, {offset, array.count, array.type}, [&](std::byte* out, size_t count) {
     combine(out, sources_, count, call.type, call.reduction);
   });
   rounds_.meet(call, deadline);
   return true;
 }
 
-void Group::average_in(const Region& region, std::span<const Stretch> stretches, double factor,
+void Group::average_in(const SymmetricBuffer& buffer, std::span<const Stretch> stretches, double factor,
                        Clock::time_point deadline) {
-  Call call{Collective::AllReduce, ElementType::Float32, Reduction::Sum, 0, 0, region.place_of(0)};
+  Call call{Collective::AllReduce, ElementType::Float32, Reduction::Sum, 0, 0, buffer.address_of(0)};
   for (const auto& stretch : stretches) call.count += stretch.count;
-  check(rounds_.meet(call, deadline), "all ranks average in the same region");
+  check(rounds_.meet(call, deadline), "all ranks average in the same buffer");
   for (const auto& stretch : stretches)
-    share_stretch(region, stretch, [&](std::byte* out, size_t count) {
+    share_stretch(buffer, stretch, [&](std::byte* out, size_t count) {
       add_scaled(out, sources_, count, stretch.type, factor);
     });
   rounds_.meet(call, deadline);

@@ -19,7 +19,7 @@
 
 #include "distributed/shm/call.h"
 #include "distributed/shm/reduction.h"
-#include "distributed/shm/region.h"
+#include "distributed/shm/symmetric_buffer.h"
 #include "distributed/shm/rounds.h"
 #include "distributed/shm/segment.h"
 
@@ -65,18 +65,18 @@ class Group {
 
   // Memory of this rank for arrays that all_reduce() reduces without copies, if they lie at the
   // same place on every rank. Null on every rank where one of them cannot have it.
-  std::shared_ptr<Region> allocate(size_t bytes, Clock::time_point deadline) {
-    return regions_.make(*this, bytes, deadline);
+  std::shared_ptr<SymmetricBuffer> allocate(size_t bytes, Clock::time_point deadline) {
+    return symmetric_buffers_.make(*this, bytes, deadline);
   }
 
-  // An array of one type in a region.
+  // An array of one type in a buffer.
   struct Stretch {
     size_t offset, count;
     ElementType type;
   };
   // As average_parts() with one array after the other, each of which lies at the same place of
-  // `region` on all ranks. Requires: floating-point types.
-  void average_in(const Region& region, std::span<const Stretch> stretches, double factor,
+  // `buffer` on all ranks. Requires: floating-point types.
+  void average_in(const SymmetricBuffer& buffer, std::span<const Stretch> stretches, double factor,
                   Clock::time_point deadline);
 
   // In place on `root`; the others' arrays stay as they are.
@@ -117,10 +117,10 @@ class Group {
   void combine_window(const Sum& sum, const Window& window, const Window& part,
                       const std::byte* own, std::byte* out);
   void share_slices(const Sum& sum, const Window& window, Clock::time_point deadline);
-  bool goes_past_caches(const Call& call, Clock::time_point deadline);
+  bool use_nontemporal_stores(const Call& call, Clock::time_point deadline);
   bool reduce_in_place(const Call& call, const Array& array, Clock::time_point deadline);
   template <class ReduceBlock>
-  void share_stretch(const Region& region, const Stretch& stretch, const ReduceBlock& reduce_block);
+  void share_stretch(const SymmetricBuffer& buffer, const Stretch& stretch, const ReduceBlock& reduce_block);
   void collect(const Call& call, const Array& mine, std::span<std::byte* const> out,
                Clock::time_point deadline);
   void copy_slices(const Window& window, const Window& part, std::byte* out) const;
@@ -134,9 +134,9 @@ class Group {
   size_t slot_bytes_;
   Rounds rounds_;
   unsigned turn_ = 0;                      // which of the two slots
-  std::optional<bool> past_caches_;        // how arrays are copied there; nothing: not tried yet
+  std::optional<bool> use_nontemporal_stores_;        // how arrays are copied there; nothing: not tried yet
   std::vector<const std::byte*> sources_;  // of one reduction
-  Regions regions_;
+  SymmetricBuffers symmetric_buffers_;
 };
 
 // Parts of a segment.

@@ -339,10 +339,10 @@ void add_scaled(std::byte* out, std::span<const std::byte* const> sources, size_
 SumOrder::SumOrder(int num_ranks, size_t count, size_t element_bytes)
     : num_ranks_(num_ranks), last_(static_cast<size_t>(num_ranks) - 1) {
   // As in gloo/allreduce.cc (ring): at least two segments per rank, of at most 1 MiB each.
-  constexpr size_t kLargestSegment = size_t{1} << 20;
+  constexpr size_t kMaxSegment = size_t{1} << 20;
   const auto ranks = static_cast<size_t>(num_ranks);
   const auto bytes = count * element_bytes;
-  const auto largest = element_bytes * std::max<size_t>(1, kLargestSegment / element_bytes);
+  const auto largest = element_bytes * std::max<size_t>(1, kMaxSegment / element_bytes);
   const auto segments = round_up(std::max((bytes + largest - 1) / largest, 2 * ranks), ranks);
   const auto segment = round_up((bytes + segments - 1) / segments, element_bytes);
   chunk_ = std::max<size_t>(1, segments / ranks * segment / element_bytes);

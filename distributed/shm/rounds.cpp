@@ -13,11 +13,11 @@ namespace {
 // About what a sleep and a wake cost: looking longer than that cannot pay by more than a factor of
 // two.
 constexpr std::chrono::microseconds kPatience{100};
-constexpr std::chrono::milliseconds kLongestSleep{100};
-constexpr int kLooksPerClock = 64;
+constexpr std::chrono::milliseconds kMaxSleep{100};
+constexpr int kSpinsPerClockRead = 64;
 constexpr unsigned kWaitsPerTrial = 16;
 
-std::vector<pid_t> pids_of(const RoundsPlace& place) {
+std::vector<pid_t> pids_of(const RankSlots& place) {
   std::vector<pid_t> pids;
   for (int rank = 0; rank < place.num_ranks; ++rank)
     pids.push_back(place.lines[rank].pid.load(std::memory_order_acquire));
@@ -38,13 +38,13 @@ void futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const tim
 
 }  // namespace
 
-Rounds::Rounds(const RoundsPlace& place)
+Rounds::Rounds(const RankSlots& place)
     : place_(place),
       peers_(pids_of(place)),
-      longest_patience_(count_usable_cores(pids_of(place)) >= place.num_ranks
+      max_spin_budget_(count_usable_cores(pids_of(place)) >= place.num_ranks
                             ? kPatience
                             : std::chrono::microseconds(0)),
-      patience_(longest_patience_) {}
+      spin_budget_(max_spin_budget_) {}
 
 Rounds::~Rounds() {
   auto& own = line(place_.rank);
@@ -52,7 +52,7 @@ Rounds::~Rounds() {
   futex(own.arrived, FUTEX_WAKE, INT32_MAX, nullptr);
 }
 
-bool Rounds::has_come(int rank) const {
+bool Rounds::has_arrived(int rank) const {
   return static_cast<int32_t>(line(rank).arrived.load(std::memory_order_acquire) - round_) >= 0;
 }
 
@@ -68,28 +68,28 @@ bool Rounds::meet(const Call& call, Clock::time_point deadline) {
 }
 
 // Whether it came while this rank was looking.
-bool Rounds::look_for(int rank) {
+bool Rounds::spin_until_arrived(int rank) {
   const auto begin = Clock::now();
-  const auto patience = num_waits_++ % kWaitsPerTrial == 0 ? longest_patience_ : patience_;
+  const auto patience = num_waits_++ % kWaitsPerTrial == 0 ? max_spin_budget_ : spin_budget_;
   do {
-    for (int i = 0; i < kLooksPerClock; ++i) {
-      if (has_come(rank)) {
-        patience_ = std::max(patience_, patience);
+    for (int i = 0; i < kSpinsPerClockRead; ++i) {
+      if (has_arrived(rank)) {
+        spin_budget_ = std::max(spin_budget_, patience);
         return true;
       }
       relax();
     }
   } while (Clock::now() - begin < patience);
-  patience_ /= 2;
+  spin_budget_ /= 2;
   return false;
 }
 
 void Rounds::wait_for(int rank, Clock::time_point deadline) {
-  if (has_come(rank) || look_for(rank)) return;
+  if (has_arrived(rank) || spin_until_arrived(rank)) return;
   auto& awaited = line(rank);
-  while (!has_come(rank)) {
+  while (!has_arrived(rank)) {
     sleep_until_changed(awaited, awaited.arrived.load(), deadline);
-    if (!has_come(rank)) look_after_peers(deadline);
+    if (!has_arrived(rank)) check_peers(deadline);
   }
 }
 
@@ -97,25 +97,25 @@ void Rounds::wait_for(int rank, Clock::time_point deadline) {
 void Rounds::sleep_until_changed(RankLine& line, uint32_t seen, Clock::time_point deadline) {
   line.sleepers.fetch_add(1);
   const auto left = std::clamp<std::chrono::nanoseconds>(
-      deadline - Clock::now(), std::chrono::nanoseconds(0), kLongestSleep);
+      deadline - Clock::now(), std::chrono::nanoseconds(0), kMaxSleep);
   const timespec timeout{.tv_sec = 0, .tv_nsec = static_cast<long>(left.count())};
   const bool came = static_cast<int32_t>(line.arrived.load() - round_) >= 0;
   if (!came && line.has_left.load() == 0) futex(line.arrived, FUTEX_WAIT, seen, &timeout);
   line.sleepers.fetch_sub(1);
 }
 
-void Rounds::look_after_peers(Clock::time_point deadline) const {
+void Rounds::check_peers(Clock::time_point deadline) const {
   for (int rank = 0; rank < place_.num_ranks; ++rank) {
-    if (rank == place_.rank || has_come(rank)) continue;
+    if (rank == place_.rank || has_arrived(rank)) continue;
     const bool ended = peers_.has_ended(rank);
     const bool left = line(rank).has_left.load() != 0;
-    if ((!ended && !left) || has_come(rank)) continue;  // it may have come before it ended
+    if ((!ended && !left) || has_arrived(rank)) continue;  // it may have come before it ended
     throw PeerLost(ended ? fmt::format("rank {} (process {}) is gone", rank, peers_.pid(rank))
                          : fmt::format("rank {} has left the group", rank));
   }
   if (Clock::now() < deadline) return;
   for (int rank = 0; rank < place_.num_ranks; ++rank)
-    if (!has_come(rank)) throw PeerLost(fmt::format("Timed out waiting for rank {}", rank));
+    if (!has_arrived(rank)) throw PeerLost(fmt::format("Timed out waiting for rank {}", rank));
 }
 
 bool Rounds::compare(const Call& call) const {

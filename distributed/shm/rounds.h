@@ -36,7 +36,7 @@ struct alignas(128) SegmentHeader {
 
 using Clock = std::chrono::steady_clock;
 
-struct RoundsPlace {
+struct RankSlots {
   int rank = 0;
   int num_ranks = 1;
   RankLine* lines = nullptr;
@@ -45,7 +45,7 @@ struct RoundsPlace {
 class Rounds {
  public:
   // Requires: all ranks have written their pid into their line.
-  explicit Rounds(const RoundsPlace& place);
+  explicit Rounds(const RankSlots& place);
   ~Rounds();  // tells the others that this rank is gone
   Rounds(const Rounds&) = delete;
   Rounds& operator=(const Rounds&) = delete;
@@ -59,16 +59,16 @@ class Rounds {
  private:
   void wait_for(int rank, Clock::time_point deadline);
   void sleep_until_changed(RankLine& line, uint32_t seen, Clock::time_point deadline);
-  void look_after_peers(Clock::time_point deadline) const;
+  void check_peers(Clock::time_point deadline) const;
   bool compare(const Call& call) const;
-  bool has_come(int rank) const;
+  bool has_arrived(int rank) const;
   RankLine& line(int rank) const { return place_.lines[rank]; }
 
-  RoundsPlace place_;
+  RankSlots place_;
   Peers peers_;
-  bool look_for(int rank);
+  bool spin_until_arrived(int rank);
 
-  std::chrono::nanoseconds longest_patience_, patience_;  // how long to look before sleeping
+  std::chrono::nanoseconds max_spin_budget_, spin_budget_;  // how long to look before sleeping
   unsigned num_waits_ = 0;
   uint32_t round_ = 0;
 };

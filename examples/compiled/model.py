@@ -1,4 +1,4 @@
-"""A model in plain Python: a small convolutional network with batch normalisation, for MNIST.
+"""A model in plain Python: a small convolutional network with batch normalization, for MNIST.
 
     lockstep-compile examples/compiled/model.py:make_model --loss cross_entropy --batch examples/compiled/run.yaml -o model.ls2
     lockstep launch -n 2 examples/compiled/run.yaml

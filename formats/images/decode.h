@@ -1,8 +1,8 @@
 // JPEG, PNG and WebP files in memory to pixels. What a file is, its content says, not its name.
 //
 // The pixels are those of Python's PIL.Image.open(...).convert("RGB") of the same libjpeg-turbo:
-// grey becomes three equal channels, a palette its colours, CMYK is converted, alpha is dropped,
-// 16 bits are cut to 8. (PIL alone turns 16-bit grey into white.) Of an animated WebP the first
+// gray becomes three equal channels, a palette its colors, CMYK is converted, alpha is dropped,
+// 16 bits are cut to 8. (PIL alone turns 16-bit gray into white.) Of an animated WebP the first
 // frame counts.
 #pragma once
 

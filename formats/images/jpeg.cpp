@@ -33,7 +33,7 @@ struct ErrorManager {
   std::longjmp(manager->jump, 1);
 }
 
-// Warnings of lost data are errors: the library would go on with grey.
+// Warnings of lost data are errors: the library would go on with gray.
 void on_message(j_common_ptr info, int level) {
   if (level >= 0) return;
   switch (info->err->msg_code) {

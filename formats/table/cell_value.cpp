@@ -9,7 +9,7 @@
 namespace lockstep::formats {
 namespace {
 
-constexpr size_t kLongestNumber = 400;
+constexpr size_t kMaxNumberLength = 400;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -23,7 +23,7 @@ std::optional<double> plain_number(std::string_view text, char decimal) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   std::string with_point;
   if (decimal == ',') {
-    if (text.find('.') != text.npos || text.size() > kLongestNumber) return std::nullopt;
+    if (text.find('.') != text.npos || text.size() > kMaxNumberLength) return std::nullopt;
     with_point = text;
     if (const auto comma = with_point.find(','); comma != with_point.npos) with_point[comma] = '.';
     text = with_point;

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kNoValue = "__HIVE_DEFAULT_PARTITION__";
-constexpr size_t kMostKeys = 32;
+constexpr size_t kMaxKeys = 32;
 
 // "New%20York" -> "New York"
 std::string without_escapes(const std::string& text) {
@@ -49,7 +49,7 @@ void list_partitions(const fs::path& folder, PartitionFile& place,
     const auto name = entry.filename().string();
     const auto equals = name.find('=');
     std::error_code ignored;
-    if (equals != 0 && equals != name.npos && place.keys.size() < kMostKeys &&
+    if (equals != 0 && equals != name.npos && place.keys.size() < kMaxKeys &&
         fs::is_directory(entry, ignored)) {
       place.keys.emplace_back(name.substr(0, equals), without_escapes(name.substr(equals + 1)));
       list_partitions(entry, place, out);

@@ -14,10 +14,10 @@
 namespace lockstep::formats {
 namespace {
 
-constexpr double kMostWholeNumber = 0x1p53;
+constexpr double kMaxExactInteger = 0x1p53;
 
 bool is_whole(double value) {
-  return value == std::floor(value) && std::abs(value) <= kMostWholeNumber;
+  return value == std::floor(value) && std::abs(value) <= kMaxExactInteger;
 }
 
 struct NumberColumn {

@@ -1,7 +1,7 @@
 // An image while it is prepared: 8 bits each of red, green and blue. No LibTorch.
 //
 // Example:
-//   lockstep::RgbImage grey(int height, int width) {
+//   lockstep::RgbImage gray(int height, int width) {
 //     auto image = lockstep::make_image({height, width});
 //     std::fill(image.rgb.begin(), image.rgb.end(), uint8_t{128});
 //     return image;

@@ -6,7 +6,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr size_t kLongestHostName = 255;
+constexpr size_t kMaxHostNameLength = 255;
 
 bool is_name_character(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.' ||
@@ -43,7 +43,7 @@ std::optional<std::string> first_host(std::string_view list) {
     } else {
       return std::nullopt;
     }
-    if (host.size() > kLongestHostName) return std::nullopt;
+    if (host.size() > kMaxHostNameLength) return std::nullopt;
   }
   if (host.empty() || host.front() == '-') return std::nullopt;
   return host;

@@ -25,7 +25,7 @@ constexpr char kAlive = '.', kStop = 's', kKill = 'k';
 constexpr std::string_view kNodeReady = "lockstep-node: ready";
 constexpr auto kAliveEvery = std::chrono::seconds(5);
 constexpr auto kSilenceMeansGone = std::chrono::seconds(60);
-constexpr size_t kLongestOrder = 4u << 20;
+constexpr size_t kMaxOrder = 4u << 20;
 
 // Without a newline.
 std::string to_line(const NodeOrder& order);

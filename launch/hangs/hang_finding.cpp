@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kStartWarning = 30;  // before a rank has told its own limit
 constexpr double kLongStep = 3;       // as many of the longest steps are still usual
-constexpr size_t kMostDescribed = 8;
+constexpr size_t kMaxDescribed = 8;
 constexpr double kSilence = 2;  // nodes tell their status twice a second
 
 using Views = std::vector<const RankView*>;
@@ -26,8 +26,8 @@ auto progress_of(const RankView& view) {
 double usual_wait(const RankView& view) {
   const auto& progress = view.progress;
   const double limit =
-      progress.warn_after_s > 0 ? progress.warn_after_s : kStartWarning / kPatienceOutsideOfSteps;
-  const double scale = is_stepping(progress.phase) ? 1 : kPatienceOutsideOfSteps;
+      progress.warn_after_s > 0 ? progress.warn_after_s : kStartWarning / kTimeoutFactorOutsideSteps;
+  const double scale = is_stepping(progress.phase) ? 1 : kTimeoutFactorOutsideSteps;
   return std::max(limit * scale, kLongStep * progress.longest_step_s);
 }
 
@@ -166,15 +166,15 @@ std::string describe_hang(const HangFinding& finding, const std::vector<RankView
         "nothing has been heard from {} for {:.1f} s, and the other ranks have waited for {:.1f} "
         "s: does the network carry, and do these hosts run?\n",
         fmt::join(finding.silent_hosts, ", "), finding.silent_s, finding.waited_s);
-  for (size_t i = 0; i < finding.culprits.size() && i < kMostDescribed; ++i) {
+  for (size_t i = 0; i < finding.culprits.size() && i < kMaxDescribed; ++i) {
     const auto* view = find_rank(views, finding.culprits[i]);
     if (!view) continue;
     text += fmt::format("{} keeps the others waiting for {:.1f} s{}\n  it is at {}\n",
                         describe_process(*view), finding.waited_s, describe_state(*view),
                         describe_place(*view));
   }
-  if (finding.culprits.size() > kMostDescribed)
-    text += fmt::format("and {} more ranks\n", finding.culprits.size() - kMostDescribed);
+  if (finding.culprits.size() > kMaxDescribed)
+    text += fmt::format("and {} more ranks\n", finding.culprits.size() - kMaxDescribed);
   if (finding.culprits.empty() && finding.silent_hosts.empty())
     text += fmt::format(
         "all ranks have waited for each other for {:.1f} s: {}\n", finding.waited_s,
@@ -184,7 +184,7 @@ std::string describe_hang(const HangFinding& finding, const std::vector<RankView
     const auto& culprits = finding.culprits;
     const bool is_culprit =
         std::find(culprits.begin(), culprits.end(), view.progress.rank) != culprits.end();
-    if (is_culprit || view.silent_s > kSilence || described++ >= kMostDescribed) continue;
+    if (is_culprit || view.silent_s > kSilence || described++ >= kMaxDescribed) continue;
     text += fmt::format("  rank {}: {}\n", view.progress.rank, describe_place(view));
   }
   for (const auto rank : finding.culprits)

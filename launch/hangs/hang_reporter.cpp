@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kTellEvery{500};
 constexpr std::chrono::milliseconds kDumpAfter{1500};        // for stacks to arrive
-constexpr size_t kLongestText = 200, kLongestStacks = 4000;  // that are told
+constexpr size_t kMaxTextLength = 200, kMaxStacksLength = 4000;  // that are told
 
 bool has_answered(const WatchedWorker& worker, uint32_t request) {
   return worker.page->wait_for_stacks(request, std::chrono::milliseconds(0));
@@ -21,8 +21,8 @@ bool has_answered(const WatchedWorker& worker, uint32_t request) {
 // What a rank writes into its page may be anything.
 void make_fit_to_tell(RankView& view) {
   for (auto* text : {&view.progress.operation, &view.progress.detail, &view.bucket})
-    *text = printable(*text, kLongestText);
-  view.stacks.resize(std::min(view.stacks.size(), kLongestStacks));
+    *text = printable(*text, kMaxTextLength);
+  view.stacks.resize(std::min(view.stacks.size(), kMaxStacksLength));
   view.stacks.resize(std::min(view.stacks.size(), find_invalid_utf8(view.stacks)));
 }
 

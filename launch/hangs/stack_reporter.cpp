@@ -21,14 +21,14 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr int kMostFrames = 40;
+constexpr int kMaxFrames = 40;
 constexpr int kHandlerFrames = 2;  // the handler and the kernel's return from it
 constexpr std::chrono::milliseconds kAnswerTime{500}, kWalkingTime{5000};
 
 // What the signal handler may touch; the frames only in the thread that was asked, once it has
 // taken the question.
 std::atomic<int> asked{0};  // a thread's id
-std::array<void*, kMostFrames> frames;
+std::array<void*, kMaxFrames> frames;
 std::atomic<int> num_frames{0};
 sem_t walked;
 
@@ -38,7 +38,7 @@ void walk_stack(int) {
   const int saved_errno = errno;
   auto self = static_cast<int>(::syscall(SYS_gettid));
   if (!asked.compare_exchange_strong(self, 0)) return;  // too late: it was given up
-  num_frames = ::backtrace(frames.data(), kMostFrames);
+  num_frames = ::backtrace(frames.data(), kMaxFrames);
   ::sem_post(&walked);
   errno = saved_errno;
 }
@@ -110,7 +110,7 @@ StackReporter::StackReporter(ProgressPage& page)
     : page_(page), training_thread_(static_cast<int>(::syscall(SYS_gettid))) {
   ::sem_init(&walked, 0, 0);
   // The first walk loads the unwinder, which must not happen inside a signal handler.
-  num_frames = ::backtrace(frames.data(), kMostFrames);
+  num_frames = ::backtrace(frames.data(), kMaxFrames);
   struct sigaction action {};
   action.sa_handler = walk_stack;
   action.sa_flags = SA_RESTART;
@@ -132,7 +132,7 @@ void StackReporter::answer(const std::stop_token& stop, uint32_t seen) {
     if (!page_.wait_for_request(seen, std::chrono::minutes(1))) continue;
     seen = page_.requested();
     if (stop.stop_requested()) return;
-    page_.answer_stacks(seen, stacks_of_process(training_thread_));
+    page_.publish_stacks(seen, stacks_of_process(training_thread_));
   }
 }
 

@@ -15,8 +15,8 @@ namespace lockstep::launch {
 namespace {
 
 constexpr size_t kPieceBytes = 64u << 10;
-constexpr int kMostPieces = 16;  // in one go: the others want their turn, and memory is bounded
-constexpr size_t kMostPendingBytes = 16u << 20;  // the other side does not read
+constexpr int kMaxPieces = 16;  // in one go: the others want their turn, and memory is bounded
+constexpr size_t kMaxPendingBytes = 16u << 20;  // the other side does not read
 
 }  // namespace
 
@@ -56,7 +56,7 @@ bool Connection::write_some() {
 
 void Connection::read_some() {
   std::array<char, kPieceBytes> piece;
-  for (int i = 0; i < kMostPieces; ++i) {
+  for (int i = 0; i < kMaxPieces; ++i) {
     const auto got = ::recv(fd_.get(), piece.data(), piece.size(), 0);
     if (got > 0) {
       last_heard_ = Clock::now();
@@ -88,7 +88,7 @@ std::optional<std::string> Connection::next() {
 void Connection::send(std::string_view message) {
   if (!is_open()) return;
   pending_ += outgoing_ ? make_frame(outgoing_->seal(message)) : make_frame(message);
-  if (pending_.size() > kMostPendingBytes) return close("it does not read what it is sent");
+  if (pending_.size() > kMaxPendingBytes) return close("it does not read what it is sent");
   write_some();
 }
 
@@ -98,7 +98,7 @@ void Connection::close(const std::string& problem) {
 }
 
 void Connection::trust(Side own, const std::string& token, const Challenges& challenges) {
-  reader_.set_most(kMostMessageBytes);
+  reader_.set_most(kMaxMessageBytes);
   const auto other = own == Side::Coordinator ? Side::Node : Side::Coordinator;
   outgoing_.emplace(own, token, challenges);
   incoming_.emplace(other, token, challenges);

@@ -19,8 +19,8 @@ class Connection {
  public:
   using Clock = std::chrono::steady_clock;
   // Of a stranger, and of a node that holds the token.
-  static constexpr size_t kMostStrangerBytes = 4u << 10;
-  static constexpr size_t kMostMessageBytes = 4u << 20;
+  static constexpr size_t kMaxUnauthenticatedBytes = 4u << 10;
+  static constexpr size_t kMaxMessageBytes = 4u << 20;
 
   // `fd`: connected, or still connecting; does not block.
   explicit Connection(FileDescriptor fd);
@@ -53,7 +53,7 @@ class Connection {
   void read_some();
 
   FileDescriptor fd_;
-  FrameReader reader_{kMostStrangerBytes};
+  FrameReader reader_{kMaxUnauthenticatedBytes};
   std::optional<FrameSeal> outgoing_, incoming_;
   std::string pending_;
   std::string problem_;

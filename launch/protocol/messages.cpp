@@ -15,10 +15,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMostRanks = 100'000'000;
+constexpr int kMaxRanks = 100'000'000;
 constexpr int64_t kLatest = INT64_MAX;
-constexpr size_t kLongestMessage = 8u << 10;
-constexpr size_t kMostToldFailures = 8;
+constexpr size_t kMaxMessageLength = 8u << 10;
+constexpr size_t kMaxReportedFailures = 8;
 
 // The "type" of each message.
 template <class Message>
@@ -82,7 +82,7 @@ template <class V>
 void fields(V& v, JoinMessage& m) {
   v("host", m.host);
   v("num_workers", m.num_workers, 1, 1 << 20);
-  v.given("node_rank", m.node_rank, 0, kMostRanks);
+  v.given("node_rank", m.node_rank, 0, kMaxRanks);
   v("serves", m.serves);
   v.list("agreements", m.agreements);
 }
@@ -108,11 +108,11 @@ void fields(V& v, ReadyMessage& m) {
 
 template <class V>
 void fields(V& v, NodePlace& place) {
-  v("node_rank", place.node_rank, 0, kMostRanks);
-  v("num_nodes", place.num_nodes, 1, kMostRanks);
-  v("first_rank", place.first_rank, 0, kMostRanks);
-  v("world_size", place.world_size, 1, kMostRanks);
-  v("restart_count", place.restart_count, 0, kMostRanks);
+  v("node_rank", place.node_rank, 0, kMaxRanks);
+  v("num_nodes", place.num_nodes, 1, kMaxRanks);
+  v("first_rank", place.first_rank, 0, kMaxRanks);
+  v("world_size", place.world_size, 1, kMaxRanks);
+  v("restart_count", place.restart_count, 0, kMaxRanks);
   v("max_restarts", place.max_restarts, 0, INT32_MAX);
   v("master_addr", place.master_addr);
   v("master_port", place.master_port, 1, 65535);
@@ -157,7 +157,7 @@ struct StackWish {
 template <class V>
 void fields(V& v, StackWish& wish) {
   v.given("dump", wish.request.dump);
-  if (!wish.request.dump) v("stacks", wish.request.ranks, 0, kMostRanks);
+  if (!wish.request.dump) v("stacks", wish.request.ranks, 0, kMaxRanks);
 }
 
 template <class V>
@@ -168,7 +168,7 @@ void fields(V& v, StackRequest& request) {
 
 template <class V>
 void fields(V& v, ErrorReport& error) {
-  if (V::kWrites) error.message.resize(std::min(error.message.size(), kLongestMessage));
+  if (V::kWrites) error.message.resize(std::min(error.message.size(), kMaxMessageLength));
   v("message", error.message);
   v("kind", error.kind);
   v("peer", error.peer);
@@ -177,9 +177,9 @@ void fields(V& v, ErrorReport& error) {
 
 template <class V>
 void fields(V& v, WorkerEnd& end) {
-  v("rank", end.rank, 0, kMostRanks);
-  v("local_rank", end.local_rank, 0, kMostRanks);
-  v("node_rank", end.node_rank, 0, kMostRanks);
+  v("rank", end.rank, 0, kMaxRanks);
+  v("local_rank", end.local_rank, 0, kMaxRanks);
+  v("node_rank", end.node_rank, 0, kMaxRanks);
   v("host", end.host);
   v.given("signal", end.exit.signal, 1, 64);
   if (!end.exit.signal) v("code", end.exit.code, 0, 255);
@@ -197,7 +197,7 @@ void fields(V& v, WorkerEnd& end) {
 
 template <class V>
 void fields(V& v, NodeFailure& failure) {
-  v("node_rank", failure.node_rank, 0, kMostRanks);
+  v("node_rank", failure.node_rank, 0, kMaxRanks);
   v("host", failure.host);
   v("reason", failure.reason);
   v("exit_code", failure.exit_code, 1, 255);
@@ -205,9 +205,9 @@ void fields(V& v, NodeFailure& failure) {
 
 template <class V>
 void fields(V& v, LaunchReport& report) {
-  v("world_size", report.world_size, 1, kMostRanks);
-  v("restarts", report.restarts, 0, kMostRanks);
-  v("node_rank", report.node_rank, 0, kMostRanks);
+  v("world_size", report.world_size, 1, kMaxRanks);
+  v("restarts", report.restarts, 0, kMaxRanks);
+  v("node_rank", report.node_rank, 0, kMaxRanks);
   v("run_id", report.run_id);
   v.given("interrupted_by", report.interrupted_by, 1, 64);
   v.list("workers", report.workers);
@@ -281,8 +281,8 @@ LaunchReport outline_of(LaunchReport report) {
                           [](const auto& worker) { return worker.preempted_by().has_value(); });
   const int rank = told ? told->rank : -1;
   std::erase_if(report.workers, [&](const auto& worker) { return worker.rank != rank; });
-  if (report.node_failures.size() > kMostToldFailures)
-    report.node_failures.resize(kMostToldFailures);
+  if (report.node_failures.size() > kMaxReportedFailures)
+    report.node_failures.resize(kMaxReportedFailures);
   report.notes.clear();
   return report;
 }

@@ -10,7 +10,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr size_t kLongestShownValue = 40;
+constexpr size_t kMaxShownValueLength = 40;
 
 Error difference(const std::string& what, const NodeNames& names) {
   return config_error(
@@ -50,7 +50,7 @@ void require_same(const std::vector<Agreement>& servers, const std::vector<Agree
       throw difference("what must be the same", names);
     const auto &ours = servers[i].value, &theirs = newcomers[i].value;
     if (ours == theirs) continue;
-    if (std::max(ours.size(), theirs.size()) > kLongestShownValue)
+    if (std::max(ours.size(), theirs.size()) > kMaxShownValueLength)
       throw difference(servers[i].what, names);
     throw config_error(
         fmt::format("{} is '{}' on {}, but '{}' on {}, which serves the rendezvous: it must be the "

@@ -16,8 +16,8 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr size_t kShortestToken = 16;
-constexpr size_t kLargestTokenFile = 4096;
+constexpr size_t kMinTokenLength = 16;
+constexpr size_t kMaxTokenFileBytes = 4096;
 
 std::string trimmed(const std::string& text) {
   const auto first = text.find_first_not_of(" \t\r\n");
@@ -27,11 +27,11 @@ std::string trimmed(const std::string& text) {
 }
 
 std::string verified(const std::string& token, const std::string& where) {
-  if (token.size() < kShortestToken)
+  if (token.size() < kMinTokenLength)
     throw config_error(
         fmt::format("{}: a token has at least {} characters; 'lockstep launch --new-token FILE' "
                     "makes one",
-                    where, kShortestToken));
+                    where, kMinTokenLength));
   return token;
 }
 
@@ -51,7 +51,7 @@ std::string read_token(const std::optional<std::filesystem::path>& file) {
   if ((status.st_mode & 077) != 0)
     throw config_error(
         fmt::format("{}: other users may read it; run: chmod 600 {}", where, file->string()));
-  return verified(trimmed(read_file(*file, kLargestTokenFile)), where);
+  return verified(trimmed(read_file(*file, kMaxTokenFileBytes)), where);
 }
 
 void make_token_file(const std::filesystem::path& file) {

@@ -79,7 +79,7 @@ void Coordinator::update() {
 
 // A node with the number of another one may be its replacement, which came before the loss of the
 // first was noticed: ask that one, and decide when it has answered or is lost.
-void Coordinator::doubt(Door::Arrival arrival, Node& other) {
+void Coordinator::doubt(ConnectionAcceptor::Arrival arrival, Node& other) {
   other.connection.send(encode(ProbeMessage{}));
   other.has_answered = false;
   doubtful_.push_back(std::move(arrival));
@@ -103,7 +103,7 @@ Coordinator::Node* Coordinator::node_with_rank_of(const JoinMessage& join) {
   return nullptr;
 }
 
-void Coordinator::admit(Door::Arrival arrival) {
+void Coordinator::admit(ConnectionAcceptor::Arrival arrival) {
   auto& node = nodes_.emplace_back(Node{.connection = std::move(arrival.connection)});
   node.has_news = true;  // there may be more behind it
   try {

@@ -16,7 +16,7 @@
 #include "launch/hangs/status_judge.h"
 #include "launch/protocol/messages.h"
 #include "launch/protocol/rendezvous_options.h"
-#include "launch/rendezvous/door.h"
+#include "launch/rendezvous/connection_acceptor.h"
 #include "launch/rendezvous/restart_policy.h"
 
 namespace lockstep::launch {
@@ -67,10 +67,10 @@ class Coordinator {
     bool is_lost = false;       // lose() was called: nothing more is heard from it
   };
 
-  void doubt(Door::Arrival arrival, Node& other);
+  void doubt(ConnectionAcceptor::Arrival arrival, Node& other);
   void settle_doubts();
   Node* node_with_rank_of(const JoinMessage& join);
-  void admit(Door::Arrival arrival);
+  void admit(ConnectionAcceptor::Arrival arrival);
   void verify_node_rank(const JoinMessage& join) const;
   void hear(Node& node);
   void take(Node& node, const JoinMessage& join);
@@ -98,9 +98,9 @@ class Coordinator {
   void say_who_came(int num_ready);
 
   CoordinatorOptions options_;
-  Door door_;
+  ConnectionAcceptor door_;
   std::list<Node> nodes_;
-  std::vector<Door::Arrival> doubtful_;  // newcomers with the number of a node that may be gone
+  std::vector<ConnectionAcceptor::Arrival> doubtful_;  // newcomers with the number of a node that may be gone
   std::vector<std::string> notes_;
   int num_arrivals_ = 0;
 

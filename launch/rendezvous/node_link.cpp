@@ -15,9 +15,9 @@ namespace lockstep::launch {
 namespace {
 
 constexpr size_t kReadBytes = 64u << 10;
-constexpr size_t kMostHeldLines = 100;
-constexpr size_t kLongestReason = 300;
-constexpr int kMostLastReads = 64;  // somebody else may hold the pipe and write without end
+constexpr size_t kMaxHeldLines = 100;
+constexpr size_t kMaxReasonLength = 300;
+constexpr int kMaxLastReads = 64;  // somebody else may hold the pipe and write without end
 
 struct Pipe {
   FileDescriptor read_end, write_end;
@@ -105,7 +105,7 @@ void NodeLink::take_line(std::string_view line, bool is_error) {
     held_.clear();
   } else if (!ready_ && is_error) {
     const bool blank = line.find_first_not_of(" \t\r") == std::string_view::npos;
-    if (!blank && held_.size() < kMostHeldLines) held_.emplace_back(line);
+    if (!blank && held_.size() < kMaxHeldLines) held_.emplace_back(line);
   } else {
     (is_error ? err_console_ : out_console_).write_line(node_rank_, host_, line);
   }
@@ -121,9 +121,9 @@ void NodeLink::check_exit() {
 }
 
 void NodeLink::drain() {
-  for (int i = 0; i < kMostLastReads && out_.is_open() && read_some(out_, out_lines_, false); ++i) {
+  for (int i = 0; i < kMaxLastReads && out_.is_open() && read_some(out_, out_lines_, false); ++i) {
   }
-  for (int i = 0; i < kMostLastReads && err_.is_open() && read_some(err_, err_lines_, true); ++i) {
+  for (int i = 0; i < kMaxLastReads && err_.is_open() && read_some(err_, err_lines_, true); ++i) {
   }
   in_.close();
   out_.close();
@@ -131,7 +131,7 @@ void NodeLink::drain() {
 }
 
 Error NodeLink::failure() const {
-  const auto said = held_.empty() ? "" : printable(held_.back(), kLongestReason);
+  const auto said = held_.empty() ? "" : printable(held_.back(), kMaxReasonLength);
   return start_failure(host_, program_, *exit_, said);
 }
 

@@ -8,10 +8,10 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr std::chrono::milliseconds kLongestDelay = std::chrono::minutes(1);
+constexpr std::chrono::milliseconds kMaxDelay = std::chrono::minutes(1);
 // Where the step is not known, an attempt that ran for so long got on.
 constexpr std::chrono::minutes kLongAttempt{1};
-constexpr int kMostDoublings = 16;
+constexpr int kMaxDoublings = 16;
 
 double to_seconds(std::chrono::milliseconds time) {
   return static_cast<double>(time.count()) / 1000;
@@ -32,11 +32,11 @@ std::optional<std::chrono::milliseconds> RestartPolicy::restart(Clock::time_poin
   if (got_on(now, step))
     failures_ = 0;
   else if (count_ > 0)
-    failures_ = std::min(failures_ + 1, kMostDoublings);
+    failures_ = std::min(failures_ + 1, kMaxDoublings);
   recent_.push_back(now);
   ++count_;
   if (failures_ == 0) return std::chrono::milliseconds(0);
-  return std::min(options_.delay * (1 << (failures_ - 1)), std::max(kLongestDelay, options_.delay));
+  return std::min(options_.delay * (1 << (failures_ - 1)), std::max(kMaxDelay, options_.delay));
 }
 
 std::string RestartPolicy::describe(std::chrono::milliseconds delay) const {

@@ -10,7 +10,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr int kMostCrashFrames = 10;
+constexpr int kMaxCrashFrames = 10;
 constexpr int kCrashHandlerFrames = 2;  // the handler and the kernel's return from it
 constexpr std::array kCrashSignals = {SIGSEGV, SIGFPE, SIGILL};
 
@@ -27,7 +27,7 @@ void report_crash(int signal, siginfo_t* info, void*) {
     write_to_stderr(crash_program);
     write_to_stderr(signal == SIGSEGV ? ": SIGSEGV" : signal == SIGFPE ? ": SIGFPE" : ": SIGILL");
     write_to_stderr(" in (innermost function first):\n");
-    std::array<void*, kMostCrashFrames + kCrashHandlerFrames> frames{};
+    std::array<void*, kMaxCrashFrames + kCrashHandlerFrames> frames{};
     const int count = ::backtrace(frames.data(), static_cast<int>(frames.size()));
     if (count > kCrashHandlerFrames)
       ::backtrace_symbols_fd(frames.data() + kCrashHandlerFrames, count - kCrashHandlerFrames,

@@ -92,15 +92,15 @@ std::optional<ErrorReport> read_error_file(const std::filesystem::path& path) {
   }
 }
 
-void tell_failure(ProgressPage& page, const ErrorReport& report) noexcept {
+void report_failure(ProgressPage& page, const ErrorReport& report) noexcept {
   try {
     auto told = report;
     auto text = error_text(told);
-    while (text.size() > ProgressPage::kMostFailureBytes) {  // what is escaped needs more room
+    while (text.size() > ProgressPage::kMaxFailureBytes) {  // what is escaped needs more room
       told.message.resize(told.message.size() / 2);
       text = error_text(told);
     }
-    page.tell_failure(text);
+    page.report_failure(text);
   } catch (const std::exception&) {
     // The exit code still tells what kind of failure it was.
   }

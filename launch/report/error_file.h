@@ -39,7 +39,7 @@ std::optional<ErrorReport> read_error_file(const std::filesystem::path& path);
 
 // The same through the progress page; a long message is cut off. The first failure of a process
 // counts.
-void tell_failure(ProgressPage& page, const ErrorReport& report) noexcept;
+void report_failure(ProgressPage& page, const ErrorReport& report) noexcept;
 // nullopt when none was told.
 std::optional<ErrorReport> read_failure(const ProgressPage& page);
 

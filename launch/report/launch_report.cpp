@@ -12,7 +12,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr size_t kMostLines = 40;
+constexpr size_t kMaxLines = 40;
 
 const char* meaning_of_signal(int signal) {
   switch (signal) {
@@ -38,7 +38,7 @@ const char* meaning_of_code(int code) {
 std::vector<std::string> split_lines(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
-  for (std::string line; lines.size() < kMostLines && std::getline(stream, line);)
+  for (std::string line; lines.size() < kMaxLines && std::getline(stream, line);)
     lines.push_back(line);
   return lines;
 }

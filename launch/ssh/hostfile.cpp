@@ -10,8 +10,8 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr size_t kMostHosts = 100'000;
-constexpr size_t kLongestQuote = 80;
+constexpr size_t kMaxHosts = 100'000;
+constexpr size_t kMaxQuoteLength = 80;
 
 class Reader {
  public:
@@ -40,7 +40,7 @@ class Reader {
 
  private:
   static std::string quote(std::string_view text) {
-    return std::string(text.substr(0, kLongestQuote));
+    return std::string(text.substr(0, kMaxQuoteLength));
   }
 
   int to_number(std::string_view text, const char* what, int most) const {
@@ -135,7 +135,7 @@ std::vector<Host> parse_hostfile(std::string_view text, const std::string& origi
     const auto words = split_words(text.substr(0, end));
     const Reader reader(origin, line);
     if (!words.empty()) hosts.push_back(reader.read(words));
-    if (hosts.size() > kMostHosts) reader.fail(fmt::format("more than {} hosts", kMostHosts));
+    if (hosts.size() > kMaxHosts) reader.fail(fmt::format("more than {} hosts", kMaxHosts));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   if (hosts.empty())

@@ -27,18 +27,18 @@ using std::chrono::milliseconds;
 constexpr auto kOrderWithin = std::chrono::seconds(60);
 // Behind the launcher's own grace: it kills its ranks, and reports.
 constexpr auto kLauncherEndsWithin = std::chrono::seconds(30);
-constexpr milliseconds kLongestPoll{1000};
+constexpr milliseconds kMaxPoll{1000};
 
 int wait_of(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-  return static_cast<int>(std::clamp(left, milliseconds(0), kLongestPoll).count());
+  return static_cast<int>(std::clamp(left, milliseconds(0), kMaxPoll).count());
 }
 
 // Byte by byte: what follows the line is not part of it.
 std::string read_order_line() {
   std::string line;
   const auto deadline = Clock::now() + kOrderWithin;
-  while (line.size() < kLongestOrder) {
+  while (line.size() < kMaxOrder) {
     pollfd request = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     if (::poll(&request, 1, wait_of(deadline)) < 0 && errno != EINTR)
       throw errno_error("cannot wait for an order");
@@ -95,7 +95,7 @@ class Guard {
     std::array<pollfd, 2> requests = {signals_.poll_request(),
                                       {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0}};
     const auto count = input_is_open_ ? requests.size() : requests.size() - 1;
-    if (::poll(requests.data(), count, static_cast<int>(kLongestPoll.count())) < 0) {
+    if (::poll(requests.data(), count, static_cast<int>(kMaxPoll.count())) < 0) {
       if (errno == EINTR) return;
       throw errno_error("cannot wait for the launcher");
     }

@@ -13,11 +13,11 @@ namespace lockstep::launch {
 namespace {
 
 constexpr size_t kMaxPending = 1u << 20;
-constexpr std::array kColours = {36, 33, 32, 35, 34, 96, 93, 92};
+constexpr std::array kColors = {36, 33, 32, 35, 34, 96, 93, 92};
 
 }  // namespace
 
-Console::Console(int fd) : fd_(fd), coloured_(::isatty(fd) == 1 && !environment("NO_COLOR")) {}
+Console::Console(int fd) : fd_(fd), colored_(::isatty(fd) == 1 && !environment("NO_COLOR")) {}
 
 void Console::write_line(int rank, std::string_view line) {
   write_line(rank, fmt::format("rank {}", rank), line);
@@ -25,9 +25,9 @@ void Console::write_line(int rank, std::string_view line) {
 
 void Console::write_line(int number, std::string_view label, std::string_view line) {
   if (broken_) return;
-  if (coloured_)
+  if (colored_)
     fmt::format_to(std::back_inserter(pending_), "\x1b[{}m[{}]\x1b[0m {}\n",
-                   kColours[static_cast<size_t>(number) % kColours.size()], label, line);
+                   kColors[static_cast<size_t>(number) % kColors.size()], label, line);
   else
     fmt::format_to(std::back_inserter(pending_), "[{}] {}\n", label, line);
 }

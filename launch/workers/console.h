@@ -13,12 +13,12 @@ namespace lockstep::launch {
 
 class Console {
  public:
-  // Does not own `fd`. Colours are used on a terminal only, and never when NO_COLOR is set.
+  // Does not own `fd`. Colors are used on a terminal only, and never when NO_COLOR is set.
   explicit Console(int fd);
 
   // Queues one line with the prefix of the rank it came from.
   void write_line(int rank, std::string_view line);
-  // Queues one line behind "[label]". Labels with the same number have the same colour.
+  // Queues one line behind "[label]". Labels with the same number have the same color.
   void write_line(int number, std::string_view label, std::string_view line);
 
   // Queues a line of the launcher's own: "lockstep: TEXT".
@@ -36,7 +36,7 @@ class Console {
 
  private:
   int fd_;
-  bool coloured_;
+  bool colored_;
   bool broken_ = false;
   std::string pending_;
 };

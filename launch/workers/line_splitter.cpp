@@ -28,8 +28,8 @@ void LineSplitter::append(std::string_view bytes, const OnLine& on_line) {
   if (bytes.empty()) return;
   if (returned_) line_.clear();
   returned_ = false;
-  while (line_.size() + bytes.size() > kLongestLine) {
-    const auto room = kLongestLine - line_.size();
+  while (line_.size() + bytes.size() > kMaxLineLength) {
+    const auto room = kMaxLineLength - line_.size();
     line_.append(bytes.substr(0, room));
     bytes.remove_prefix(room);
     on_line(line_);

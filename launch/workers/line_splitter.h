@@ -1,5 +1,5 @@
 // Cuts a stream of bytes into lines for display. Of a line that was rewritten with carriage returns
-// (a progress bar) only the last state is kept. Memory is bounded: a line of more than kLongestLine
+// (a progress bar) only the last state is kept. Memory is bounded: a line of more than kMaxLineLength
 // bytes is passed on in pieces.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace lockstep::launch {
 
 class LineSplitter {
  public:
-  static constexpr size_t kLongestLine = 64u << 10;
+  static constexpr size_t kMaxLineLength = 64u << 10;
   // Gets each line without its end.
   using OnLine = std::function<void(std::string_view)>;
 

@@ -151,7 +151,7 @@ void WorkerGroup::stop(std::optional<int> signal) {
   stop_time_us_ = unix_time_us();
   kill_deadline_ = Clock::now() + options_.stop_grace;
   for (auto& worker : workers_) {
-    if (signal) worker->progress->tell_launch_signal(*signal);
+    if (signal) worker->progress->set_launch_signal(*signal);
     worker->process->signal_group(SIGTERM);
     worker->process->signal_group(SIGCONT);  // a stopped process would not notice
   }

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/system/whole_io.h"
+#include "core/system/full_io.h"
 #include "lockstep/error.h"
 
 namespace lockstep::launch {
@@ -17,8 +17,8 @@ namespace {
 
 constexpr size_t kBufferBytes = 64u << 10;
 constexpr size_t kNumLastLines = 10;
-constexpr size_t kLongestLastLine = 1000;
-constexpr int kMostFinalReads = 64;  // somebody else may hold the pipe and write without end
+constexpr size_t kMaxLastLineLength = 1000;
+constexpr int kMaxFinalReads = 64;  // somebody else may hold the pipe and write without end
 
 // "[W1122 22:16:26.123456789 socket.cpp:464] ...": a warning or remark of LibTorch's log, which is
 // not why a rank failed.
@@ -58,13 +58,13 @@ bool WorkerOutput::read_some() {
 }
 
 void WorkerOutput::finish() {
-  for (int i = 0; i < kMostFinalReads && is_open() && read_some(); ++i) {
+  for (int i = 0; i < kMaxFinalReads && is_open() && read_some(); ++i) {
   }
   if (is_open()) end();
 }
 
 void WorkerOutput::write_log(std::string_view bytes) {
-  if (log_error_.empty() && !write_whole(log_.get(), bytes))
+  if (log_error_.empty() && !write_all(log_.get(), bytes))
     log_error_ = fmt::format("{} is incomplete: {}", log_path_.string(), std::strerror(errno));
 }
 
@@ -72,7 +72,7 @@ void WorkerOutput::take_line(std::string_view line) {
   if (console_) console_->write_line(rank_, line);
   if (line.find_first_not_of(" \t") == std::string_view::npos || is_torch_remark(line)) return;
   if (last_lines_.size() == kNumLastLines) last_lines_.pop_front();
-  last_lines_.emplace_back(line.substr(0, kLongestLastLine));
+  last_lines_.emplace_back(line.substr(0, kMaxLastLineLength));
 }
 
 void WorkerOutput::end() {

@@ -13,8 +13,8 @@ namespace lockstep::models {
 namespace {
 
 constexpr int64_t kPackageFormat = 2;
-constexpr int64_t kLargestSize = int64_t{1} << 40;
-constexpr int64_t kMostValues = 1 << 20;
+constexpr int64_t kMaxSize = int64_t{1} << 40;
+constexpr int64_t kMaxValues = 1 << 20;
 
 // One map of the manifest, and where it is, for messages.
 class ManifestMap {
@@ -100,7 +100,7 @@ class ManifestMap {
 
   int64_t whole(const nlohmann::json& value, const char* key, int64_t least) const {
     const bool fits = value.is_number_integer() && value.get<int64_t>() >= least &&
-                      value.get<int64_t>() <= kLargestSize;
+                      value.get<int64_t>() <= kMaxSize;
     if (!fits) throw damaged(fmt::format("'{}' is no number of at least {}", key, least));
     return value.get<int64_t>();
   }
@@ -128,7 +128,7 @@ void verify_segments(const PackageManifest& manifest, const ManifestMap& map) {
     for (const auto number : segment.takes)
       if (number >= values)
         throw map.damaged(fmt::format("has a segment that takes value {} of {}", number, values));
-    if (segment.gradients > gradients || segment.keeps > kMostValues)
+    if (segment.gradients > gradients || segment.keeps > kMaxValues)
       throw map.damaged("has segments that give more than there is");
     gradients -= segment.gradients;
     values += segment.keeps;

@@ -1,5 +1,5 @@
 // Model "cnn": 3x3 convolutions, each followed by ReLU and 2x2 max pooling, then two fully
-// connected layers. Needs "image" [B, C, H, W]. Modules conv1, conv2, ..., fc1, fc2, initialised as
+// connected layers. Needs "image" [B, C, H, W]. Modules conv1, conv2, ..., fc1, fc2, initialized as
 // the same Python module after the same torch.manual_seed, bit for bit.
 // Shapes: B samples, C channels, H height = W width, K classes.
 #include <ATen/ATen.h>
@@ -29,7 +29,7 @@ void fields(V& v, CnnConfig& c) {
   v("channels", c.channels, "output channels of each convolution", at_least(1));
   v("hidden", c.hidden, "width of the hidden fully connected layer", at_least(1));
   v("image_size", c.image_size, "height and width of the images in pixels", at_least(1));
-  v("in_channels", c.in_channels, "channels of the images: 1 for grey, 3 for colour", at_least(1));
+  v("in_channels", c.in_channels, "channels of the images: 1 for gray, 3 for color", at_least(1));
   v("classes", c.classes, "number of classes", at_least(2));
 }
 

@@ -4,7 +4,7 @@
 // is the mean over those "targets" (int64 [B, T]) that are not -100.
 //
 // Names and shapes of the parameters are those of GPT2LMHeadModel in Hugging Face's transformers.
-// Initialised as there: normal with deviation 0.02, the projections back into the residual stream
+// Initialized as there: normal with deviation 0.02, the projections back into the residual stream
 // 0.02 / sqrt(2 layers), biases 0, norms 1; drawn in the order of the parameters.
 // Shapes: B samples, T tokens, N = B T, C width, H heads, D = C / H, V vocabulary.
 #include <ATen/ATen.h>
@@ -177,7 +177,7 @@ class Gpt final : public Model {
     if (!config.tied_embeddings)
       lm_head_ =
           register_module("lm_head", std::make_shared<Table>(config.vocab_size, config.width));
-    initialise(config.layers);
+    initialize(config.layers);
   }
 
   Outputs forward(const Batch& batch) override {
@@ -209,7 +209,7 @@ class Gpt final : public Model {
                       context_, shape_text(tokens_BT)));
   }
 
-  void initialise(int64_t layers) {
+  void initialize(int64_t layers) {
     const at::NoGradGuard no_grad;
     const auto residual = kInitDeviation / std::sqrt(2.0 * static_cast<double>(layers));
     for (auto& item : named_parameters()) {

@@ -1,6 +1,6 @@
 // Model "resnet": residual networks (He et al., "Deep Residual Learning for Image Recognition",
 // 2015; the stride of a bottleneck on its 3x3 convolution). Needs "image" [B, C, H, W] of any size.
-// Modules and initialisation are those of torchvision's resnet18 to resnet152, bit for bit after
+// Modules and initialization are those of torchvision's resnet18 to resnet152, bit for bit after
 // the same torch.manual_seed, so that their weights load (train.init_from).
 // Shapes: B samples, C channels, H height, W width, K classes.
 #include <ATen/ATen.h>
@@ -37,7 +37,7 @@ template <class V>
 void fields(V& v, ResnetConfig& c) {
   v("depth", c.depth, "layers with weights: 18, 34, 50, 101 or 152", at_least(18), at_most(152));
   v("classes", c.classes, "number of classes", at_least(2));
-  v("in_channels", c.in_channels, "channels of the images: 1 for grey, 3 for colour", at_least(1));
+  v("in_channels", c.in_channels, "channels of the images: 1 for gray, 3 for color", at_least(1));
   v("stem", c.stem,
     "what images enter by; imagenet: a 7x7 convolution and max pooling, which leave a quarter of "
     "height and width; small: a 3x3 convolution that leaves all, for images of 64 pixels and less");
@@ -136,7 +136,7 @@ class Resnet final : public Model {
       stages_.push_back(register_module(fmt::format("layer{}", stage + 1), blocks));
     }
     fc_ = register_module("fc", std::make_shared<Linear>(channels, config.classes));
-    initialise();
+    initialize();
   }
 
   Outputs forward(const Batch& batch) override {
@@ -178,7 +178,7 @@ class Resnet final : public Model {
                     image.size(2), image.size(3)));
   }
 
-  void initialise() {
+  void initialize() {
     for (const auto& module : modules(/*include_self=*/false)) {
       if (const auto* const conv = module->as<torch::nn::Conv2d>())
         torch::nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut, torch::kReLU);

@@ -1,5 +1,5 @@
 // Model "vit": a transformer over the patches of an image (Dosovitskiy et al., "An Image is Worth
-// 16x16 Words", 2020). Needs "image" [B, C, S, S]. Modules and initialisation are those of
+// 16x16 Words", 2020). Needs "image" [B, C, S, S]. Modules and initialization are those of
 // torchvision's VisionTransformer, bit for bit after the same torch.manual_seed, so that its
 // weights load (train.init_from).
 // Shapes: B samples, C channels, S image size, T tokens (a class token and the patches), E width, H
@@ -47,7 +47,7 @@ void fields(V& v, VitConfig& c) {
   v("dropout", c.dropout, "share of numbers that training sets to 0", at_least(0), below(1));
   v("attention_dropout", c.attention_dropout, "the same for the weights of attention", at_least(0),
     below(1));
-  v("in_channels", c.in_channels, "channels of the images: 1 for grey, 3 for colour", at_least(1));
+  v("in_channels", c.in_channels, "channels of the images: 1 for gray, 3 for color", at_least(1));
   v("classes", c.classes, "number of classes", at_least(2));
 }
 

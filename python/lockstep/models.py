@@ -1,4 +1,4 @@
-"""The models that Lockstep has built in, in Python: the same modules, names and initialisation as in models/zoo.
+"""The models that Lockstep has built in, in Python: the same modules, names and initialization as in models/zoo.
 
 After torch.manual_seed(s) a twin and its C++ model (run.seed: s) hold the same bits, and the same batch gives the same
 logits, loss and gradients. mlp(), cnn(), resnet(), vit() and gpt() take what `model:` of a run file does, so that
@@ -237,7 +237,7 @@ class Projection(nn.Module):
 
 
 class Table(nn.Module):
-    """A matrix with a row per token, position or logit. It draws nothing: Gpt.initialise() does."""
+    """A matrix with a row per token, position or logit. It draws nothing: Gpt.initialize() does."""
 
     def __init__(self, rows: int, width: int) -> None:
         super().__init__()
@@ -297,9 +297,9 @@ class Gpt(nn.Module):
             self.lm_head = Table(vocab_size, width)
         self.dropout = dropout
         self.tied_embeddings = tied_embeddings
-        self.initialise()
+        self.initialize()
 
-    def initialise(self) -> None:
+    def initialize(self) -> None:
         """Draws all weights in the order of the parameters."""
         residual = 0.02 / (2 * len(self.transformer["h"])) ** 0.5
         for name, parameter in self.named_parameters():

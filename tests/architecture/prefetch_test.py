@@ -1,4 +1,4 @@
-"""Rows of large arrays are asked for before they are read (data/row_ahead.h). g++ has left those instructions out before,
+"""Rows of large arrays are asked for before they are read (data/row_prefetch.h). g++ has left those instructions out before,
 without a word and at three times the time, so they are looked for where they must be (LOCKSTEP_DATA_LIBRARY)."""
 import os
 import platform

@@ -53,7 +53,7 @@ OWNED = {
                 r"^launch/(environment/rank_env|workers/worker_env)\.cpp$|^tracking/agent/agent_process\.cpp$",
                 "the environment of ranks is made in launch/workers/worker_env.cpp, the agent gets its parent's"),
     "sleep": (r"\b(sleep_for|sleep_until|u?sleep|nanosleep)\s*\(", r"^$",
-              "sleeping is no synchronisation: wait for the event, with a timeout"),
+              "sleeping is no synchronization: wait for the event, with a timeout"),
     "printing": (r"\bstd::(cout|cerr|clog)\b|\b(std::)?(f?printf|f?puts|v?printf)\s*\(|\b(fmt|std)::print(ln)?\s*\(",
                  r"^(launch/|cli/|tracking/sinks/console[^/]*\.(h|cpp)$|trainer/commands/trainer_main\.cpp$|data/tokenize/main\.cpp$)",
                  "printing belongs to launch, cli, the console sink and main"),

@@ -80,7 +80,7 @@ TEST_CASE("runs: the state is what end.json says, then the log, then whether a p
   add_job(runs.path(), "job", kMain, 1, 1.7e9);
   const auto state = [&] { return list_runs(runs.path()).at(0).end().state; };
   CHECK(state() == RunState::Finished);
-  tracking::tell_end(
+  tracking::record_end(
       runs / "job",
       {.state = RunState::Failed, .exit_code = 75, .signal = 9, .rank = 1, .reason = "killed"});
   CHECK(state() == RunState::Failed);
@@ -182,7 +182,7 @@ TEST_CASE("runs: what the index has is not read again, unless somebody changed i
     tracking::EventLogWriter log(tracking::event_log_path(runs / "a", 0));
     log_loss(log, 3, 0.5);
   }
-  tracking::tell_end(runs / "b", {.state = RunState::Failed, .exit_code = 70});
+  tracking::record_end(runs / "b", {.state = RunState::Failed, .exit_code = 70});
   CHECK(notes_of_tags(runs.path()) == Ids{"", "", "of the index", ""});
   CHECK(list_runs(runs.path()).at(0).step() == 3);
   CHECK(list_runs(runs.path()).at(1).end().exit_code == 70);

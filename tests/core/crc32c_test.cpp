@@ -37,7 +37,7 @@ TEST_CASE("crc32c: the vectors of RFC 3720") {
   CHECK(crc32c(read_command.data(), read_command.size()) == 0xD9963A56);
 }
 
-TEST_CASE("crc32c: the check value of the catalogue, and of nothing") {
+TEST_CASE("crc32c: the check value of the catalog, and of nothing") {
   CHECK(crc32c("123456789", 9) == 0xE3069283);
   CHECK(crc32c(nullptr, 0) == 0);
 }

@@ -23,13 +23,13 @@ TEST_CASE("plugin: the stamp names interface, LibTorch and ABI") {
   CHECK(plugin_stamp("") == "interface=4 torch=none cxx11_abi=1");
 }
 
-TEST_CASE("plugin: one with the right stamp is loaded and its initialisers run") {
+TEST_CASE("plugin: one with the right stamp is loaded and its initializers run") {
   load_plugin(GOOD_PLUGIN, "");
   void* handle = ::dlopen(GOOD_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
   REQUIRE(handle != nullptr);  // it stays for the rest of the process
-  const auto* initialised = static_cast<const int*>(::dlsym(handle, "lockstep_plugin_initialised"));
-  REQUIRE(initialised != nullptr);
-  CHECK(*initialised == 42);
+  const auto* initialized = static_cast<const int*>(::dlsym(handle, "lockstep_plugin_initialized"));
+  REQUIRE(initialized != nullptr);
+  CHECK(*initialized == 42);
   CHECK_NOTHROW(load_plugin(GOOD_PLUGIN, ""));
 }
 

@@ -43,10 +43,10 @@ TEST_CASE("progress page: what a rank writes its launcher reads") {
   rank.end_operation();
   CHECK_FALSE(launcher.snapshot().in_operation);
   CHECK(launcher.failure().empty());
-  rank.tell_failure("the disk is full");
-  rank.tell_failure("and so this fails too");
+  rank.report_failure("the disk is full");
+  rank.report_failure("and so this fails too");
   CHECK(launcher.failure() == "the disk is full");
-  launcher.tell_launch_signal(2);
+  launcher.set_launch_signal(2);
   CHECK(rank.launch_signal() == 2);
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("progress page: a question for stacks wakes the one who waits for it")
   const auto seen = page.requested();
   CHECK_FALSE(page.wait_for_request(seen, 1ms));
   std::jthread answerer([&] {
-    if (page.wait_for_request(seen, 60s)) page.answer_stacks(page.requested(), "main\n");
+    if (page.wait_for_request(seen, 60s)) page.publish_stacks(page.requested(), "main\n");
   });
   const auto request = page.request_stacks();
   CHECK(page.wait_for_stacks(request, 60s));

@@ -1,4 +1,4 @@
-// The smallest plugin: a stamp, when STAMP gives one, and an initialiser whose effect can be seen.
+// The smallest plugin: a stamp, when STAMP gives one, and an initializer whose effect can be seen.
 #ifdef STAMP
 extern "C" __attribute__((used, visibility("default"))) const char lockstep_plugin_stamp[] =
     "lockstep-plugin-stamp{" STAMP "}";
@@ -8,5 +8,5 @@ namespace {
 int forty_two() { return 42; }
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) int lockstep_plugin_initialised;
-int lockstep_plugin_initialised = forty_two();
+extern "C" __attribute__((visibility("default"))) int lockstep_plugin_initialized;
+int lockstep_plugin_initialized = forty_two();

@@ -6,9 +6,9 @@
 #include <map>
 #include <random>
 
-#include "dashboard/curves/band.h"
+#include "dashboard/curves/curve_aggregate.h"
 #include "dashboard/curves/heatmap.h"
-#include "dashboard/curves/point_choice.h"
+#include "dashboard/curves/downsampling.h"
 
 using namespace lockstep;
 using namespace lockstep::dashboard;
@@ -27,19 +27,19 @@ bool equal(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b
 
 }  // namespace
 
-TEST_CASE("points: few are all there, with one neighbour on each side of the range") {
+TEST_CASE("points: few are all there, with one neighbor on each side of the range") {
   const auto x = counting(100);
-  const auto all = choose_points(x, x, {.columns = 50});
+  const auto all = downsample(x, x, {.columns = 50});
   CHECK(all.raw);
   CHECK(all.points.size() == 100);
-  const auto some = choose_points(x, x, {.from = 10, .to = 19.5, .columns = 50});
+  const auto some = downsample(x, x, {.from = 10, .to = 19.5, .columns = 50});
   CHECK(some.raw);
   CHECK(some.in_range == 10);
   CHECK(some.points.front() == 9);
   CHECK(some.points.back() == 20);
-  CHECK(choose_points(x, x, {.from = 200}).points == std::vector<size_t>{99});
-  CHECK(choose_points(x, x, {.from = 50, .to = 40}).in_range == 0);
-  CHECK(choose_points({}, {}, {}).points.empty());
+  CHECK(downsample(x, x, {.from = 200}).points == std::vector<size_t>{99});
+  CHECK(downsample(x, x, {.from = 50, .to = 40}).in_range == 0);
+  CHECK(downsample({}, {}, {}).points.empty());
 }
 
 TEST_CASE("points: of each column the smallest and the largest, never anything made up") {
@@ -51,7 +51,7 @@ TEST_CASE("points: of each column the smallest and the largest, never anything m
     for (auto& value : y) value = noise(random);
     y[17] = kNan;
     y[4000] = std::numeric_limits<double>::infinity();
-    const auto choice = choose_points(x, y, {.columns = columns});
+    const auto choice = downsample(x, y, {.columns = columns});
     CHECK_FALSE(choice.raw);
     CHECK(choice.points.size() <= 2 * columns + 2);
     CHECK(std::ranges::is_sorted(choice.points));
@@ -76,7 +76,7 @@ TEST_CASE("points: a column with nothing but NaN shows one") {
   const auto x = counting(1000);
   std::vector<double> y(1000, 1.0);
   for (size_t i = 300; i < 600; ++i) y[i] = kNan;
-  const auto choice = choose_points(x, y, {.columns = 10});
+  const auto choice = downsample(x, y, {.columns = 10});
   const auto num_nan =
       std::ranges::count_if(choice.points, [&](size_t i) { return std::isnan(y[i]); });
   CHECK(num_nan == 3);  // columns 3, 4 and 5
@@ -85,7 +85,7 @@ TEST_CASE("points: a column with nothing but NaN shows one") {
 TEST_CASE("points: all at one place are one column") {
   const std::vector<double> x(1000, 5.0);
   auto y = counting(1000);
-  const auto choice = choose_points(x, y, {.columns = 10});
+  const auto choice = downsample(x, y, {.columns = 10});
   CHECK(choice.points == std::vector<size_t>{0, 999});
 }
 
@@ -133,7 +133,7 @@ struct StepValues {
   }
 };
 
-std::map<double, StepValues> by_step(const std::vector<BandCurve>& curves) {
+std::map<double, StepValues> by_step(const std::vector<AggregatedCurve>& curves) {
   std::map<double, StepValues> steps;
   for (size_t c = 0; c < curves.size(); ++c) {
     std::map<double, double> last;
@@ -147,10 +147,10 @@ std::map<double, StepValues> by_step(const std::vector<BandCurve>& curves) {
   return steps;
 }
 
-std::vector<BandCurve> random_curves(unsigned seed) {
+std::vector<AggregatedCurve> random_curves(unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<double> noise;
-  std::vector<BandCurve> curves(13);
+  std::vector<AggregatedCurve> curves(13);
   for (size_t c = 0; c < curves.size(); ++c)
     for (int step = 0; step < 700; ++step) {
       if (random() % 5 == 0) continue;  // ranks log at different steps
@@ -227,7 +227,7 @@ TEST_CASE("bands: columns of steps have the extremes and the weighted means of t
 }
 
 TEST_CASE("bands: a range keeps one step on each side, and the epoch is the curves' mean") {
-  std::vector<BandCurve> curves(2);
+  std::vector<AggregatedCurve> curves(2);
   for (int step = 0; step < 10; ++step)
     for (int c = 0; c < 2; ++c) {
       auto& curve = curves[static_cast<size_t>(c)].curve;

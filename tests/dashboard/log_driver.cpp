@@ -112,7 +112,7 @@ void log_other(const Json& op, const std::string& kind, tracking::EventLogWriter
                .text = op.value("text", ""),
                .step = op.value("step", int64_t{0})});
   } else if (kind == "image") {
-    const std::vector<uint8_t> pixels(size_t{4 * 3}, op.value("grey", uint8_t{128}));
+    const std::vector<uint8_t> pixels(size_t{4 * 3}, op.value("gray", uint8_t{128}));
     log.image({.at = moment(op),
                .width = 4,
                .height = 3,

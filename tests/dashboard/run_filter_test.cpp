@@ -125,7 +125,7 @@ TEST_CASE("filter: what a run does not have satisfies no test but != and !~") {
   CHECK_FALSE(sample.takes("signal = 9"));
 }
 
-TEST_CASE("filter: and binds stronger than or, parentheses more, neighbours are joined by and") {
+TEST_CASE("filter: and binds stronger than or, parentheses more, neighbors are joined by and") {
   const SampleRun sample;
   CHECK(sample.takes("state = running and exit = 1 or tag = baseline"));
   CHECK_FALSE(sample.takes("state = running and (exit = 1 or tag = baseline)"));

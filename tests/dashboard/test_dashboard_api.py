@@ -229,7 +229,7 @@ def test_media_texts_and_tables(runs, writer, start):
     log, = writer.run("media")
     for step in range(5):
         writer.do("histogram", log=log, name="weights/fc1", step=step, time=1000.0 + step, edges=[0, 1, 2], counts=[step, 1])
-        writer.do("image", log=log, name="eval/errors", step=step, time=1000.0 + step, caption="<b>", grey=step)
+        writer.do("image", log=log, name="eval/errors", step=step, time=1000.0 + step, caption="<b>", gray=step)
         writer.do("text", log=log, line=f"message {step}", level=1 + step % 3, time=1000.0 + step)
     writer.do("table", log=log, name="eval/confusion_matrix", step=4, columns=["actual", "predicted", "count"],
               rows=[[0, 0, 10], [0, 1, 2], ["<script>", None, 1.5]])

@@ -254,8 +254,8 @@ async function saved(page, name) {
   return readFileSync(await file.path());
 }
 
-/** Saves a picture; its colours, as many as there are. */
-async function colours(page, name) {
+/** Saves a picture; its colors, as many as there are. */
+async function colors(page, name) {
   const png = (await saved(page, name)).toString("base64");
   return page.evaluate(async (data) => {
     const image = new Image();
@@ -273,7 +273,7 @@ const lines = async (page, name) => (await saved(page, name)).toString().trim().
 test("PNG and CSV of a map and of histograms", () => onPage("run/ranks-1/ranks", async (page) => {
   const more = page.getByRole("button", { name: "More about the map of rank/step_time_s" });
   await more.click();
-  assert.ok((await colours(page, "Save as PNG")) > 20);
+  assert.ok((await colors(page, "Save as PNG")) > 20);
   await more.click();
   const rows = await lines(page, "Save as CSV");
   assert.equal(rows.length, 1 + 16 * 300);
@@ -281,22 +281,22 @@ test("PNG and CSV of a map and of histograms", () => onPage("run/ranks-1/ranks",
   const own = rows.filter((row) => row.startsWith("rank-1,")).map((row) => Number(row.split(",")[3]));
   assert.deepEqual(own, logged.map((row) => row.value), "a column is a step: the map has what was logged");
   await showView(page, "run/gallery-1/media");
-  assert.ok((await colours(page, "Save weights/fc1 as PNG")) > 20);
+  assert.ok((await colors(page, "Save weights/fc1 as PNG")) > 20);
   assert.equal((await lines(page, "Save weights/fc1 as CSV")).length, 1 + 11 * 30);
 }));
 
 test("PNG and CSV of tables, confusion matrices and precision-recall curves", () => onPage("run/gallery-1/media", async (page) => {
   const script = '"<img src=x onerror=""window.pwned=1""><script>window.pwned=1</script>"';
   await page.getByRole("region", { name: "Confusion matrix" }).waitFor();
-  assert.ok((await colours(page, "Save eval/confusion as PNG")) > 20);
+  assert.ok((await colors(page, "Save eval/confusion as PNG")) > 20);
   const counts = await lines(page, "Save eval/confusion as CSV");
   assert.deepEqual([counts.length, counts[0], counts[1], counts[16]], [17, "actual,predicted,count", "0,0,90", `${script},${script},93`]);
-  assert.ok((await colours(page, "Save eval/worst as PNG")) > 10);
+  assert.ok((await colors(page, "Save eval/worst as PNG")) > 10);
   assert.deepEqual(await lines(page, "Save eval/worst as CSV"), ["sample,text", `200,${script}`, "201,plain"]);
   await drawn(page, "eval/precision_recall").waitFor();
   const more = page.getByRole("button", { name: "More about eval/precision_recall" });
   await more.click();
-  assert.ok((await colours(page, "Save as PNG")) > 20);
+  assert.ok((await colors(page, "Save as PNG")) > 20);
   await more.click();
   const curve = await lines(page, "Save as CSV");
   assert.deepEqual([curve.length, curve[0], curve[51]], [103, "class,recall,precision", "cat,1,0.4"]);

@@ -1,4 +1,4 @@
-// What the pages compute, without a browser: colours, ticks, decimals, differing keys, progress.
+// What the pages compute, without a browser: colors, ticks, decimals, differing keys, progress.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -16,41 +16,41 @@ async function compiled(...modules) {
 
 const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts");
 
-const look = ({ colour, dash }) => `${colour} ${dash.join()}`;
+const look = ({ color, dash }) => `${color} ${dash.join()}`;
 
 for (const theme of ["light", "dark"]) {
   test(`no two of 50 compared runs look alike, and up to ten have a hue each (${theme})`, () => {
     const styles = Array.from({ length: 50 }, (_, place) => page.styleAt(place, theme));
     assert.equal(new Set(styles.map(look)).size, 50);
-    assert.equal(new Set(styles.slice(0, 10).map((style) => style.colour)).size, 10);
+    assert.equal(new Set(styles.slice(0, 10).map((style) => style.color)).size, 10);
     assert.ok(styles.slice(0, 10).every((style) => style.dash.length === 0));
   });
 
-  test(`the colours of lines stand out from the paper (${theme})`, () => {
-    const light = (colour) => {
-      const [r, g, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  test(`the colors of lines stand out from the paper (${theme})`, () => {
+    const light = (color) => {
+      const [r, g, b] = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16) / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
       return 0.2126 * r + 0.7152 * g + 0.0722 * b;
     };
     const contrast = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
     const paper = theme === "light" ? "#ffffff" : "#181b1f";
-    const ramp = Array.from({ length: 21 }, (_, i) => page.rampColour(i / 20, theme));
-    for (const colour of [...page.HUES[theme], ...ramp]) assert.ok(contrast(colour, paper) >= 2.9, `${colour} on ${paper}: ${contrast(colour, paper)}`);
+    const ramp = Array.from({ length: 21 }, (_, i) => page.rampColor(i / 20, theme));
+    for (const color of [...page.HUES[theme], ...ramp]) assert.ok(contrast(color, paper) >= 2.9, `${color} on ${paper}: ${contrast(color, paper)}`);
   });
 }
 
-test("runs coloured by a key: numbers on a ramp, by their logarithms where they span much, words by hues", () => {
-  const rates = page.keyColours([0.01, 1, 0.1, 0.01, null], "light");
+test("runs colored by a key: numbers on a ramp, by their logarithms where they span much, words by hues", () => {
+  const rates = page.keyColors([0.01, 1, 0.1, 0.01, null], "light");
   assert.deepEqual(rates.ramp, { low: 0.01, high: 1, log: true });
-  assert.equal(rates.colours[0], page.rampColour(0, "light"));
-  assert.equal(rates.colours[1], page.rampColour(1, "light"));
-  assert.equal(rates.colours[2], page.rampColour(0.5, "light"));
-  assert.equal(rates.colours[3], rates.colours[0]);
-  assert.ok(!rates.colours.slice(0, 4).includes(rates.colours[4]), "without a value there is no place on the ramp");
-  assert.equal(page.keyColours([1, 2, 3], "dark").ramp.log, false);
-  const names = page.keyColours(["sgd", "adamw", "sgd"], "light");
+  assert.equal(rates.colors[0], page.rampColor(0, "light"));
+  assert.equal(rates.colors[1], page.rampColor(1, "light"));
+  assert.equal(rates.colors[2], page.rampColor(0.5, "light"));
+  assert.equal(rates.colors[3], rates.colors[0]);
+  assert.ok(!rates.colors.slice(0, 4).includes(rates.colors[4]), "without a value there is no place on the ramp");
+  assert.equal(page.keyColors([1, 2, 3], "dark").ramp.log, false);
+  const names = page.keyColors(["sgd", "adamw", "sgd"], "light");
   assert.equal(names.ramp, null);
-  assert.equal(names.colours[0], names.colours[2]);
-  assert.notEqual(names.colours[0], names.colours[1]);
+  assert.equal(names.colors[0], names.colors[2]);
+  assert.notEqual(names.colors[0], names.colors[1]);
 });
 
 test("ticks of bytes are round in their unit", () => {
@@ -194,8 +194,8 @@ test("the time that is left follows the recent rate", () => {
 test("a chart as SVG has its lines, names and axes, and nothing from a name is markup", () => {
   const svg = page.chartSvg({
     title: "eval/<script>&", name: "eval/loss", xName: "step", xKind: "step", range: null, log: false, width: 600, height: 300, font: "sans-serif",
-    colours: { paper: "#fff", ink: "#000", soft: "#444", grid: "#eee" },
-    lines: [{ key: "a", label: '"><img src=x>', colour: "#123456", dash: [4, 2], x: [0, 1, 2, 3], y: [3, NaN, 2, 1] }, { key: "b", label: "b", colour: "#654321", x: [0, 3], y: [1, 2], band: { lo: [0, 1], hi: [2, 3], name: "" } }],
+    colors: { paper: "#fff", ink: "#000", soft: "#444", grid: "#eee" },
+    lines: [{ key: "a", label: '"><img src=x>', color: "#123456", dash: [4, 2], x: [0, 1, 2, 3], y: [3, NaN, 2, 1] }, { key: "b", label: "b", color: "#654321", x: [0, 3], y: [1, 2], band: { lo: [0, 1], hi: [2, 3], name: "" } }],
   });
   assert.ok(!svg.includes("<script>") && !svg.includes("<img"));
   assert.match(svg, /stroke="#123456"[^>]*stroke-dasharray="4 2"/);

@@ -29,17 +29,17 @@ after(end);
 const onPage = (hash, work, options) => visit(`${address}/#/${hash}`, work, options);
 const texts = (locator) => locator.allTextContents();
 
-test("thirty compared runs all look different, and can be coloured by a key of the configuration", () => onPage(`compare?runs=${ids(30)}`, async (page) => {
+test("thirty compared runs all look different, and can be colored by a key of the configuration", () => onPage(`compare?runs=${ids(30)}`, async (page) => {
   const list = page.getByRole("complementary", { name: "Compared runs" });
   await list.getByRole("link", { name: "lr0.01-w32-s0" }).waitFor();
   const looks = () => list.locator(".lines line").evaluateAll((lines) => lines.map((line) => `${line.getAttribute("stroke")} ${line.getAttribute("stroke-dasharray")}`));
   assert.equal(new Set(await looks()).size, 30);
   assert.equal(new Set((await looks()).slice(0, 10).map((look) => look.split(" ")[0])).size, 10, "a hue each");
-  assert.deepEqual(await texts(list.getByLabel("Colour by").locator("option")), ["run", "model.hidden", "optimizer.lr", "run.seed"]);
-  await list.getByLabel("Colour by").selectOption("optimizer.lr");
+  assert.deepEqual(await texts(list.getByLabel("Color by").locator("option")), ["run", "model.hidden", "optimizer.lr", "run.seed"]);
+  await list.getByLabel("Color by").selectOption("optimizer.lr");
   await list.getByLabel("optimizer.lr from 0.01 to 1").waitFor();
-  await waitFor(async () => new Set(await looks()).size === 5, "a colour for each of five rates");
-  assert.match(page.url(), /colour=optimizer\.lr/, "the address holds it");
+  await waitFor(async () => new Set(await looks()).size === 5, "a color for each of five rates");
+  assert.match(page.url(), /color=optimizer\.lr/, "the address holds it");
 }));
 
 test("the list of lines hides one, highlights one, and has the values at the pointer", () => onPage(`compare?runs=${ids(5)}&m=eval/loss`, async (page) => {
@@ -216,7 +216,7 @@ test("the drawings of comparing and of sorting are not alike", () => onPage(`?se
 }));
 
 test("on a telephone the choices for charts are one sheet, and results keep their names in view", () => onPage(`compare?runs=${ids(5)}`, async (page) => {
-  await page.getByText("5 runs and their colours").waitFor();
+  await page.getByText("5 runs and their colors").waitFor();
   assert.equal(await page.getByLabel("Smoothing").count(), 0);
   await page.getByRole("button", { name: "Chart options" }).click();
   await page.getByRole("dialog", { name: "Chart options" }).getByRole("button", { name: "Log", exact: true }).click();

@@ -1,4 +1,4 @@
-"""Truncated, empty, mixed, mislabelled and vanished files are one clear line that names file and place."""
+"""Truncated, empty, mixed, mislabeled and vanished files are one clear line that names file and place."""
 
 import io
 import json

@@ -265,7 +265,7 @@ def test_synthetic_is_a_function_of_seed_and_index(tmp_path):
     assert set(int(first[i]["label"]) for i in range(1000)) == set(range(7))
 
 
-CSV = '''when,size,colour,price,ok
+CSV = '''when,size,color,price,ok
 1,2.5,red,10,1
 2,,"light, blue",20,0
 3,-1e3,red,30,1
@@ -290,15 +290,15 @@ def test_csv(tmp_path, change):
     (batch,) = load(tmp_path, {"train": train})["train", 0]
     size = np.array([2.5, np.nan, -1e3, 4, 0.1])
     price = np.array([10, 20, 30, np.nan, 50])
-    colours = ["green", "light, blue", "red", 'say "hi"']
+    colors = ["green", "light, blue", "red", 'say "hi"']
     chosen = [2, 1, 2, 0, 3]
     assert batch["features"].shape == (5, 7)
     assert np.array_equal(batch["features"][:, 0], [1, 2, 3, 4, 5])
     assert np.allclose(batch["features"][:, 1], np.where(np.isnan(size), np.nanmean(size), size))
-    assert np.array_equal(batch["features"][:, 2:6], np.eye(4)[chosen]), colours
+    assert np.array_equal(batch["features"][:, 2:6], np.eye(4)[chosen]), colors
     assert np.allclose(batch["features"][:, 6], np.where(np.isnan(price), np.nanmean(price), price))
     assert np.array_equal(batch["label"], [1, 0, 1, 0, 1])
-    dropped = {**train, "missing": "drop", "columns": ["colour", "size"], "one_hot": False, "label": "price"}
+    dropped = {**train, "missing": "drop", "columns": ["color", "size"], "one_hot": False, "label": "price"}
     (batch,) = load(tmp_path, {"train": dropped})["train", 0]
     assert np.array_equal(batch["features"], np.float32([[2.5], [-1e3], [0.1]]))
     assert np.array_equal(batch["categories"], [[1], [1], [2]])

@@ -212,7 +212,7 @@ def test_images_have_the_pixels_of_torchvision(tmp_path, train, world):
         batches = DataLoader(theirs, BATCH, sampler=DistributedSampler(theirs, world, rank, shuffle=False))
         for (images, labels), batch in zip(batches, parts["train", rank], strict=True):
             assert np.array_equal(batch["label"], labels.numpy())
-            assert np.abs(batch["image"] - images.numpy()).max() <= 4 / 255 + 1e-6  # 1/255 before the normalisation
+            assert np.abs(batch["image"] - images.numpy()).max() <= 4 / 255 + 1e-6  # 1/255 before the normalization
 
 
 def test_class_balanced_sampling_of_shards_has_the_classes_of_all_files(tmp_path):

@@ -113,7 +113,7 @@ TEST_CASE("idx dataset: missing files say what was looked for and where it comes
         ".data/mnist)");
 }
 
-TEST_CASE("idx dataset: swapped files are recognised") {
+TEST_CASE("idx dataset: swapped files are recognized") {
   const ThreeImages files;
   CHECK(files.error("images: train-labels-idx1-ubyte, labels: train-images-idx3-ubyte") ==
         "config: dataset idx: DIR/train-images-idx3-ubyte holds 3 x 2 x 2, but labels have 1 "

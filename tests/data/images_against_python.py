@@ -32,7 +32,7 @@ def load(path, parts, out, *key, **more):
 
 
 def picture(width, height, seed=0):
-    """Smooth colours with some noise and hard edges, as a photo has."""
+    """Smooth colors with some noise and hard edges, as a photo has."""
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width]
     planes = [127 + 100 * np.sin((x * (i + 1) + y * (3 - i)) / (17 + 5 * i)) for i in range(3)]
@@ -71,16 +71,16 @@ def kinds_of_files():
         "half_chroma.jpg": jpeg(base, quality=95, subsampling=1),
         "progressive.jpg": jpeg(base, quality=85, progressive=True),
         "restart_markers.jpg": jpeg(base, restart_marker_blocks=3),
-        "grey.jpg": jpeg(base.convert("L")),
+        "gray.jpg": jpeg(base.convert("L")),
         "cmyk.jpg": jpeg(base.convert("CMYK")),
         "one_pixel.jpg": jpeg(base.crop((0, 0, 1, 1))),
         "rgb.png": png(base),
-        "grey.png": png(base.convert("L")),
+        "gray.png": png(base.convert("L")),
         "bits.png": png(base.convert("1")),
         "palette.png": png(palette),
         "transparent_palette.png": png(palette, transparency=3),
         "alpha.png": png(alpha),
-        "grey_alpha.png": png(alpha.convert("LA")),
+        "gray_alpha.png": png(alpha.convert("LA")),
         "wide.png": png(picture(300, 20)),
         "lossy.webp": webp(base, quality=80),
         "lossless.webp": webp(base, lossless=True),
@@ -180,10 +180,10 @@ def test_exif_orientation(tmp_path, orientation):
 
 
 def test_16_bits_are_cut_to_8(tmp_path):
-    grey = (np.arange(48 * 64).reshape(48, 64) * 21 % 65536).astype(np.uint16)
-    root = one_image(tmp_path, png(Image.fromarray(grey)), "deep.png")
+    gray = (np.arange(48 * 64).reshape(48, 64) * 21 % 65536).astype(np.uint16)
+    root = one_image(tmp_path, png(Image.fromarray(gray)), "deep.png")
     image = pixels_of(load(root, whole((64, 48)), tmp_path))
-    assert np.array_equal(image[:, :, 0], grey >> 8)
+    assert np.array_equal(image[:, :, 0], gray >> 8)
     assert np.array_equal(image[:, :, 1], image[:, :, 0])
 
 
@@ -334,7 +334,7 @@ def test_pipelines_that_cannot_work(tmp_path):
     assert "would not all have the same size" in refused(tmp_path, [{"name": "resize", "size": [8]}])
     crop = {"name": "center_crop", "size": [8]}
     assert "must be the last" in refused(tmp_path, [crop, {"name": "normalize"}, {"name": "random_horizontal_flip"}])
-    assert "unknown image transform 'centre_crop'; did you mean 'center_crop'?" in refused(tmp_path, [{"name": "centre_crop"}])
+    assert "unknown image transform 'center_crop'; did you mean 'center_crop'?" in refused(tmp_path, [{"name": "center_crop"}])
     assert "smaller than" in refused(tmp_path, [{"name": "random_crop", "size": [200]}])
     assert "[side] or [height, width]" in refused(tmp_path, [{"name": "center_crop", "size": [1, 2, 3]}])
 

@@ -33,7 +33,7 @@ def table():
             "when": pa.array([start_of_year + datetime.timedelta(hours=7 * i, seconds=i) for i in range(ROWS)], pa.timestamp("ms")),
             "day": pa.array([(start_of_year + datetime.timedelta(days=i)).date() for i in range(ROWS)], pa.date32()),
             "hour": pa.array([datetime.time(i % 24, i) for i in range(ROWS)], pa.time32("s")),
-            "colour": [WORDS[i % 3] for i in range(ROWS)],
+            "color": [WORDS[i % 3] for i in range(ROWS)],
             "label": np.arange(ROWS) % 2 == 1,
         }
     )

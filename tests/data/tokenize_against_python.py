@@ -146,7 +146,7 @@ def test_compressed_texts_are_read(tmp_path, text):
 
 def test_mistakes_are_one_clear_line(tmp_path, text, tokenizer):
     out = tmp_path / "out"
-    assert "did you mean 'tokenize'" in refused("tokenise")
+    assert "did you mean 'tokenize'" in refused("tokenize")
     assert "--out is required" in refused("tokenize", "--bytes", text)
     assert "one of --tokenizer FILE and --bytes" in refused("tokenize", "--out", out, text)
     assert "no such file" in refused("tokenize", "--out", out, "--bytes", tmp_path / "none.txt")

@@ -234,7 +234,7 @@ TEST_CASE("data parallel: a parameter without a gradient is named in shared memo
     CHECK_THAT(text_of(error), Catch::Contains("parameter 'unused' got no gradient in this step"));
 }
 
-TEST_CASE("data parallel: without synchronisation gradients stay local and add up until the last") {
+TEST_CASE("data parallel: without synchronization gradients stay local and add up until the last") {
   const auto results = run_ranks(2, [](World& world) {
     Net net(4);
     fill(net, 0.5);

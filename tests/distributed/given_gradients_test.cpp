@@ -37,7 +37,7 @@ struct Cut {
   std::function<void(const Pair&, int step)> between = {};  // before the gradient of `wide` is made
 };
 
-// The gradients after each of three steps. `batches`: whether each one synchronises.
+// The gradients after each of three steps. `batches`: whether each one synchronizes.
 std::vector<at::Tensor> train(World& world, const DataParallelConfig& config,
                               const std::vector<bool>& batches, int64_t width = 4001,
                               const Cut& cut = {}) {

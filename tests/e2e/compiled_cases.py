@@ -49,7 +49,7 @@ def noisy_images():
     return {"image": torch.rand(SAMPLES, 1, 16, 16), "target": torch.rand(SAMPLES, 1, 16, 16)}
 
 
-def colours():
+def colors():
     return {"pixel_values": torch.rand(SAMPLES, 3, 32, 32), "labels": torch.randint(0, CLASSES, (SAMPLES,))}
 
 
@@ -89,7 +89,7 @@ def speech():
 
 
 def graphs():
-    """Nodes with four neighbours each."""
+    """Nodes with four neighbors each."""
     return {"x": torch.randn(SAMPLES, 7, 8), "edges": torch.randint(0, 7, (SAMPLES, 2, 28)),
             "label": torch.randint(0, CLASSES, (SAMPLES,))}
 
@@ -575,7 +575,7 @@ HUGGING_FACE = {
                                         decoder_start_token_id=1, suppress_tokens=None, begin_suppress_tokens=None), speech, "model"),
     "vit": Case(lambda: transformer("ViTForImageClassification", config="ViTConfig", hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
                                     intermediate_size=32, image_size=32, patch_size=16, num_labels=CLASSES,
-                                    hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0), colours, "model"),
+                                    hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0), colors, "model"),
     "lora on llama, *args and **kwargs": Case(adapted_llama, text, "model", short=True),
 }
 
@@ -597,7 +597,7 @@ TRAINED = {
     "convnext, batch of the channels": Case(ConvNeXtBlock, images),
     "batch norm": Case(BatchNormNet, images),
     "batch norm, any batch": Case(BatchNormNet, images, options={"dynamic_batch": True}),
-    "densenet": Case(DenseNet, colours, tolerance=1e-3),
+    "densenet": Case(DenseNet, colors, tolerance=1e-3),
     "dropout": Case(Dropout, vectors, tolerance=None),
     "vae": Case(Vae, vectors, vae_loss, tolerance=None, warned="field 'label' of the batch is used neither"),
     "lstm": Case(lambda: Recurrent(nn.LSTM), sequences, short=True),
@@ -637,7 +637,7 @@ REFUSED = {
     "a label outside": Case(Net, altered(vectors, label=lambda label: label.fill_(5)),
                             refused=("'label' of the example batch holds 5, but the model has 3 classes: 0 to 2",)),
     "predictions of another shape": Case(Net, regression, "mse", refused=("mse needs predictions of the shape of 'target'",)),
-    "synchronised batch norm": Case(lambda: BatchNormNet(nn.SyncBatchNorm), images, refused=("'norm' is a SyncBatchNorm",)),
+    "synchronized batch norm": Case(lambda: BatchNormNet(nn.SyncBatchNorm), images, refused=("'norm' is a SyncBatchNorm",)),
     "sparse gradients": Case(lambda: Embedded(sparse=True), bags, refused=("'embedding' is an Embedding with sparse=True",)),
     "a custom operator": Case(CustomOperator, vectors, refused=("the operator lockstep_cases::double", "compiled_cases.py:")),
     "an operator of this process": Case(OperatorOfThisProcess, vectors, refused=("the operator quantized::lockstep_cases_double, which is not",)),

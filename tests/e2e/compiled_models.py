@@ -21,7 +21,7 @@ def mlp():
 
 
 def net():
-    """The recipe in examples/compiled: convolutions with batch normalisation, whose buffers training changes."""
+    """The recipe in examples/compiled: convolutions with batch normalization, whose buffers training changes."""
     return model.make_model()
 
 

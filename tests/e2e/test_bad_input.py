@@ -21,7 +21,7 @@ OVERRIDES = {
         ["optimizer.momentun=0.9"],
         ["optimizer.momentun: unknown key; did you mean 'momentum'?", "valid: ", "weight_decay"],
     ),
-    "misspelled section": (["optimiser.lr=1"], ["optimiser", "did you mean 'optimizer'?"]),
+    "misspelled section": (["optimizer.lr=1"], ["optimizer", "did you mean 'optimizer'?"]),
     "wrong type": (["optimizer.lr=fast"], ["optimizer.lr: expected a number, got 'fast'"]),
     "fraction for a count": (
         ["train.epochs=1.5"],

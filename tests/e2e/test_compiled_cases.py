@@ -33,7 +33,7 @@ def chosen(cases):
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_compiler(tmp_path_factory):
-    """Code that is not optimised compiles in half the time. CXX of the environment stays: it may add a sanitizer."""
+    """Code that is not optimized compiles in half the time. CXX of the environment stays: it may add a sanitizer."""
     directory = tmp_path_factory.mktemp("compiler")
     compiler = directory / "g++"
     compiler.write_text('#!/bin/sh\nexec /usr/bin/g++ "$@" -O1\n')

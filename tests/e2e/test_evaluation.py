@@ -12,7 +12,7 @@ from conftest import MNIST
 
 # 301 samples in batches of 50: seven batches, which neither 2 nor 3 ranks divide.
 EVALUATION = ["data.eval.limit=301", "data.eval_batch_size=50"]
-# One step too small to change any bit: the weights are those of the initialisation on any number of
+# One step too small to change any bit: the weights are those of the initialization on any number of
 # ranks.
 SAME_WEIGHTS = ["train.max_steps=1", "optimizer={name: sgd, lr: 1e-30}"]
 

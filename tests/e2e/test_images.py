@@ -18,20 +18,20 @@ CLASSES = ["circle", "square", "stripes"]
 
 
 def draw(kind, rng):
-    """A shape somewhere on a noisy ground: colours say nothing about the class."""
-    colour, ground = [tuple(rng.randrange(256) for _ in range(3)) for _ in range(2)]
-    while math.dist(colour, ground) < 150:
-        colour = tuple(rng.randrange(256) for _ in range(3))
+    """A shape somewhere on a noisy ground: colors say nothing about the class."""
+    color, ground = [tuple(rng.randrange(256) for _ in range(3)) for _ in range(2)]
+    while math.dist(color, ground) < 150:
+        color = tuple(rng.randrange(256) for _ in range(3))
     image = Image.new("RGB", (rng.randrange(60, 110), rng.randrange(60, 110)), ground)
     pen = ImageDraw.Draw(image)
     x, y, size = rng.randrange(5, 25), rng.randrange(5, 25), rng.randrange(25, 32)
     if kind == "circle":
-        pen.ellipse([x, y, x + size, y + size], fill=colour)
+        pen.ellipse([x, y, x + size, y + size], fill=color)
     elif kind == "square":
-        pen.rectangle([x, y, x + size, y + size], fill=colour)
+        pen.rectangle([x, y, x + size, y + size], fill=color)
     else:
         for left in range(0, image.width, 12):
-            pen.rectangle([left, 0, left + 5, image.height], fill=colour)
+            pen.rectangle([left, 0, left + 5, image.height], fill=color)
     return image
 
 

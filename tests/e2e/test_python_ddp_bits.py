@@ -170,7 +170,7 @@ def test_accumulation_into_bucket_views(job, peers):
     compare(job, peers, 2, MLP, data, ADAMW, groups, views)
 
 
-def test_normalised_pixels(job, peers):
+def test_normalized_pixels(job, peers):
     pixels = (
         ["data.train.mean=0.1307", "data.train.std=0.3081"],
         ["--mean", "0.1307", "--std", "0.3081"],

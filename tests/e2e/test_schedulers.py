@@ -287,7 +287,7 @@ def test_the_manifest_holds_together(manifest):
     assert variables["MASTER_ADDR"]["value"] == f"{name}-0.{service['metadata']['name']}"
     # Each index is a node, all at once.
     assert spec["completionMode"] == "Indexed"
-    assert spec["completions"] == spec["parallelism"] == int(variables["NNODES"]["value"])
+    assert spec["completions"] == spec["parallelizm"] == int(variables["NNODES"]["value"])
     # The token is a secret's, not the manifest's.
     secret = variables["LOCKSTEP_RDZV_TOKEN"]
     assert "value" not in secret and secret["valueFrom"]["secretKeyRef"]["key"] == "token"

@@ -82,7 +82,7 @@ def broken(path, value):
 
 
 MISTAKES = [
-    (("optimiser",), {}),
+    (("optimizer",), {}),
     (("model", "hiden"), [3]),
     (("model", "name"), "mpl"),
     (("data", "train", "pth"), "x"),

@@ -12,13 +12,13 @@
 namespace lockstep {
 namespace {
 
-RgbImage colours(ImageSize size) {
+RgbImage colors(ImageSize size) {
   auto image = make_image(size);
   for (size_t i = 0; i < image.rgb.size(); ++i) image.rgb[i] = static_cast<uint8_t>(i * i / 7);
   return image;
 }
 
-// `channels`: 1 grey, 3 colour, 4 CMYK.
+// `channels`: 1 gray, 3 color, 4 CMYK.
 std::string jpeg(ImageSize size, int channels, bool progressive) {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
@@ -40,7 +40,7 @@ std::string jpeg(ImageSize size, int channels, bool progressive) {
       "Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0", 32);
   jpeg_write_marker(&info, JPEG_APP0 + 1, reinterpret_cast<const JOCTET*>(exif.data()),
                     static_cast<unsigned>(exif.size()));
-  auto image = colours({size.height, size.width * 2});
+  auto image = colors({size.height, size.width * 2});
   for (int y = 0; y < size.height; ++y) {
     auto* row = image.row(y);
     jpeg_write_scanlines(&info, &row, 1);
@@ -53,7 +53,7 @@ std::string jpeg(ImageSize size, int channels, bool progressive) {
 }
 
 std::string webp(ImageSize size, bool lossless) {
-  const auto image = colours(size);
+  const auto image = colors(size);
   uint8_t* bytes = nullptr;
   const auto stride = 3 * size.width;
   const auto count =
@@ -67,7 +67,7 @@ std::string webp(ImageSize size, bool lossless) {
 }  // namespace
 
 std::vector<std::string> fuzz_seeds() {
-  return {tracking::encode_png(7, 5, 3, colours({5, 7}).rgb),
+  return {tracking::encode_png(7, 5, 3, colors({5, 7}).rgb),
           jpeg({16, 24}, 3, false),
           jpeg({40, 33}, 3, true),
           jpeg({9, 9}, 1, false),

@@ -23,7 +23,7 @@ namespace {
 
 using namespace lockstep;
 
-constexpr int kMostEvents = 150;
+constexpr int kMaxEvents = 150;
 
 void require(bool holds) {
   if (!holds) std::abort();
@@ -187,7 +187,7 @@ class Follower {
 };
 
 void follow(GrowingLog& log, Follower& follower, Script& script, bool may_damage) {
-  for (int i = 0; i < kMostEvents && !script.is_over(); ++i) {
+  for (int i = 0; i < kMaxEvents && !script.is_over(); ++i) {
     const auto what = script.take();
     if (what % 10 <= 2)
       log.grow(1 + script.take(), what & 64 ? script.take() : 0, (what & 128) != 0);

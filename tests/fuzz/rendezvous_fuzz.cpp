@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostBytes = 4096;
+constexpr size_t kMaxBytes = 4096;
 
 template <class Decode>
 void verify_inverse(std::string_view content, const Decode& decode) {
@@ -39,7 +39,7 @@ struct Frames {
 };
 
 Frames frames_of(std::string_view bytes, size_t piece) {
-  launch::FrameReader reader(kMostBytes);
+  launch::FrameReader reader(kMaxBytes);
   Frames frames;
   try {
     for (size_t at = 0; at < bytes.size(); at += piece) {
@@ -56,7 +56,7 @@ Frames frames_of(std::string_view bytes, size_t piece) {
 void verify_frames(const std::vector<std::string>& contents) {
   launch::FrameSeal seal(launch::Side::Node, "a token", {.coordinator = "a", .node = "b"});
   for (const auto& content : contents) {
-    if (content.size() > kMostBytes) std::abort();
+    if (content.size() > kMaxBytes) std::abort();
     verify_message(content);
     try {
       seal.open(content);

@@ -42,14 +42,14 @@ TEST_CASE("error file: the same goes through the progress page, which needs no d
                      .kind = "environment",
                      .peer = true,
                      .timestamp_us = 1234567};
-  tell_failure(rank, report);
+  report_failure(rank, report);
   const auto told = read_failure(launcher);
   REQUIRE(told);
   CHECK(told->message.size() > 500);
   CHECK(told->kind == "environment");
   CHECK(told->peer);
   CHECK(told->timestamp_us == 1234567);
-  tell_failure(rank, {.message = "what followed from it"});
+  report_failure(rank, {.message = "what followed from it"});
   CHECK(read_failure(launcher)->timestamp_us == 1234567);
 }
 

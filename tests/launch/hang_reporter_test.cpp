@@ -24,7 +24,7 @@ class Ranks {
 
   ProgressPage& page(int rank) { return pages_[rank - 4]; }
   void answer(int rank, const std::string& stacks) {
-    page(rank).answer_stacks(page(rank).requested(), stacks);
+    page(rank).publish_stacks(page(rank).requested(), stacks);
   }
   // As the launcher's loop does.
   std::vector<RankView> await_views() {

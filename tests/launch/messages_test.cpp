@@ -98,7 +98,7 @@ TEST_CASE("messages: bytes from outside are checked") {
         "a message with a missing or wrong 'value'");
   CHECK_THROWS_AS(decode_coordinator_message(R"({"type": "answer", "value": {"stacks": ["all"]}})"),
                   Error);
-  // A rank that cannot be read does not make its node a stranger.
+  // A rank that cannot be read does not make its node a peer.
   const auto status = decode_node_message(R"({"type": "status", "value": [5, {"rank": 1}]})");
   REQUIRE(status);
   CHECK(std::get<StatusMessage>(*status).ranks.empty());

@@ -44,7 +44,7 @@ TEST_CASE("line splitter: of a progress bar the last state is kept") {
 }
 
 TEST_CASE("line splitter: a line without end is passed on in pieces") {
-  constexpr auto kLimit = LineSplitter::kLongestLine;
+  constexpr auto kLimit = LineSplitter::kMaxLineLength;
   const auto lines = lines_of({std::string(kLimit + 10, 'x'), std::string(kLimit, 'x')});
   REQUIRE(lines.size() == 3);
   CHECK(lines[0].size() == kLimit);

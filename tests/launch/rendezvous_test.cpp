@@ -6,7 +6,7 @@
 
 #include "launch/protocol/address.h"
 #include "launch/protocol/frame.h"
-#include "launch/rendezvous/meeting.h"
+#include "launch/rendezvous/rendezvous_role.h"
 #include "lockstep/error.h"
 
 namespace lockstep::launch {
@@ -46,12 +46,12 @@ class Job {
     auto options = options_;
     options.rendezvous.node_rank = node_rank;
     options.num_workers = num_workers;
-    options.host = "host" + std::to_string(members_.size());
-    auto meeting = open_meeting(options, judge_);
+    options.host = "host" + std::to_string(clients_.size());
+    auto meeting = open_rendezvous(options, judge_);
     if (meeting.coordinator) coordinator_ = std::move(meeting.coordinator);
-    members_.push_back(std::move(meeting.member));
-    members_.back()->set_ready();
-    return members_.size() - 1;
+    clients_.push_back(std::move(meeting.client));
+    clients_.back()->set_ready();
+    return clients_.size() - 1;
   }
 
   // The next order of a node.
@@ -59,7 +59,7 @@ class Job {
   T next(size_t node) {
     const auto latest = PollSet::Clock::now() + 60s;
     while (PollSet::Clock::now() < latest) {
-      if (auto order = members_[node]->next()) {
+      if (auto order = clients_[node]->next()) {
         if (auto* wanted = std::get_if<T>(&*order)) return std::move(*wanted);
         throw std::runtime_error("another order came");
       }
@@ -73,8 +73,8 @@ class Job {
         {.rank = static_cast<int>(node), .exit = {.code = code}, .time_us = unix_time_us()});
     if (!reason.empty()) report.workers.back().error = ErrorReport{.message = reason};
     if (is_peer) report.workers.back().error = ErrorReport{.message = "peer", .peer = true};
-    members_[node]->tell_end(report, false);
-    members_[node]->set_ready();
+    clients_[node]->report_attempt(report, false);
+    clients_[node]->set_ready();
   }
   // Until the coordinator says something that has `text` in it.
   void await_note(const std::string& text) {
@@ -88,7 +88,7 @@ class Job {
   }
   // Its process is stopped: it hears and says nothing.
   void freeze(size_t node) { frozen_ = node; }
-  void lose(size_t node) { members_[node]->leave(); }
+  void lose(size_t node) { clients_[node]->leave(); }
   // The coordinator learns of it while it sends, before it has looked at what came.
   void lose_while_coordinator_sends(size_t node) {
     lose(node);
@@ -99,8 +99,8 @@ class Job {
       coordinator_->update();
     }
   }
-  void tell_status(size_t node, int rank) {
-    members_[node]->tell_status({.ranks = {RankView{.progress = {.rank = rank}}}});
+  void report_status(size_t node, int rank) {
+    clients_[node]->report_status({.ranks = {RankView{.progress = {.rank = rank}}}});
   }
   LaunchOptions& options() { return options_; }
   // A stranger connects and says this. To be kept until it was heard.
@@ -117,18 +117,18 @@ class Job {
   void turn() {
     PollSet polls;
     coordinator_->watch(polls);
-    for (size_t i = 0; i < members_.size(); ++i)
-      if (frozen_ != i) members_[i]->watch(polls);
+    for (size_t i = 0; i < clients_.size(); ++i)
+      if (frozen_ != i) clients_[i]->watch(polls);
     polls.wait();
     coordinator_->update();
-    for (size_t i = 0; i < members_.size(); ++i)
-      if (frozen_ != i) members_[i]->update();
+    for (size_t i = 0; i < clients_.size(); ++i)
+      if (frozen_ != i) clients_[i]->update();
   }
 
   LaunchOptions options_;
   Sum judge_;
   std::unique_ptr<Coordinator> coordinator_;
-  std::vector<std::unique_ptr<Member>> members_;
+  std::vector<std::unique_ptr<RendezvousClient>> clients_;
   std::optional<size_t> frozen_;
 };
 
@@ -320,7 +320,7 @@ TEST_CASE(
   job.next<NodePlace>(1);
   job.freeze(1);
   job.next<StopOrder>(0);
-  job.tell_status(1,
+  job.report_status(1,
                   1);  // the other side has closed the connection: this tells, and the next fails
   CHECK_NOTHROW(job.end(1, 75, true));
 }
@@ -340,8 +340,8 @@ TEST_CASE("rendezvous: statuses of all nodes are judged, and the answer goes to 
   job.add_node();
   job.next<NodePlace>(0);
   job.next<NodePlace>(1);
-  job.tell_status(0, 40);
-  job.tell_status(1, 2);
+  job.report_status(0, 40);
+  job.report_status(1, 2);
   CHECK(job.next<StackRequest>(0).ranks == std::vector{42});
   CHECK(job.next<StackRequest>(1).ranks == std::vector{42});
 }

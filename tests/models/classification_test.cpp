@@ -10,13 +10,13 @@
 namespace lockstep::models {
 namespace {
 
-Batch labelled(const at::Tensor& label) { return {.fields = {{"label", label}}, .indices = {}}; }
+Batch labeled(const at::Tensor& label) { return {.fields = {{"label", label}}, .indices = {}}; }
 
 TEST_CASE("classification: loss is the mean cross-entropy, accuracy counts the greatest logits") {
   const auto logits =
       at::tensor(std::vector<float>{0, 0, 5, 0, 0, 9}).reshape({3, 2}).requires_grad_();
   const auto label = at::tensor(std::vector<int64_t>{0, 1, 1});
-  const auto outputs = classification_outputs(logits, labelled(label));
+  const auto outputs = classification_outputs(logits, labeled(label));
   const auto expected =
       (std::log(2.0) + std::log1p(std::exp(5.0)) + std::log1p(std::exp(-9.0))) / 3;
   CHECK(outputs.loss.item<double>() == Approx(expected));
@@ -37,7 +37,7 @@ TEST_CASE("classification: without labels there are predictions alone") {
 
 TEST_CASE("classification: labels that do not fit are errors of the input") {
   const auto error = [](const at::Tensor& label) {
-    return error_of([&] { classification_outputs(at::zeros({2, 10}), labelled(label)); });
+    return error_of([&] { classification_outputs(at::zeros({2, 10}), labeled(label)); });
   };
   CHECK(error(at::tensor(std::vector<int64_t>{3, 10})) ==
         "config: the dataset has label 10, but the model has 10 classes: labels 0 to 9 are valid; "
@@ -60,7 +60,7 @@ TEST_CASE("classification: labels of other integer types are those of int64") {
   const auto logits = at::tensor(std::vector<float>{1, 2, 3, 4, 3, 2}).view({2, 3});
   const auto loss_of = [&](at::ScalarType type) {
     const auto label = at::tensor(std::vector<int64_t>{2, 1}).to(type);
-    return classification_outputs(logits, labelled(label)).loss.item<float>();
+    return classification_outputs(logits, labeled(label)).loss.item<float>();
   };
   for (const auto type : {at::kInt, at::kShort, at::kByte, at::kChar})
     CHECK(loss_of(type) == loss_of(at::kLong));

@@ -1,6 +1,6 @@
 """One forward and backward pass in C++ and in Python, from the same seed over the same images.
 
-Every bit of the initialisation, the batch, the logits, the loss and the gradients must be equal.
+Every bit of the initialization, the batch, the logits, the loss and the gradients must be equal.
 """
 
 import json
@@ -26,7 +26,7 @@ CASES = {
     "mlp": (dict(name="mlp"), models.Mlp, {}),
     "mlp-narrow": (dict(name="mlp", hidden=[17, 5, 3]), models.Mlp, {}),
     "mlp-linear": (dict(name="mlp", hidden=[]), models.Mlp, {}),
-    "mlp-normalised": (dict(name="mlp", hidden=[64]), models.Mlp, dict(mean=0.1307, std=0.3081)),
+    "mlp-normalized": (dict(name="mlp", hidden=[64]), models.Mlp, dict(mean=0.1307, std=0.3081)),
     "cnn": (dict(name="cnn"), models.Cnn, {}),
     "resnet": (dict(name="resnet", stem="small", in_channels=1, classes=10), models.Resnet, {}),
     "resnet-50": (

@@ -26,7 +26,7 @@ struct JobConfig {
 
 template <class V>
 void fields(V& v, JobConfig& c) {
-  v("seed", c.seed, "of the model's initialisation");
+  v("seed", c.seed, "of the model's initialization");
   v("batch_size", c.batch_size, "samples");
   v("model", c.model, "model");
   v("data", c.data, "dataset");

@@ -117,7 +117,7 @@ TEST_CASE("runs show: one page with metrics, ranks, checkpoints and config") {
   std::filesystem::create_directories(lab.path() / "mnist-2/checkpoints/1000");
   std::filesystem::create_directories(lab.path() / "mnist-2/checkpoints/.tmp-7");
   std::filesystem::create_directories(lab.path() / "mnist-2/logs");
-  tell_end(lab.path() / "mnist-2", {.state = RunState::Failed,
+  record_end(lab.path() / "mnist-2", {.state = RunState::Failed,
                                     .exit_code = 75,
                                     .signal = 9,
                                     .rank = 1,
@@ -224,7 +224,7 @@ TEST_CASE("runs: control characters of names and reasons are escaped, for they m
     const std::array<Metric, 1> values = {{{"train/\x1b[2Jloss", 1}}};
     log.scalars({.step = 1, .values = values});
   }
-  tell_end(lab.path() / "job", {.state = RunState::Failed, .reason = "\x1b[31mred"});
+  record_end(lab.path() / "job", {.state = RunState::Failed, .reason = "\x1b[31mred"});
   change_run_tags(lab.path() / "job", {}, "note\x1b[1m");
   for (const auto& words : std::vector<std::vector<std::string>>{{"show", "job"}, {"list"}}) {
     const auto text = lab(words);

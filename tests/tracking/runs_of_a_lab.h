@@ -35,7 +35,7 @@ inline void add_job(const std::filesystem::path& runs, const std::string& id,
 }
 
 // What the launcher tells of how a job ended.
-inline void tell_end(const std::filesystem::path& run_dir, const RunEnd& end) {
+inline void record_end(const std::filesystem::path& run_dir, const RunEnd& end) {
   record_end(run_dir, {.by = Witness::Launcher, .end = end});
 }
 

@@ -141,15 +141,15 @@ TEST_CASE("graphed passes: replays give the bits of autograd, with every batch a
 TEST_CASE("graphed passes: each shape has its recording, up to a number of them") {
   const auto model = make_mlp();
   GraphedPasses passes(*model, {.precision = Precision::Float32, .make = played()});
-  for (size_t count = 1; count <= GraphedPasses::kMostShapes; ++count)
+  for (size_t count = 1; count <= GraphedPasses::kMaxShapes; ++count)
     warm_up(passes, batch_of(static_cast<int64_t>(count), 1));
-  for (size_t count = 1; count <= GraphedPasses::kMostShapes; ++count) {
+  for (size_t count = 1; count <= GraphedPasses::kMaxShapes; ++count) {
     const auto batch = batch_of(static_cast<int64_t>(count), 2);
     const auto step = passes.pass(batch, kWeight);
     REQUIRE(step.has_value());
     check_equal(step->gradients, expected_gradients(*model, batch));
   }
-  const auto one_more = batch_of(GraphedPasses::kMostShapes + 1, 1);
+  const auto one_more = batch_of(GraphedPasses::kMaxShapes + 1, 1);
   for (int i = 0; i <= GraphedPasses::kPassesBefore; ++i)
     CHECK_FALSE(passes.pass(one_more, kWeight).has_value());
 }

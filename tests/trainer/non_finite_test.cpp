@@ -59,9 +59,9 @@ TEST_CASE("non-finite: skip sees gradients, also large ones whose norm overflows
 
 TEST_CASE("non-finite: skip ends a run in which no step counts any more", "[trainer]") {
   NonFiniteWatch watch(NonFinitePolicy::Skip);
-  for (int64_t i = 1; i < NonFiniteWatch::kMostSkippedInARow; ++i) watch.count_skipped(i);
+  for (int64_t i = 1; i < NonFiniteWatch::kMaxSkippedInARow; ++i) watch.count_skipped(i);
   watch.count_taken();
-  for (int64_t i = 1; i < NonFiniteWatch::kMostSkippedInARow; ++i) watch.count_skipped(i);
+  for (int64_t i = 1; i < NonFiniteWatch::kMaxSkippedInARow; ++i) watch.count_skipped(i);
   CHECK(error_of([&] {
           watch.count_skipped(40);
         }).starts_with("config: step 40: 20 steps in a row were skipped"));

@@ -1,4 +1,4 @@
-#include "trainer/checkpoint/saving.h"
+#include "trainer/checkpoint/checkpoint_saver.h"
 
 #include <ATen/ATen.h>
 #include <sys/resource.h>
@@ -8,7 +8,7 @@
 #include <future>
 #include <map>
 
-#include "core/system/own_priority.h"
+#include "core/system/thread_priority.h"
 #include "distributed/collectives.h"
 #include "lockstep/error.h"
 #include "lockstep/part.h"
@@ -162,7 +162,7 @@ TEST_CASE(
   std::promise<void> may_end;
   int priority = 0;
   work.start([&] {
-    lower_own_priority();
+    lower_thread_priority();
     priority = ::getpriority(PRIO_PROCESS, 0);
     may_end.get_future().wait();
   });

@@ -32,7 +32,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kAgentTick = std::chrono::milliseconds(200);
 constexpr auto kBacklogEvery = std::chrono::seconds(20);
-constexpr int kFirstDeliveryTickMs = 10, kLongestDeliveryTickMs = 200;
+constexpr int kFirstDeliveryTickMs = 10, kMaxDeliveryTickMs = 200;
 constexpr auto kLogsAppearWithin = std::chrono::seconds(30);
 // The launcher first stops the other ranks; without one, the ranks end by themselves.
 constexpr auto kEndIsToldWithin = std::chrono::seconds(10);
@@ -291,7 +291,7 @@ class Agent {
     const auto latest = Clock::now() + options_.config.upload_timeout.value;
     AgentReport report;
     for (int tick_ms = kFirstDeliveryTickMs;;
-         tick_ms = std::min(tick_ms * 2, kLongestDeliveryTickMs)) {
+         tick_ms = std::min(tick_ms * 2, kMaxDeliveryTickMs)) {
       report.sinks = statuses();
       report.complete = std::ranges::all_of(report.sinks, &SinkStatus::complete);
       if (must_make_way()) return {.complete = false, .handed_over = true, .sinks = report.sinks};

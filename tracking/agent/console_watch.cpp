@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLongestConsoleLine = 8u << 10;
+constexpr size_t kMaxConsoleLineLength = 8u << 10;
 constexpr size_t kConsolePiece = 1u << 20;
 
 // Most looks find nothing new, and there are many.
@@ -66,7 +66,7 @@ bool ConsoleWatch::read(File& file, int rank, double now, bool is_final, const O
   }
   file.rest += piece.substr(begin);
   const bool more = piece.size() == kConsolePiece;
-  if (file.rest.size() > kLongestConsoleLine || (is_final && !more && !file.rest.empty())) {
+  if (file.rest.size() > kMaxConsoleLineLength || (is_final && !more && !file.rest.empty())) {
     give(file, rank, now, file.rest, on_line);
     file.rest.clear();
   }
@@ -80,7 +80,7 @@ void ConsoleWatch::give(File& file, int rank, double now, std::string line, cons
     return;
   }
   if (line.ends_with('\r')) line.pop_back();
-  if (line.size() > kLongestConsoleLine) line.resize(kLongestConsoleLine);
+  if (line.size() > kMaxConsoleLineLength) line.resize(kMaxConsoleLineLength);
   on_line({.time = now, .rank = rank, .is_error = file.is_error, .line = std::move(line)});
 }
 

@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kFlushEvery = std::chrono::seconds(1);
 // Sinks may keep in memory what is not flushed, and there may be many entries.
-constexpr size_t kMostPendingValues = 8'000;
+constexpr size_t kMaxPendingValues = 8'000;
 
 // Hands a record to the sink's call for it. What no sink is told is passed over.
 struct Dispatch {
@@ -239,9 +239,9 @@ void Feed::deliver(const Record& record, Source& source) {
   if (!is_wanted(record, source)) return;
   if (const auto* row = std::get_if<LoggedRow>(&record)) return deliver_row(*row, source);
   if (const auto at = moment_of(record); at && has_labels(source)) {
-    auto labelled = record;
-    set_name(labelled, label(at->name, source));
-    return std::visit(Dispatch{*sink_}, labelled);
+    auto labeled = record;
+    set_name(labeled, label(at->name, source));
+    return std::visit(Dispatch{*sink_}, labeled);
   }
   std::visit(Dispatch{*sink_}, record);
 }
@@ -249,7 +249,7 @@ void Feed::deliver(const Record& record, Source& source) {
 // False when the log has no more for now. Ends early where the run goes on in a new process, which
 // a new sink object is told.
 bool Feed::take(Source& source) {
-  while (pending_values_ < kMostPendingValues) {
+  while (pending_values_ < kMaxPendingValues) {
     const auto record = source.tail.next();
     if (!record) return false;
     pending_values_ += std::visit(CountValues{}, *record);

@@ -22,7 +22,7 @@ namespace lockstep::tracking {
 namespace {
 
 constexpr auto kForwardEvery = std::chrono::milliseconds(200);
-constexpr auto kLongestForwardPause = std::chrono::seconds(10);
+constexpr auto kMaxForwardPause = std::chrono::seconds(10);
 constexpr auto kAnswersWithin = std::chrono::seconds(10);
 constexpr const char* kReceiverName = "the tracking agent of rank 0's node";
 
@@ -48,7 +48,7 @@ size_t frame_bytes(std::string_view bytes) {
 }
 
 // What the answer says of the copy.
-LogCopy copy_there(const HttpAnswer& answer) {
+LogCopy copy_there(const HttpResponse& answer) {
   if (answer.status == 401)
     throw config_error(fmt::format("{} refuses the token of this job", kReceiverName));
   const auto json = nlohmann::json::parse(answer.body, nullptr, false);
@@ -133,7 +133,7 @@ void LogForwarder::run() {
       const auto* known = dynamic_cast<const Error*>(&error);
       is_refused = known && known->kind() == ErrorKind::Config;
       note(error.what(), false);
-      pause = std::min<std::chrono::milliseconds>(2 * pause, kLongestForwardPause);
+      pause = std::min<std::chrono::milliseconds>(2 * pause, kMaxForwardPause);
     }
     lock.lock();
     status_.gave_up = is_refused;

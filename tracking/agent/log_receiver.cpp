@@ -17,7 +17,7 @@
 #include "core/number_text.h"
 #include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
-#include "core/system/whole_io.h"
+#include "core/system/full_io.h"
 #include "lockstep/error.h"
 #include "tracking/http/http_serving.h"
 #include "tracking/log/event_log_segment.h"
@@ -25,12 +25,12 @@
 namespace lockstep::tracking {
 namespace {
 
-constexpr size_t kMostReceiverThreads = 64;
+constexpr size_t kMaxReceiverThreads = 64;
 constexpr time_t kReceiverTimeoutSeconds = 10;
-constexpr size_t kMostNameDigits = 10;
+constexpr size_t kMaxNameDigits = 10;
 
 bool all_digits(std::string_view text) {
-  return !text.empty() && text.size() <= kMostNameDigits &&
+  return !text.empty() && text.size() <= kMaxNameDigits &&
          text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
@@ -76,7 +76,7 @@ struct LogReceiver::Server : httplib::Server {
     svr_sock_ = ::dup(fd);
     if (::listen(fd, SOMAXCONN) != 0)  // again, after the stop() of a receiver before this one
       throw errno_error("cannot listen for the logs of other nodes");
-    serving.emplace(*this, std::min(num_nodes, kMostReceiverThreads) + 2,
+    serving.emplace(*this, std::min(num_nodes, kMaxReceiverThreads) + 2,
                     "the server for the logs of other nodes");
   }
   std::optional<HttpServing> serving;
@@ -157,7 +157,7 @@ LogReceiver::Answer LogReceiver::take(const std::string& name, int node, const s
     auto& [size, begin_crc] = copy.content;
     if (bytes && offset != size) return {.status = 409, .body = to_json(copy.content).dump()};
     if (bytes) {
-      if (!write_whole_at(copy.file.get(), *bytes, offset))
+      if (!write_all_at(copy.file.get(), *bytes, offset))
         throw errno_error("cannot write a received log");
       size += bytes->size();
       if (offset < kComparedBytes) {

@@ -11,7 +11,7 @@
 namespace lockstep::tracking {
 namespace {
 
-constexpr uint64_t kMostConsoleBytes = 256u << 20;
+constexpr uint64_t kMaxConsoleBytes = 256u << 20;
 
 RunInfo describe_node(const std::filesystem::path& run_dir, int node_rank) {
   const auto job = run_dir.filename().string();
@@ -47,7 +47,7 @@ void NodeRecorder::sample(const std::vector<std::pair<std::string, double>>& val
 }
 
 void NodeRecorder::console(const ConsoleLine& line) {
-  if (console_bytes_ > kMostConsoleBytes) return;
+  if (console_bytes_ > kMaxConsoleBytes) return;
   console_bytes_ += line.line.size();
   log_.console(line);
 }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr auto kPollLogsEvery = std::chrono::milliseconds(500);  // sinks flush once a second
 constexpr auto kFirstPause = std::chrono::milliseconds(500);
-constexpr auto kLongestPause = std::chrono::milliseconds(30'000);
+constexpr auto kMaxPause = std::chrono::milliseconds(30'000);
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -110,7 +110,7 @@ void SinkThread::failed(Work& work, const std::string& problem, bool is_final) {
   work.problem = first_line(problem);
   work.gave_up = is_final;
   work.backlog = backlog;
-  work.pause = std::clamp(work.pause * 2, kFirstPause, kLongestPause);
+  work.pause = std::clamp(work.pause * 2, kFirstPause, kMaxPause);
   work.next_try = Clock::now() + work.pause;
 }
 

@@ -5,7 +5,7 @@
 namespace lockstep::tracking {
 namespace {
 
-constexpr size_t kMostAlertCauses = 1'000;
+constexpr size_t kMaxAlertCauses = 1'000;
 
 }  // namespace
 
@@ -16,9 +16,9 @@ bool AlertCauses::is_news(const std::string& cause) {
     known->second = now_s_;
     return was_gone;
   }
-  if (last_seen_s_.size() >= kMostAlertCauses)
+  if (last_seen_s_.size() >= kMaxAlertCauses)
     std::erase_if(last_seen_s_, [&](const auto& item) { return now_s_ - item.second >= pause_s_; });
-  if (last_seen_s_.size() >= kMostAlertCauses) return false;
+  if (last_seen_s_.size() >= kMaxAlertCauses) return false;
   last_seen_s_.emplace(cause, now_s_);
   return true;
 }
@@ -32,7 +32,7 @@ Json AlertCauses::state() const {
 void AlertCauses::restore(const Json& state, double passed_s) {
   if (!state.is_object()) return;
   for (const auto& [cause, age] : state.items())
-    if (age.is_number() && last_seen_s_.size() < kMostAlertCauses)
+    if (age.is_number() && last_seen_s_.size() < kMaxAlertCauses)
       last_seen_s_[cause] = now_s_ - age.get<double>() - std::max(passed_s, 0.0);
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kConditionBlanks = " \t\r\n";
 constexpr std::string_view kComparisonCharacters = "<>=!";
-constexpr int64_t kMostAlertSteps = 1'000'000'000'000, kMostAlertValues = 1'000'000;
+constexpr int64_t kMaxAlertSteps = 1'000'000'000'000, kMaxAlertValues = 1'000'000;
 
 using Comparison = AlertCondition::Comparison;
 constexpr std::array<std::pair<std::string_view, Comparison>, 6> kComparisons = {
@@ -30,7 +30,7 @@ class ConditionParser {
  public:
   explicit ConditionParser(std::string_view text) : text_(text) { condition_.text = text; }
 
-  std::variant<AlertCondition, ConditionMistake> parse() {
+  std::variant<AlertCondition, ConditionError> parse() {
     if (read_metric() && read_comparison() && read_limit() && read_additions()) return condition_;
     return mistake_;
   }
@@ -80,9 +80,9 @@ class ConditionParser {
     bool after = false, values = false;
     for (auto word = read_word(); !word.empty(); word = read_word()) {
       if (word == "after" && !std::exchange(after, true)) {
-        if (!read_count(condition_.after_steps, kMostAlertSteps, "step")) return false;
+        if (!read_count(condition_.after_steps, kMaxAlertSteps, "step")) return false;
       } else if (word == "for" && !std::exchange(values, true)) {
-        if (!read_count(condition_.for_values, kMostAlertValues, "value")) return false;
+        if (!read_count(condition_.for_values, kMaxAlertValues, "value")) return false;
       } else {
         return fail(begin_, expected_addition(word, after, values));
       }
@@ -112,12 +112,12 @@ class ConditionParser {
   std::string_view text_;
   size_t at_ = 0, begin_ = 0;  // where reading goes on; where the last word began
   AlertCondition condition_;
-  ConditionMistake mistake_;
+  ConditionError mistake_;
 };
 
 }  // namespace
 
-std::variant<AlertCondition, ConditionMistake> parse_condition(std::string_view text) {
+std::variant<AlertCondition, ConditionError> parse_condition(std::string_view text) {
   return ConditionParser(text).parse();
 }
 
@@ -164,7 +164,7 @@ tracking::AlertCondition ConfigValue<tracking::AlertCondition>::read(const Confi
     throw bad_value(node, path, "a condition such as 'train/loss > 5 for 3 values'");
   const auto parsed = tracking::parse_condition(node.scalar);
   if (const auto* condition = std::get_if<tracking::AlertCondition>(&parsed)) return *condition;
-  const auto& mistake = std::get<tracking::ConditionMistake>(parsed);
+  const auto& mistake = std::get<tracking::ConditionError>(parsed);
   const auto rest = std::string_view(node.scalar).substr(mistake.column - 1);
   throw config_error(fmt::format("{}: {}: column {} of the condition: expected {}, got {}",
                                  node.origin, path, mistake.column, mistake.expected,

@@ -35,13 +35,13 @@ struct AlertCondition {
   bool holds(double value) const;
 };
 
-struct ConditionMistake {
+struct ConditionError {
   size_t column = 1;     // where in the text, in bytes counted from 1
   std::string expected;  // what is valid there
 };
 
 // Never throws for any text.
-std::variant<AlertCondition, ConditionMistake> parse_condition(std::string_view text);
+std::variant<AlertCondition, ConditionError> parse_condition(std::string_view text);
 
 }  // namespace lockstep::tracking
 

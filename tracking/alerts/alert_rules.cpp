@@ -11,11 +11,11 @@
 namespace lockstep::tracking {
 namespace {
 
-constexpr double kLongestTick_s = 30;
-constexpr size_t kFewestLosses = 20, kFewestStepTimes = 5;
-constexpr double kLeastSlowness_s = 0.01, kSlowFor_s = 10;
-constexpr size_t kMostWatchedRanks = 100'000, kMostRowsOfValues = 10'000;
-constexpr size_t kLongestMetricName = 200;  // in a text
+constexpr double kMaxTick_s = 30;
+constexpr size_t kMinLosses = 20, kMinStepTimes = 5;
+constexpr double kMinSlowness_s = 0.01, kSlowFor_s = 10;
+constexpr size_t kMaxWatchedRanks = 100'000, kMaxValueRows = 10'000;
+constexpr size_t kMaxMetricNameLength = 200;  // in a text
 
 double seconds_of(const Duration& duration) {
   return std::chrono::duration<double>(duration.value).count();
@@ -45,7 +45,7 @@ AlertRules::AlertRules(const AlertConfig& config)
 AlertRules::History* AlertRules::history(int rank) {
   const auto known = histories_.find(rank);
   if (known != histories_.end()) return &known->second;
-  if (histories_.size() >= kMostWatchedRanks) return nullptr;
+  if (histories_.size() >= kMaxWatchedRanks) return nullptr;
   return &histories_[rank];
 }
 
@@ -70,7 +70,7 @@ void AlertRules::look_at(const Metric& metric, const ScalarRow& row, int rank) {
   if (past && metric.name == "rank/step_time_s" && std::isfinite(metric.value))
     past->step_times.add(metric.value);
   if (config_.nan && of_training && !std::isfinite(metric.value)) {
-    const auto name = printable(metric.name, kLongestMetricName);
+    const auto name = printable(metric.name, kMaxMetricNameLength);
     report("nan " + std::string(metric.name),
            {.time = row.time,
             .level = TextLevel::Error,
@@ -94,7 +94,7 @@ void AlertRules::look_at(const Metric& metric, const ScalarRow& row, int rank) {
 void AlertRules::look_for_spike(double loss, const ScalarRow& row, int rank) {
   auto* past = history(rank);
   if (!past || !std::isfinite(loss)) return;  // the rule for NaN is another one
-  const auto enough = past->losses.size() >= kFewestLosses;
+  const auto enough = past->losses.size() >= kMinLosses;
   const auto median = enough ? past->losses.median() : 0;
   past->losses.add(loss);
   if (config_.loss_spike <= 0 || median <= 0 || loss <= config_.loss_spike * median) return;
@@ -118,25 +118,25 @@ void AlertRules::look_at_conditions(const Metric& metric, const ScalarRow& row, 
     }
     int64_t count = 1;
     if (condition.for_values > 1) {
-      if (in_a_row_.size() >= kMostRowsOfValues && !in_a_row_.contains(key)) continue;
+      if (in_a_row_.size() >= kMaxValueRows && !in_a_row_.contains(key)) continue;
       count = std::min(++in_a_row_[key], condition.for_values);
     }
     if (count < condition.for_values) continue;
-    const auto name = printable(metric.name, kLongestMetricName);
+    const auto name = printable(metric.name, kMaxMetricNameLength);
     const auto where = is_per_rank(metric.name) ? fmt::format(" (rank {})", rank) : std::string();
     report(
         fmt::format("condition {} {}{}", i, metric.name, where),
         {.time = row.time,
-         .title = printable(condition.text, kLongestMetricName) + where,
+         .title = printable(condition.text, kMaxMetricNameLength) + where,
          .text = fmt::format("{} is {:.6g} at step {} (rank {}); asked for: {}", name, metric.value,
-                             row.step, rank, printable(condition.text, kLongestMetricName)),
+                             row.step, rank, printable(condition.text, kMaxMetricNameLength)),
          .step = row.step});
   }
 }
 
 std::vector<Alert> AlertRules::tick(double now, std::span<const RankState> ranks) {
   news_.clear();
-  const auto seconds = std::clamp(now - last_tick_.value_or(now), 0.0, kLongestTick_s);
+  const auto seconds = std::clamp(now - last_tick_.value_or(now), 0.0, kMaxTick_s);
   last_tick_ = now;
   causes_.advance(seconds);
   for (const auto& state : ranks) look_at_rank(state, seconds, now);
@@ -156,7 +156,7 @@ void AlertRules::look_at_rank(const RankState& state, double seconds, double now
             .title = fmt::format("Rank {} is lost", state.rank),
             .text = fmt::format("The process of rank {} is gone and did not say how it ended{}{}",
                                 state.rank, state.note.empty() ? "" : ": ",
-                                printable(state.note, kLongestMetricName)),
+                                printable(state.note, kMaxMetricNameLength)),
             .step = std::nullopt});
   if (works && config_.stall && past->idle_s >= seconds_of(*config_.stall))
     report(fmt::format("stall {}", state.rank),
@@ -173,14 +173,14 @@ void AlertRules::look_for_slow_ranks(std::span<const RankState> ranks, double se
   std::vector<double> values;
   for (const auto& state : ranks) {
     const auto* past = state.alive && !state.ended ? history(state.rank) : nullptr;
-    if (!past || past->step_times.size() < kFewestStepTimes) continue;
+    if (!past || past->step_times.size() < kMinStepTimes) continue;
     means.emplace_back(state.rank, past->step_times.mean());
     values.push_back(means.back().second);
   }
   if (means.size() < 2) return;
   const auto median = RecentValues::median_of(values);
   for (const auto& [rank, mean] : means) {
-    const bool is_slow = mean > config_.slow_rank * median && mean - median >= kLeastSlowness_s;
+    const bool is_slow = mean > config_.slow_rank * median && mean - median >= kMinSlowness_s;
     auto& slow_s = histories_.at(rank).slow_s;
     slow_s = is_slow ? slow_s + seconds : 0;
     if (slow_s >= kSlowFor_s)

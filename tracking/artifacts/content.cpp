@@ -11,7 +11,7 @@
 
 #include "core/printable.h"
 #include "core/system/file_descriptor.h"
-#include "core/system/whole_io.h"
+#include "core/system/full_io.h"
 #include "lockstep/error.h"
 #include "tracking/artifacts/sha256.h"
 
@@ -63,7 +63,7 @@ void copy_by_hand(int from, int to, const fs::path& source, const fs::path& dest
   std::string buffer;
   for (auto piece = read_piece(from, buffer, source); !piece.empty();
        piece = read_piece(from, buffer, source))
-    if (!write_whole(to, piece))
+    if (!write_all(to, piece))
       throw errno_error(fmt::format("cannot write {}", shown(destination)));
 }
 

@@ -171,8 +171,8 @@ struct HttpClient::Connection {
     return request;
   }
 
-  HttpAnswer send(httplib::Request& request) {
-    HttpAnswer answer;
+  HttpResponse send(httplib::Request& request) {
+    HttpResponse answer;
     bool too_large = false, too_slow = false;
     std::optional<Clock::time_point> answered;
     request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
@@ -215,24 +215,24 @@ HttpClient::~HttpClient() {
   connection_.reset();
 }
 
-HttpAnswer HttpClient::get(const std::string& path) {
+HttpResponse HttpClient::get(const std::string& path) {
   auto request = connection_->request("GET", path, "");
   return connection_->send(request);
 }
 
-HttpAnswer HttpClient::post(const std::string& path, std::string body, const std::string& type) {
+HttpResponse HttpClient::post(const std::string& path, std::string body, const std::string& type) {
   auto request = connection_->request("POST", path, type);
   request.body = std::move(body);
   return connection_->send(request);
 }
 
-HttpAnswer HttpClient::put(const std::string& path, std::string body, const std::string& type) {
+HttpResponse HttpClient::put(const std::string& path, std::string body, const std::string& type) {
   auto request = connection_->request("PUT", path, type);
   request.body = std::move(body);
   return connection_->send(request);
 }
 
-HttpAnswer HttpClient::put_file(const std::string& path, const std::filesystem::path& file) {
+HttpResponse HttpClient::put_file(const std::string& path, const std::filesystem::path& file) {
   const FileDescriptor source(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status {};
   if (!source.is_open() || ::fstat(source.get(), &status) != 0)

@@ -29,7 +29,7 @@ HttpAddress parse_http_address(const std::string& url, const std::string& what);
 // One segment, or with its "/" a path, with everything else than letters, digits and "-._~" as %XX.
 std::string percent_encoded(std::string_view text, bool keep_slashes = false);
 
-struct HttpAnswer {
+struct HttpResponse {
   int status = 0;
   std::string body;
 
@@ -59,12 +59,12 @@ class HttpClient {
   ~HttpClient();
 
   // `path`: behind that of the address, percent-encoded.
-  HttpAnswer get(const std::string& path);
-  HttpAnswer post(const std::string& path, std::string body,
+  HttpResponse get(const std::string& path);
+  HttpResponse post(const std::string& path, std::string body,
                   const std::string& type = "application/json");
-  HttpAnswer put(const std::string& path, std::string body, const std::string& type);
+  HttpResponse put(const std::string& path, std::string body, const std::string& type);
   // Streams the file from the disk.
-  HttpAnswer put_file(const std::string& path, const std::filesystem::path& file);
+  HttpResponse put_file(const std::string& path, const std::filesystem::path& file);
 
  private:
   struct Connection;

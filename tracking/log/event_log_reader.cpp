@@ -14,7 +14,7 @@
 namespace lockstep::tracking {
 namespace {
 
-constexpr size_t kLargestLog = size_t{4} << 30;
+constexpr size_t kMaxLogBytes = size_t{4} << 30;
 
 // Takes records into a LogContents; those without a place in it are passed over.
 struct Collector {
@@ -125,7 +125,7 @@ LogContents read_event_log(const std::filesystem::path& path) {
   uint32_t number = 0;
   while (true) {
     const auto next = next_segment(path, number);  // first: when there is one, this one is final
-    decode_segment(read_file(segment_path(path, number), kLargestLog), log);
+    decode_segment(read_file(segment_path(path, number), kMaxLogBytes), log);
     if (!next || !log.problem.empty()) break;
     number = next->beginning.number;
   }
@@ -134,7 +134,7 @@ LogContents read_event_log(const std::filesystem::path& path) {
 }
 
 LogContents read_log_segment(const std::filesystem::path& path) {
-  return decode_event_log(read_file(path, kLargestLog));
+  return decode_event_log(read_file(path, kMaxLogBytes));
 }
 
 bool has_writer(const std::filesystem::path& path) {

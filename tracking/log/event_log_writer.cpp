@@ -20,7 +20,7 @@ namespace {
 
 // Reserved behind every record, so that the end of the run fits on a full disk, too.
 constexpr size_t kEndBytes = 4096;
-constexpr size_t kLongestLastText = 1000;
+constexpr size_t kMaxLastTextLength = 1000;
 constexpr auto kTryAgainEvery = std::chrono::milliseconds(500);
 
 // Where no segment could be begun, it is tried again after this part of the limit.
@@ -166,20 +166,20 @@ bool EventLogWriter::write(FrameType type, std::string_view payload, size_t spar
 
 void EventLogWriter::interrupt() {
   interruption_ =
-      Interruption{.why = file_->failure(),
+      StopSignals{.why = file_->failure(),
                             .since = unix_now(),
                             .next_try = std::chrono::steady_clock::now() + kTryAgainEvery};
   news_ = TextLine{.time = interruption_->since,
                    .level = TextLevel::Warning,
                    .line = fmt::format("event log: {}; records are kept in memory (at most {} MiB) "
                                        "until there is room",
-                                       interruption_->why, kMostHeldBytes >> 20)};
+                                       interruption_->why, kMaxHeldBytes >> 20)};
 }
 
 bool EventLogWriter::hold(FrameType type, std::string_view payload) {
   auto& held = interruption_->held;
   const auto begin = held.size(), size = kFrameHeadBytes + 1 + payload.size();
-  if (begin + size > kMostHeldBytes) {
+  if (begin + size > kMaxHeldBytes) {
     ++interruption_->num_lost;
     return drop(interruption_->why);
   }
@@ -225,7 +225,7 @@ void EventLogWriter::lose_held() {
   write(FrameType::Text,
         encode(TextLine{.time = unix_now(),
                         .level = TextLevel::Warning,
-                        .line = line.substr(0, kLongestLastText)}),
+                        .line = line.substr(0, kMaxLastTextLength)}),
         kEndBytes / 2);
 }
 
@@ -304,7 +304,7 @@ void EventLogWriter::end(const RunEnd& end) {
   if (interruption_ && !go_on(true)) lose_held();
   if (write(FrameType::End, to_message_pack(to_json(end)), 0) || !file_->is_open()) return;
   auto shorter = end;
-  shorter.reason.resize(std::min(shorter.reason.size(), kLongestLastText));
+  shorter.reason.resize(std::min(shorter.reason.size(), kMaxLastTextLength));
   if (!write(FrameType::End, to_message_pack(to_json(shorter)), 0)) drop(file_->failure());
 }
 

@@ -4,7 +4,7 @@
 // that it leaves.
 //
 // Failure: opening throws; afterwards nothing does. When the disk is full, records are kept in
-// memory, at most kMostHeldBytes, and written as soon as there is room; what does not fit is
+// memory, at most kMaxHeldBytes, and written as soon as there is room; what does not fit is
 // counted by num_dropped(), and failure() says why. The log notes such a gap as a text. The end of
 // the run always has room.
 #pragma once
@@ -33,7 +33,7 @@ namespace lockstep::tracking {
 // Where a log goes on in a new segment.
 constexpr uint64_t kMaxSegmentBytes = uint64_t{1} << 30;
 // What is kept in memory while the disk is full.
-constexpr size_t kMostHeldBytes = size_t{4} << 20;
+constexpr size_t kMaxHeldBytes = size_t{4} << 20;
 
 class EventLogWriter {
  public:
@@ -82,7 +82,7 @@ class EventLogWriter {
 
  private:
   // Since the disk is full.
-  struct Interruption {
+  struct StopSignals {
     std::string why;
     double since = 0;  // unix seconds
     std::chrono::steady_clock::time_point next_try;
@@ -119,7 +119,7 @@ class EventLogWriter {
   uint32_t num_written_keys_ = 0;                           // without those that are held
   std::string payload_;                                     // reused by scalars()
   std::vector<std::pair<std::string, uint32_t>> row_keys_;  // of the last row, by place
-  std::optional<Interruption> interruption_;
+  std::optional<StopSignals> interruption_;
   std::optional<TextLine> news_;
   uint64_t num_dropped_ = 0;
   std::string failure_;

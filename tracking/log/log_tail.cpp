@@ -12,7 +12,7 @@
 namespace lockstep::tracking {
 namespace {
 
-constexpr size_t kFirstTailPiece = 16u << 10, kLargestTailPiece = 256u << 10;
+constexpr size_t kFirstTailPiece = 16u << 10, kMaxTailPieceBytes = 256u << 10;
 
 uint64_t size_of_open_file(int fd) {
   struct stat info {};
@@ -176,7 +176,7 @@ bool LogTail::fill(size_t wanted) {
   const auto have = buffer_.size();
   if (have >= wanted) return true;
   const auto size = std::max(wanted - have, piece_);
-  piece_ = std::min(2 * piece_, kLargestTailPiece);
+  piece_ = std::min(2 * piece_, kMaxTailPieceBytes);
   buffer_ += read_log_piece(file_.get(), offset_ - segment_begin_ + have, size);
   return buffer_.size() >= wanted;
 }

@@ -12,7 +12,7 @@
 namespace lockstep::tracking {
 namespace {
 
-constexpr uint64_t kFirstReservation = 64u << 10, kLargestReservation = 4u << 20;
+constexpr uint64_t kFirstReservation = 64u << 10, kMaxReservationBytes = 4u << 20;
 
 uint64_t page_size() {
   static const auto size = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
@@ -46,7 +46,7 @@ bool MappedAppend::grow(size_t size) {
                            path_.string(), std::strerror(errno));
     return false;
   }
-  piece_ = std::min(piece_ * 2, kLargestReservation);
+  piece_ = std::min(piece_ * 2, kMaxReservationBytes);
   return map(end);
 }
 

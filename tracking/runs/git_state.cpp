@@ -12,14 +12,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostRefBytes = 4096, kMostPackedRefBytes = 64u << 20;
+constexpr size_t kMaxRefBytes = 4096, kMaxPackedRefBytes = 64u << 20;
 constexpr std::string_view kHeads = "refs/heads/";
 
 // Without the end of the line; "" where it cannot be read.
 std::string first_line(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) return "";
-  const auto text = read_file(path, kMostRefBytes);
+  const auto text = read_file(path, kMaxRefBytes);
   return text.substr(0, text.find_first_of("\r\n"));
 }
 
@@ -48,7 +48,7 @@ fs::path git_directory(fs::path directory) {
 std::string packed_commit(const fs::path& packed_refs, const std::string& ref) {
   std::error_code ignored;
   if (!fs::is_regular_file(packed_refs, ignored)) return "";
-  std::istringstream lines(read_file(packed_refs, kMostPackedRefBytes));
+  std::istringstream lines(read_file(packed_refs, kMaxPackedRefBytes));
   for (std::string line; std::getline(lines, line);)
     if (line.ends_with(" " + ref)) return line.substr(0, line.find(' '));
   return "";

@@ -14,7 +14,7 @@ constexpr int kNvmlSuccess = 0;
 constexpr int kTemperatureOfGpu = 0;
 constexpr int kClockSm = 1, kClockMemory = 2;
 constexpr int kUncorrectedError = 1, kVolatileEcc = 0;
-constexpr unsigned kMostGpus = 1024, kMostGpuProcesses = 1024;
+constexpr unsigned kMaxGpus = 1024, kMaxGpuProcesses = 1024;
 constexpr auto kNotAvailable = ~0ULL;
 
 using NvmlDevice = struct NvmlDeviceState*;
@@ -75,12 +75,12 @@ struct NvmlLibrary::Functions {
   // Bytes that `pids` hold on the device. nullopt when none of them is seen there: in a container
   // the driver may know them by other ids.
   std::optional<double> memory_of(NvmlDevice device, const std::vector<int64_t>& pids) const {
-    std::array<NvmlProcessInfo, kMostGpuProcesses> infos;
-    unsigned num_infos = kMostGpuProcesses;
+    std::array<NvmlProcessInfo, kMaxGpuProcesses> infos;
+    unsigned num_infos = kMaxGpuProcesses;
     if (!processes || processes(device, &num_infos, infos.data()) != kNvmlSuccess)
       return std::nullopt;
     std::optional<double> bytes;
-    for (unsigned i = 0; i < std::min(num_infos, kMostGpuProcesses); ++i) {
+    for (unsigned i = 0; i < std::min(num_infos, kMaxGpuProcesses); ++i) {
       const bool ours = std::find(pids.begin(), pids.end(), infos[i].pid) != pids.end();
       if (ours && infos[i].used_gpu_memory != kNotAvailable)
         bytes = bytes.value_or(0) + static_cast<double>(infos[i].used_gpu_memory);
@@ -116,7 +116,7 @@ std::vector<GpuReading> NvmlLibrary::read(const std::vector<int64_t>& pids) {
   std::vector<GpuReading> readings;
   unsigned count = 0;
   if (!started_ || functions_->count(&count) != kNvmlSuccess) return readings;
-  for (unsigned index = 0; index < std::min(count, kMostGpus); ++index) {
+  for (unsigned index = 0; index < std::min(count, kMaxGpus); ++index) {
     auto reading = read_gpu(index, pids);
     if (!reading.values.empty()) readings.push_back(std::move(reading));
   }

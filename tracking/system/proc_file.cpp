@@ -11,7 +11,7 @@
 namespace lockstep::tracking::proc {
 namespace {
 
-constexpr size_t kLargestProcFile = 4u << 20;
+constexpr size_t kMaxProcFileBytes = 4u << 20;
 constexpr auto kWordBreaks = " \t\n";
 
 }  // namespace
@@ -27,7 +27,7 @@ std::optional<std::string_view> FileReader::read(const std::string& path) {
     if (got == 0) break;
     length += static_cast<size_t>(got);
     if (length < buffer_.size()) continue;
-    if (length >= kLargestProcFile) break;
+    if (length >= kMaxProcFileBytes) break;
     buffer_.resize(buffer_.size() * 2);
   }
   return std::string_view(buffer_).substr(0, length);

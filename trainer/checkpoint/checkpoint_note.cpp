@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLongestPath = 4096;
+constexpr size_t kMaxPathLength = 4096;
 
 bool has_several_nodes(const World& world) { return world.local_world_size() < world.world_size(); }
 
@@ -60,7 +60,7 @@ void refuse_to_begin_anew(World& world, const fs::path& checkpoints) {
        distributed::all_gather_object(world, read_note(checkpoints), "notes of checkpoints")) {
     if (note.is_null()) continue;
     const auto text = [&](const char* key) {
-      return printable(note[key].get<std::string>(), kLongestPath);
+      return printable(note[key].get<std::string>(), kMaxPathLength);
     };
     const auto main_host =
         distributed::act_on_main(world, "host name", [] { return own_host_name(); });

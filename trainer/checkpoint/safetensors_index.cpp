@@ -10,7 +10,7 @@
 namespace lockstep::trainer {
 namespace {
 
-constexpr size_t kLongestName = 200;  // in a message
+constexpr size_t kMaxNameLength = 200;  // in a message
 
 bool is_plain(const std::string& file) {
   return !file.empty() && file.size() < 256 && file.front() != '.' &&
@@ -36,8 +36,8 @@ std::map<std::string, std::string> parse_safetensors_index(const std::string& te
   for (const auto& [tensor, file] : json["weight_map"].items()) {
     if (!file.is_string() || !is_plain(file.get<std::string>()))
       throw environment_error(fmt::format("{}: the file of tensor '{}' is no name of a file: {}",
-                                          name, printable(tensor, kLongestName),
-                                          printable(file.dump(-1, ' ', true), kLongestName)));
+                                          name, printable(tensor, kMaxNameLength),
+                                          printable(file.dump(-1, ' ', true), kMaxNameLength)));
     files.emplace(tensor, file.get<std::string>());
   }
   return files;

@@ -139,9 +139,9 @@ Json each(const ChosenCheckpoints& checkpoints, const std::function<Json(int64_t
   return list;
 }
 
-CommandAnswer answer(const Json& list, bool as_json,
+CommandOutput answer(const Json& list, bool as_json,
                      const std::function<std::string(const Json&)>& text) {
-  CommandAnswer answer;
+  CommandOutput answer;
   for (const auto& checkpoint : list) {
     const auto& problem = checkpoint["problem"];
     if (!problem.is_null()) answer.exit_code = static_cast<int>(ErrorKind::Environment);
@@ -153,7 +153,7 @@ CommandAnswer answer(const Json& list, bool as_json,
   return answer;
 }
 
-CommandAnswer list(const CheckpointWords& words) {
+CommandOutput list(const CheckpointWords& words) {
   const auto checkpoints = chosen(words.runs[0], words.dir);
   const auto lines = each(checkpoints, [&](int64_t step) -> Json {
     const auto head = read_checkpoint_head(checkpoints.directory, step);
@@ -172,7 +172,7 @@ CommandAnswer list(const CheckpointWords& words) {
   });
 }
 
-CommandAnswer verify(const CheckpointWords& words) {
+CommandOutput verify(const CheckpointWords& words) {
   const auto checkpoints = chosen(words.runs[0], words.dir);
   const auto lines = each(checkpoints, [&](int64_t step) -> Json {
     const auto checkpoint = read_checkpoint(checkpoints.directory, step);
@@ -217,14 +217,14 @@ Json compare(const NamedTensors& a, const NamedTensors& b) {
   return result;
 }
 
-CommandAnswer diff(const CheckpointWords& words) {
+CommandOutput diff(const CheckpointWords& words) {
   const auto read = [&](const std::string& word) {
     const auto checkpoints = chosen(word, words.dir);
     return read_checkpoint(checkpoints.directory, checkpoints.steps.back());
   };
   const auto a = read(words.runs[0]), b = read(words.runs[1]);
   Json parts = Json::object();
-  CommandAnswer answer;
+  CommandOutput answer;
   for (const auto& file : kTensorFiles) {
     if (!file.is_shared || ((a.*file.tensors).empty() && (b.*file.tensors).empty())) continue;
     const auto part = parts[file.name] = compare(a.*file.tensors, b.*file.tensors);
@@ -246,7 +246,7 @@ CommandAnswer diff(const CheckpointWords& words) {
 
 }  // namespace
 
-CommandAnswer checkpoint_command(const std::vector<std::string>& words) {
+CommandOutput checkpoint_command(const std::vector<std::string>& words) {
   for (const auto& word : words)
     if (word == "--help" || word == "-h") return {kCheckpointHelp};
   if (words.empty()) return {kCheckpointHelp};

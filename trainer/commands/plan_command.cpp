@@ -27,7 +27,7 @@ model and the optimizer, so it takes the memory of a rank.
   --json          the same for programs; sizes in bytes
 )";
 
-constexpr int64_t kMostRanks = 1 << 20;
+constexpr int64_t kMaxRanks = 1 << 20;
 
 struct PlanWords {
   int64_t per_node = 1, nodes = 1;
@@ -39,10 +39,10 @@ struct PlanWords {
 int64_t count_of(const std::string& option, const std::string& text) {
   int64_t value = 0;
   const auto* const end = text.data() + text.size();
-  if (std::from_chars(text.data(), end, value).ptr != end || value < 1 || value > kMostRanks)
+  if (std::from_chars(text.data(), end, value).ptr != end || value < 1 || value > kMaxRanks)
     throw config_error(
         fmt::format("lockstep plan: {} must be a whole number from 1 to {}, got '{}'", option,
-                    kMostRanks, printable(text)));
+                    kMaxRanks, printable(text)));
   return value;
 }
 
@@ -84,9 +84,9 @@ PlanWords parse_plan(const std::vector<std::string>& words) {
   }
   if (parsed.positional.empty())
     throw config_error("lockstep plan: no run file given; see lockstep plan --help");
-  if (const auto ranks = parsed.per_node * parsed.nodes; ranks > kMostRanks)
+  if (const auto ranks = parsed.per_node * parsed.nodes; ranks > kMaxRanks)
     throw config_error(
-        fmt::format("lockstep plan: {} ranks are too many: at most {}", ranks, kMostRanks));
+        fmt::format("lockstep plan: {} ranks are too many: at most {}", ranks, kMaxRanks));
   return parsed;
 }
 
@@ -106,7 +106,7 @@ void verify_batch(const data::LoaderConfig& config, const PlanWords& parsed) {
 
 }  // namespace
 
-CommandAnswer plan_command(const std::vector<std::string>& words) {
+CommandOutput plan_command(const std::vector<std::string>& words) {
   for (const auto& word : words)
     if (word == "--help" || word == "-h") return {kPlanHelp};
   const auto parsed = parse_plan(words);

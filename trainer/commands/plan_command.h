@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "trainer/commands/command_answer.h"
+#include "trainer/commands/command_output.h"
 
 namespace lockstep::trainer {
 
 // `words`: what stands behind `lockstep plan`. Throws Config for words that mean nothing, and where
 // plan_run() does.
-CommandAnswer plan_command(const std::vector<std::string>& words);
+CommandOutput plan_command(const std::vector<std::string>& words);
 
 }  // namespace lockstep::trainer

@@ -18,8 +18,8 @@
 #include "trainer/checkpoint/training_state.h"
 #include "trainer/commands/rows_file.h"
 #include "trainer/config/precision.h"
-#include "trainer/loop/dealt_batches.h"
-#include "trainer/meeting.h"
+#include "trainer/loop/round_robin_shard.h"
+#include "trainer/handshake.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -88,7 +88,7 @@ RowLayout predict_all(World& world, const PreparedRun& run, RowsFile* file) {
   const at::InferenceMode inference;
   const auto num_samples = run.data.eval->size();
   const auto batch_size = std::min(run.config.data.eval_batch_size, num_samples);
-  const auto batches = deal_batches(num_samples, batch_size, {world.rank(), world.world_size()});
+  const auto batches = shard_batches(num_samples, batch_size, {world.rank(), world.world_size()});
   const auto local = world.local_world_size();
   data::Loader loader(*run.data.eval, batches.indices,
                       {.batch_size = batch_size,
@@ -97,7 +97,7 @@ RowLayout predict_all(World& world, const PreparedRun& run, RowsFile* file) {
                        .name = "data.eval"});
   run.model->eval();
   RowLayout row;
-  for (int64_t round = 0; round < batches.most_batches; ++round) {
+  for (int64_t round = 0; round < batches.max_batches; ++round) {
     at::Tensor predictions;
     if (const auto batch = loader.next())
       predictions =
@@ -167,7 +167,7 @@ std::string write_predictions(const PredictionOptions& options) {
   trainer::verify_options(options, config);
   const auto run = trainer::prepare_prediction(config, options.ranks);
   World world(world_options(options.ranks, config.distributed, options.progress));
-  trainer::compare_notes(world, run);
+  trainer::verify_ranks_agree(world, run);
   world.progress().enter(Phase::Evaluating);
   world.progress().set_limits(config.distributed.hang_warning.value, world.timeout());
   std::optional<trainer::RowsFile> file;

@@ -16,7 +16,7 @@
 #include "core/config/plugin.h"
 #include "core/config/run_file.h"
 #include "core/printable.h"
-#include "core/system/kept_memory.h"
+#include "core/system/malloc_tuning.h"
 #include "launch/hangs/stack_reporter.h"
 #include "launch/report/crash_report.h"
 #include "launch/report/error_file.h"
@@ -279,7 +279,7 @@ int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
 [[noreturn]] void fail(const std::exception& error, ProgressPage& progress,
                        const std::optional<std::string>& error_file) {
   auto report = launch::describe_error(error);
-  launch::tell_failure(progress, report);
+  launch::report_failure(progress, report);
   if (const auto first = launch::read_failure(progress)) report.timestamp_us = first->timestamp_us;
   if (error_file) launch::write_error_file(*error_file, report);
   // One write: a launcher that stops this rank at this moment leaves the whole line or none.
@@ -290,7 +290,7 @@ int act(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
 }  // namespace
 
 int trainer_main(int argc, char** argv) {
-  keep_freed_memory();
+  disable_malloc_trim();
   // Writing to a peer that is gone is an error like any other, with a message.
   std::signal(SIGPIPE, SIG_IGN);
   launch::report_crashes("lockstep-trainer");

@@ -37,7 +37,7 @@ void NonFiniteWatch::look_at_gradients(const NamedTensors& parameters, int64_t s
 void NonFiniteWatch::count_skipped(int64_t step) {
   forget();
   ++skipped_;
-  if (++skipped_in_a_row_ >= kMostSkippedInARow)
+  if (++skipped_in_a_row_ >= kMaxSkippedInARow)
     throw config_error(fmt::format(
         "step {}: {} steps in a row were skipped, since a loss or a gradient was not finite "
         "(train.non_finite: skip); look for such values in the data, or lower optimizer.lr",

@@ -27,7 +27,7 @@ constexpr auto choices(NonFinitePolicy) { return std::array{"stop", "skip", "ign
 // Thread: the training thread.
 class NonFiniteWatch {
  public:
-  static constexpr int64_t kMostSkippedInARow = 20;
+  static constexpr int64_t kMaxSkippedInARow = 20;
 
   explicit NonFiniteWatch(NonFinitePolicy policy) : policy_(policy) {}
 

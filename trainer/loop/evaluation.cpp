@@ -8,7 +8,7 @@
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
 #include "lockstep/error.h"
-#include "trainer/loop/dealt_batches.h"
+#include "trainer/loop/round_robin_shard.h"
 #include "trainer/state/meter.h"
 
 namespace lockstep::trainer {
@@ -16,14 +16,14 @@ namespace {
 
 constexpr int64_t kBatchesPerQuestion = 50;
 
-// nullopt: broken off. `most_batches`: of any rank; all ranks ask equally often.
+// nullopt: broken off. `max_batches`: of any rank; all ranks ask equally often.
 std::optional<std::vector<Measured>> run_batches(World& world, Model& model, data::Loader& loader,
-                                                 int64_t most_batches,
+                                                 int64_t max_batches,
                                                  const EvaluationOptions& options) {
   const auto& should_stop = options.should_stop;
   std::vector<Measured> results;
   Meter meter;
-  for (int64_t i = 0; i < most_batches; ++i) {
+  for (int64_t i = 0; i < max_batches; ++i) {
     if (should_stop && i % kBatchesPerQuestion == kBatchesPerQuestion - 1 && should_stop())
       return std::nullopt;
     const auto batch = loader.next();
@@ -42,8 +42,8 @@ std::optional<std::vector<Measured>> run_batches(World& world, Model& model, dat
 std::map<std::string, double> evaluate(World& world, Model& model, const Dataset& dataset,
                                        const EvaluationOptions& options) {
   const at::InferenceMode inference;
-  const auto [num_batches, most_batches, mine, indices] =
-      deal_batches(dataset.size(), options.batch_size, {world.rank(), world.world_size()});
+  const auto [num_batches, max_batches, mine, indices] =
+      shard_batches(dataset.size(), options.batch_size, {world.rank(), world.world_size()});
   data::Loader loader(dataset, indices,
                       {.batch_size = options.batch_size,
                        .workers = options.workers,
@@ -51,7 +51,7 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
                        .name = "data.eval",
                        .bad_samples = options.bad_samples});
   model.eval();
-  const auto finished = run_batches(world, model, loader, most_batches, options);
+  const auto finished = run_batches(world, model, loader, max_batches, options);
   model.train();
   if (!finished) return {};
   const auto& results = *finished;

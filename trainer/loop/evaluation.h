@@ -29,7 +29,7 @@ struct EvaluationOptions {
 // {"loss": 0.05, "accuracy": 0.99}; empty when it was broken off. The model is left in training
 // mode. Throws Config when no target counts.
 //
-// Note [Evaluation]: batches are cut independently of the ranks (trainer/loop/dealt_batches.h).
+// Note [Evaluation]: batches are cut independently of the ranks (trainer/loop/round_robin_shard.h).
 // Each batch's sums travel in a slot of their own and are added up in the order of the batches, so
 // the order of addition does not depend on W either.
 std::map<std::string, double> evaluate(World& world, Model& model, const Dataset& dataset,

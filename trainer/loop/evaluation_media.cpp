@@ -20,7 +20,7 @@
 namespace lockstep::trainer {
 namespace {
 
-constexpr int64_t kMostClasses = 1000, kHistogramBins = 64, kMostShownNumbers = 32;
+constexpr int64_t kMaxClasses = 1000, kHistogramBins = 64, kMaxShownNumbers = 32;
 
 Moment named(Moment at, const std::string& name) {
   at.name = name;
@@ -31,7 +31,7 @@ Moment named(Moment at, const std::string& name) {
 std::string inputs_text(const Batch& sample) {
   std::string text;
   for (const auto& [name, tensor] : sample.fields) {
-    if (name == "label" || tensor.numel() > kMostShownNumbers) continue;
+    if (name == "label" || tensor.numel() > kMaxShownNumbers) continue;
     const auto numbers = tensor.flatten().to(at::kDouble);
     text += text.empty() ? name + ":" : "; " + name + ":";
     for (int64_t i = 0; i < numbers.numel(); ++i)
@@ -96,9 +96,9 @@ void EvaluationMedia::look(const Batch& batch, const Outputs& outputs) {
 
 void EvaluationMedia::count(const at::Tensor& predictions_BK, const at::Tensor& label_B) {
   const auto num_classes = predictions_BK.size(1);
-  if (num_classes > kMostClasses) {
+  if (num_classes > kMaxClasses) {
     problem_ = fmt::format("tracking.media.confusion: {} classes are more than {}", num_classes,
-                           kMostClasses);
+                           kMaxClasses);
     return;
   }
   const auto pairs_B = label_B * num_classes + predictions_BK.argmax(1);

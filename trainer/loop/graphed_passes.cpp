@@ -80,7 +80,7 @@ GraphedPasses::Recording* GraphedPasses::recording_of(const Batch& batch) {
   const auto known = std::ranges::find_if(
       recordings_, [&](const Recording& recording) { return same_shape(recording.batch, batch); });
   if (known != recordings_.end()) return &*known;
-  if (recordings_.size() == kMostShapes) return nullptr;
+  if (recordings_.size() == kMaxShapes) return nullptr;
   auto& recording = recordings_.emplace_back();
   recording.batch = batch;  // its shape, until there is a place for it
   return &recording;

@@ -28,7 +28,7 @@ class GraphedPasses {
   // The first passes of each shape are left to the caller: libraries choose their kernels in them.
   static constexpr int kPassesBefore = 3;
   // Batches of more shapes than this, first come first served, are always left to the caller.
-  static constexpr size_t kMostShapes = 8;
+  static constexpr size_t kMaxShapes = 8;
 
   // `model` outlives this; its parameters and buffers keep their places.
   GraphedPasses(Model& model, GraphedPassesOptions options);

@@ -11,7 +11,7 @@
 
 #include "lockstep/session.h"
 #include "lockstep/world.h"
-#include "trainer/loop/interruption.h"
+#include "trainer/loop/stop_signals.h"
 
 namespace lockstep::trainer {
 
@@ -32,7 +32,7 @@ class StopController {
  public:
   // The arguments outlive this. `interruption` may be null: signals are not handled.
   StopController(const World& world, std::filesystem::path run_dir,
-                 const Interruption* interruption)
+                 const StopSignals* interruption)
       : world_(world), run_dir_(std::move(run_dir)), interruption_(interruption) {}
 
   // What this rank asks for: a signal it has received, and on the main rank a stop request, for
@@ -58,7 +58,7 @@ class StopController {
  private:
   const World& world_;
   std::filesystem::path run_dir_;
-  const Interruption* interruption_;
+  const StopSignals* interruption_;
   std::chrono::steady_clock::time_point polled_at_;
   std::optional<StopReason> reason_;
   int signal_ = 0;

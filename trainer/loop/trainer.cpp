@@ -124,7 +124,7 @@ EvaluationResult Trainer::run() {
   return evaluation_;
 }
 
-void Trainer::tell_failure(const std::exception& error) noexcept {
+void Trainer::report_failure(const std::exception& error) noexcept {
   for (auto* hook : hooks_) try {
       hook->on_failure(context(), error);
     } catch (const std::exception&) {

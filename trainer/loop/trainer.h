@@ -14,13 +14,13 @@
 #include "lockstep/model.h"
 #include "lockstep/tracker.h"
 #include "lockstep/world.h"
-#include "trainer/checkpoint/saving.h"
+#include "trainer/checkpoint/checkpoint_saver.h"
 #include "trainer/config/non_finite.h"
 #include "trainer/config/run_length.h"
 #include "trainer/config/trigger.h"
 #include "trainer/loop/evaluation_media.h"
 #include "trainer/loop/graphed_passes.h"
-#include "trainer/loop/interruption.h"
+#include "trainer/loop/stop_signals.h"
 #include "trainer/loop/metrics_reporter.h"
 #include "trainer/loop/step_batches.h"
 #include "trainer/loop/step_times.h"
@@ -39,7 +39,7 @@ struct TrainerParts {
   PreparedRun& run;  // its order of samples goes over to the trainer
   Tracker& tracker;
   std::filesystem::path run_dir;
-  const Interruption* interruption = nullptr;  // none: signals are none of its business
+  const StopSignals* interruption = nullptr;  // none: signals are none of its business
 };
 
 class Trainer {
@@ -56,7 +56,7 @@ class Trainer {
   EvaluationResult run();
 
   // On this rank alone: the run ends with `error`, of run() or of what came before it.
-  void tell_failure(const std::exception& error) noexcept;
+  void report_failure(const std::exception& error) noexcept;
 
   const StopController& stop() const { return stop_; }
   int64_t step() const { return position_.step; }

@@ -15,7 +15,7 @@
 namespace lockstep::trainer {
 namespace {
 
-constexpr size_t kLongestFault = 600;
+constexpr size_t kMaxFaultLength = 600;
 
 std::string layout_text(const at::Tensor& tensor) {
   return fmt::format("{} [{}]", c10::toString(tensor.scalar_type()),
@@ -84,7 +84,7 @@ void rethrow_fault(std::string_view model, const Batch* batch, const c10::Error&
         fmt::format("{} needs {} for one tensor, this host has {} of memory: make the model or the "
                     "batch smaller",
                     model, size_text(bytes), size_text(memory_of_host())));
-  const auto line = printable(text.substr(0, text.find('\n')), kLongestFault);
+  const auto line = printable(text.substr(0, text.find('\n')), kMaxFaultLength);
   if (!batch) throw config_error(fmt::format("{} cannot be made: {}", model, line));
   const auto is_type = text.find("dtype") != text.npos || text.find("scalar type") != text.npos;
   throw config_error(

@@ -48,8 +48,8 @@ export const axis = stored<"step" | "epoch" | "time">("axis", "step");
 export const pinned = stored<string[]>("pinned", []);
 export const closedSections = stored<string[]>("closed", []);
 export const tableColumns = stored<string[] | null>("columns", null);
-/** The key of the configuration that compared runs are coloured by; "" where each has a hue. */
-export const colourKey = stored<string>("colour", "");
+/** The key of the configuration that compared runs are colored by; "" where each has a hue. */
+export const colorKey = stored<string>("color", "");
 export const chartSize = stored<"small" | "medium" | "large">("size", "medium");
 
 const darkSystem = matchMedia("(prefers-color-scheme: dark)");

@@ -18,10 +18,10 @@ TEST_CASE("copying: both ways copy all bytes, at any length, and none beyond") {
   alignas(64) std::array<std::byte, 1024> to;
   std::array<std::byte, 1024> from;
   for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
-  for (const bool past_caches : {false, true})
+  for (const bool nontemporal : {false, true})
     for (const size_t bytes : {0, 1, 15, 16, 17, 64, 255, 1000}) {
       to.fill(std::byte{0});
-      copy_for_others(to.data(), from.data() + 3, bytes, past_caches);  // from any place
+      copy_for_others(to.data(), from.data() + 3, bytes, nontemporal);  // from any place
       CHECK(std::equal(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(bytes),
                        from.begin() + 3));
       CHECK(std::all_of(to.begin() + static_cast<std::ptrdiff_t>(bytes), to.end(),

@@ -81,10 +81,10 @@ void work_for_ever(Group& group) {
 }
 
 void work_in_a_region_for_ever(Group& group) {
-  const auto region = group.allocate(size_t{4} << 20, soon());
-  check(region != nullptr, "processes of one user map each other's memory");
+  const auto buffer = group.allocate(size_t{4} << 20, soon());
+  check(buffer != nullptr, "processes of one user map each other's memory");
   for (;;)
-    group.all_reduce({region->data(), size_t{1} << 20, ElementType::Float32}, Reduction::Max,
+    group.all_reduce({buffer->data(), size_t{1} << 20, ElementType::Float32}, Reduction::Max,
                      soon());
 }
 

@@ -102,9 +102,9 @@ TEST_CASE("group: arrays in memory that all have mapped are reduced there, with 
     for (const size_t count : {size_t{65'536}, size_t{100'003}, size_t{600'001}}) {
       std::vector<std::vector<float>> results(static_cast<size_t>(num_ranks));
       run_group(num_ranks, [&](Group& group) {
-        const auto region = group.allocate(kOffset + 4 * count, soon());
-        check(region != nullptr, "threads of one process share memory");
-        auto* const data = region->data() + kOffset;
+        const auto buffer = group.allocate(kOffset + 4 * count, soon());
+        check(buffer != nullptr, "threads of one process share memory");
+        auto* const data = buffer->data() + kOffset;
         auto values = values_of<float>(group.rank(), count);
         std::memcpy(data, values.data(), 4 * count);
         group.all_reduce({data, count, ElementType::Float32}, Reduction::Sum, soon());
@@ -121,11 +121,11 @@ TEST_CASE("group: where ranks have their arrays in different places nothing is m
   constexpr size_t kCount = 100'003;
   std::vector<std::vector<float>> results(3);
   run_group(3, [&](Group& group) {
-    const auto region = group.allocate(2 * 4 * kCount, soon());
+    const auto buffer = group.allocate(2 * 4 * kCount, soon());
     auto values = values_of<float>(group.rank(), kCount);
     auto array = array_of(values);
     if (group.rank() != 1)  // rank 0 at the front, rank 2 behind it, rank 1 not at all
-      array.data = region->data() + (group.rank() == 2 ? 4 * kCount : 0);
+      array.data = buffer->data() + (group.rank() == 2 ? 4 * kCount : 0);
     std::memmove(array.data, values.data(), 4 * kCount);
     group.all_reduce(array, Reduction::Sum, soon());
     std::memmove(values.data(), array.data, 4 * kCount);
@@ -134,27 +134,27 @@ TEST_CASE("group: where ranks have their arrays in different places nothing is m
   for (const auto& result : results) CHECK(result == expected_sum(3, kCount));
 }
 
-TEST_CASE("group: averages in a region are those of the same arrays elsewhere") {
+TEST_CASE("group: averages in a buffer are those of the same arrays elsewhere") {
   const std::vector<size_t> counts = {7, 300'001, 64};
   for (const int num_ranks : {2, 3, 5})
     for (const double factor : {1.0 / num_ranks, 0.3}) {
       std::atomic<int> wrong = 0;
       run_group(num_ranks, [&](Group& group) {
-        const auto region = group.allocate(size_t{2} << 20, soon());
+        const auto buffer = group.allocate(size_t{2} << 20, soon());
         std::vector<Group::Stretch> stretches;
         std::vector<std::vector<float>> elsewhere;
         size_t offset = 0;
         for (const auto count : counts) {
           stretches.push_back({offset, count, ElementType::Float32});
           elsewhere.push_back(values_of<float>(group.rank(), count));
-          std::memcpy(region->data() + offset, elsewhere.back().data(), 4 * count);
+          std::memcpy(buffer->data() + offset, elsewhere.back().data(), 4 * count);
           const auto part = array_of(elsewhere.back());
           group.average_parts({&part, 1}, count, factor, soon());
           offset += 4 * count + 4;
         }
-        group.average_in(*region, stretches, factor, soon());
+        group.average_in(*buffer, stretches, factor, soon());
         for (size_t i = 0; i < counts.size(); ++i)
-          wrong += std::memcmp(region->data() + stretches[i].offset, elsewhere[i].data(),
+          wrong += std::memcmp(buffer->data() + stretches[i].offset, elsewhere[i].data(),
                                4 * counts[i]) != 0;
       });
       CHECK(wrong == 0);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "distributed/shm/group.h"
-#include "distributed/shm/meeting.h"
+#include "distributed/shm/host_discovery.h"
 #include "lockstep/error.h"
 #include "tests/distributed/run_threads.h"
 

@@ -14,7 +14,7 @@ using Comparison = AlertCondition::Comparison;
 
 AlertCondition good(const std::string& text) {
   const auto parsed = parse_condition(text);
-  if (const auto* mistake = std::get_if<ConditionMistake>(&parsed))
+  if (const auto* mistake = std::get_if<ConditionError>(&parsed))
     throw std::runtime_error(text + ": expected " + mistake->expected);
   return std::get<AlertCondition>(parsed);
 }
@@ -23,7 +23,7 @@ AlertCondition good(const std::string& text) {
 std::string mistake(const std::string& text) {
   const auto parsed = parse_condition(text);
   if (std::holds_alternative<AlertCondition>(parsed)) return "none";
-  const auto& found = std::get<ConditionMistake>(parsed);
+  const auto& found = std::get<ConditionError>(parsed);
   return std::to_string(found.column) + ": " + found.expected;
 }
 
@@ -148,7 +148,7 @@ TEST_CASE("condition: no text makes the parser fail in another way than with a m
     if (round % 3 == 0 && !text.empty())
       text[random() % text.size()] = static_cast<char>(random() % 256);
     const auto parsed = parse_condition(text);
-    if (const auto* found = std::get_if<ConditionMistake>(&parsed)) {
+    if (const auto* found = std::get_if<ConditionError>(&parsed)) {
       if (found->column < 1 || found->column > text.size() + 1 || found->expected.empty())
         FAIL("column " << found->column << " of '" << text << "'");
       continue;

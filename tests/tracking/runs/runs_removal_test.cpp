@@ -146,7 +146,7 @@ TEST_CASE("runs gc: runs of a state and an age, by when they last wrote") {
   const auto now = static_cast<double>(std::time(nullptr));
   const auto add = [&](const std::string& id, RunState state, double days) {
     lab.add(id, now - 100 * 86400);
-    tell_end(lab / id, {.state = state, .exit_code = 1});
+    record_end(lab / id, {.state = state, .exit_code = 1});
     make_older(lab / id, days * 86400);
   };
   add("old-failed", RunState::Failed, 40);
@@ -154,7 +154,7 @@ TEST_CASE("runs gc: runs of a state and an age, by when they last wrote") {
   add("new-failed", RunState::Failed, 2);
   add("old-killed", RunState::Killed, 31);
   lab.add("just-failed");
-  tell_end(lab / "just-failed", {.state = RunState::Failed, .exit_code = 1});
+  record_end(lab / "just-failed", {.state = RunState::Failed, .exit_code = 1});
   const auto of = [&](std::vector<std::string> words) {
     words.insert(words.begin(), "gc");
     std::vector<std::string> ids;
@@ -182,7 +182,7 @@ TEST_CASE("runs gc: runs of a state and an age, by when they last wrote") {
 TEST_CASE("runs gc: a run at work stays, whatever is asked") {
   LabWithRuns lab;
   lab.add("live");
-  tell_end(lab / "live", {.state = RunState::Failed, .exit_code = 1});
+  record_end(lab / "live", {.state = RunState::Failed, .exit_code = 1});
   const EventLogWriter writer(event_log_path(lab / "live", 0));
   lab({"gc", "--older-than", "0s", "--state", "failed,lost,finished"});
   CHECK(lab.ids() == std::vector<std::string>{"live"});

@@ -67,7 +67,7 @@ MlflowClient::MlflowClient(const MlflowSettings& settings)
       timeout_(settings.http.timeout),
       http_(settings.address, settings.http) {}
 
-HttpAnswer MlflowClient::send(const Send& request, int repeats) {
+HttpResponse MlflowClient::send(const Send& request, int repeats) {
   const auto began = std::chrono::steady_clock::now();
   for (int repeat = 0;; ++repeat) {
     const auto is_last = [&] {
@@ -198,7 +198,7 @@ bool MlflowClient::log_batch(const std::string& body) {
 
 std::optional<std::string> MlflowClient::put(
     const MlflowRun& run, const std::string& path,
-    const std::function<HttpAnswer(const std::string&)>& request) {
+    const std::function<HttpResponse(const std::string&)>& request) {
   std::string_view root = run.artifact_uri;
   if (!root.starts_with(kMlflowArtifactScheme))
     return fmt::format(

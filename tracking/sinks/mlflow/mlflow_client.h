@@ -63,16 +63,16 @@ class MlflowClient {
     Json json;
     std::string code, message;  // of an error
   };
-  using Send = std::function<HttpAnswer()>;
+  using Send = std::function<HttpResponse()>;
 
-  HttpAnswer send(const Send& request, int repeats);
+  HttpResponse send(const Send& request, int repeats);
   Answer call(const Send& request, int repeats);
   Answer get(const std::string& path);
   Answer post(const std::string& path, const Json& body, bool can_repeat = true);
   Json expect(Answer answer, const std::string& what) const;
   std::string experiment_of(const Json& answer, const std::string& name) const;
   std::optional<std::string> put(const MlflowRun& run, const std::string& path,
-                                 const std::function<HttpAnswer(const std::string&)>& request);
+                                 const std::function<HttpResponse(const std::string&)>& request);
 
   const std::string name_;
   const std::string authority_;  // "host:5000"

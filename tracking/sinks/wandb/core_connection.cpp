@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kCoreSendTimeout = 5s;
 constexpr char kCoreMagic = 'W';
 constexpr size_t kCoreFrameHeader = 5;
-constexpr size_t kLargestCoreAnswer = 64u << 20;
+constexpr size_t kMaxCoreResponseBytes = 64u << 20;
 
 Error core_is_gone() {
   return environment_error("wandb-core ended before the upload was complete");
@@ -125,7 +125,7 @@ std::optional<std::string> CoreConnection::take_answer() {
   size_t size = 0;
   for (size_t i = 0; i < 4; ++i)
     size |= static_cast<size_t>(static_cast<unsigned char>(received_[1 + i])) << (8 * i);
-  if (received_.front() != kCoreMagic || size > kLargestCoreAnswer)
+  if (received_.front() != kCoreMagic || size > kMaxCoreResponseBytes)
     throw environment_error("wandb-core sent something that is no answer");
   if (received_.size() < kCoreFrameHeader + size) return std::nullopt;
   auto answer = received_.substr(kCoreFrameHeader, size);

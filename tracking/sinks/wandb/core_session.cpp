@@ -18,7 +18,7 @@ constexpr auto kCoreAnswerTimeout = 15s;
 constexpr auto kCoreStatusEvery = std::chrono::milliseconds(500);
 constexpr auto kCoreGoodbye = 2s;
 constexpr uint64_t kCoreSeverityError = 40;
-constexpr size_t kLongestCoreMessage = 300;
+constexpr size_t kMaxCoreMessageLength = 300;
 
 // Fields of ServerRequest (wandb_server.proto).
 constexpr int kInformTeardown = 7, kRequestId = 10, kInitSync = 11, kSync = 12, kSyncStatus = 13;
@@ -181,7 +181,7 @@ void CoreSession::read_operation(std::string_view operation) {
   const auto error = core_field(operation, 4);
   was_retrying_ = was_retrying_ || !error.empty();
   if (error.empty() && !activity_.empty()) return;
-  activity_ = printable(error.empty() ? core_field(operation, 1) : error, kLongestCoreMessage);
+  activity_ = printable(error.empty() ? core_field(operation, 1) : error, kMaxCoreMessageLength);
 }
 
 void CoreSession::read_message(std::string_view message) {
@@ -200,7 +200,7 @@ void CoreSession::read_message(std::string_view message) {
 // wandb-core tells no reasons apart. It tries again, for hours, what may succeed later: an error at
 // once, before the run is known to the server, is a refusal.
 void CoreSession::fail() const {
-  const auto reason = printable(error_, kLongestCoreMessage);
+  const auto reason = printable(error_, kMaxCoreMessageLength);
   if (is_accepted_ || was_retrying_)
     throw environment_error(fmt::format("W&B at {}: {}", base_url_, reason));
   throw config_error(

@@ -14,7 +14,7 @@ namespace lockstep::tracking {
 namespace {
 
 constexpr const char* kWandbCloud = "https://api.wandb.ai";
-constexpr size_t kLargestNetrc = 1 << 20;
+constexpr size_t kMaxNetrcBytes = 1 << 20;
 
 std::string wandb_variable(const Environment& environment, const char* name) {
   return environment(name).value_or("");
@@ -79,7 +79,7 @@ std::string key_from_netrc(const std::string& host, const Environment& environme
   if (file.empty() && !home.empty()) file = std::filesystem::path(home) / ".netrc";
   std::error_code ignored;
   if (file.empty() || !std::filesystem::is_regular_file(file, ignored)) return "";
-  return netrc_password(read_file(file, kLargestNetrc), host);
+  return netrc_password(read_file(file, kMaxNetrcBytes), host);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace lockstep::tracking {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr int kMostCoreFailures = 3;
+constexpr int kMaxCoreFailures = 3;
 
 }  // namespace
 
@@ -19,7 +19,7 @@ bool WandbUpload::wait(std::chrono::milliseconds timeout) {
     return session_->wait(timeout);
   } catch (const Error& error) {
     session_.reset();
-    if (error.kind() != ErrorKind::Environment || ++num_failures_ >= kMostCoreFailures) throw;
+    if (error.kind() != ErrorKind::Environment || ++num_failures_ >= kMaxCoreFailures) throw;
     return false;
   }
 }

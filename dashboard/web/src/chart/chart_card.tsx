@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Axis, Range } from "../data/source";
 import { effect } from "@preact/signals";
-import { cssColour } from "../colours";
+import { cssColor } from "../colors";
 import { metricValue, number } from "../format";
 import { Icon } from "../parts/icons";
 import { Dialog, Popover } from "../parts/overlay";
@@ -61,7 +61,7 @@ export function ChartCard(props: CardProps) {
   const off = props.large ? hidden : props.hidden ?? NOTHING_HIDDEN;
   const svg = () => chartSvg({
     title: plot.name, name: plot.name, xName: xName(plot, true), xKind: plot.axis, lines: view.current.lines.filter((line) => !off.has(line.key)), range: props.range, log: isLog, width: 720, height: 320,
-    font: getComputedStyle(document.body).fontFamily, colours: { paper: cssColour("--surface"), ink: cssColour("--ink"), soft: cssColour("--ink-2"), grid: cssColour("--grid") },
+    font: getComputedStyle(document.body).fontFamily, colors: { paper: cssColor("--surface"), ink: cssColor("--ink"), soft: cssColor("--ink-2"), grid: cssColor("--grid") },
   });
   const csv = () => plot.csv ? saveCsv(plot.name, plot.csv) : saveDrawnCsv(plot.name, plot.columns ?? ["line", plot.axis, "value"], view.current.lines);
   return (
@@ -88,7 +88,7 @@ export function ChartCard(props: CardProps) {
       </figcaption>
       <div class={props.large && lines.length > 1 ? "with-list" : ""}>
         <Drawing {...props} hidden={off} log={isLog} near={near} view={view.current} card={card} onLines={props.large ? setLines : undefined} />
-        {props.large && lines.length > 1 && <LineList entries={lines.map((line) => ({ key: line.key, label: line.label, colour: line.colour, dash: line.dash ?? [] }))} what="line" hidden={hidden} onHide={setHidden} />}
+        {props.large && lines.length > 1 && <LineList entries={lines.map((line) => ({ key: line.key, label: line.label, color: line.color, dash: line.dash ?? [] }))} what="line" hidden={hidden} onHide={setHidden} />}
       </div>
       {large && (
         <Dialog title={plot.name} wide close={() => setLarge(false)} feet={<button type="button" class="button" onClick={() => setLarge(false)}>Close</button>}>

@@ -1,4 +1,4 @@
-// Colours of heat maps: one hue from the paper to the ink of the accent, the same order for every kind of eye.
+// Colors of heat maps: one hue from the paper to the ink of the accent, the same order for every kind of eye.
 import { shownTheme } from "../settings";
 
 const STOPS = {
@@ -6,7 +6,7 @@ const STOPS = {
   dark: [[27, 31, 35], [22, 62, 76], [27, 108, 126], [72, 163, 178], [160, 213, 218], [240, 250, 248]],
 } as const;
 
-export function heatColour(part: number): [number, number, number] {
+export function heatColor(part: number): [number, number, number] {
   const stops = STOPS[shownTheme.value];
   const at = Math.min(1, Math.max(0, part)) * (stops.length - 1);
   const i = Math.min(stops.length - 2, Math.floor(at));
@@ -27,7 +27,7 @@ export function drawHeat(canvas: HTMLCanvasElement, cells: readonly (readonly (n
     for (let column = 0; column < columns; column++) {
       const part = cells[row]![column];
       if (part === null || part === undefined || Number.isNaN(part)) continue;
-      const [r, g, b] = heatColour(part);
+      const [r, g, b] = heatColor(part);
       image.data.set([r, g, b, 255], 4 * (row * columns + column));
     }
   }

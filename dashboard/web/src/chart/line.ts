@@ -7,7 +7,7 @@ export interface Who { run: string; source: string; label: string }
 export interface Line {
   key: string;
   label: string;
-  colour: string;
+  color: string;
   dash?: number[];
   width?: number;
   x: ArrayLike<number>;
@@ -55,7 +55,7 @@ export function nearest(x: ArrayLike<number>, at: number): number {
 }
 
 /** The next x of any line behind `at`, or before it, between x0 and x1; null when there is none. */
-export function neighbour(lines: readonly Line[], by: -1 | 1, at: number, x0: number, x1: number): number | null {
+export function neighbor(lines: readonly Line[], by: -1 | 1, at: number, x0: number, x1: number): number | null {
   let found: number | null = null;
   for (const { x } of lines) {
     let low = 0;

@@ -1,9 +1,9 @@
 // A chart of lines. uPlot does the axes, the scales and the pointer; the lines are drawn here, because each has its own x
 // and may stand for a band.
 import uPlot from "uplot";
-import { cssColour } from "../colours";
+import { cssColor } from "../colors";
 import { duration, number } from "../format";
-import { extentX, flatValue, type Line, nearest, neighbour, rangeY, spanY, type Who } from "./line";
+import { extentX, flatValue, type Line, nearest, neighbor, rangeY, spanY, type Who } from "./line";
 import { fillBetween, inside, isArea, pixel, scale, stroke } from "./strokes";
 import { limitsOf, logValueTicks, placeTicks, type Ticks, timeTicks, valueTicks } from "./ticks";
 
@@ -43,7 +43,7 @@ export class LineChart {
   private make(): uPlot {
     const { options } = this;
     const font = `${Math.round(11 * rem())}px ${fontFamily()}`;
-    const axisColours = { stroke: () => cssColour("--ink-3"), font, ticks: { show: false }, grid: { stroke: () => cssColour("--grid"), width: 1 } };
+    const axisColors = { stroke: () => cssColor("--ink-3"), font, ticks: { show: false }, grid: { stroke: () => cssColor("--grid"), width: 1 } };
     const plot = new uPlot(
       {
         width: Math.max(80, this.host.clientWidth),
@@ -61,8 +61,8 @@ export class LineChart {
           y: { distr: options.log ? 3 : 1, range: () => this.shownY() },
         },
         axes: [
-          { ...axisColours, scale: "x", size: Math.round(25 * rem()), gap: 6, ...this.axisOf((low, high) => this.xTicks(low, high)) },
-          { ...axisColours, scale: "y", size: axisWidth, gap: 6, ...this.axisOf((low, high) => this.yTicks(low, high)) },
+          { ...axisColors, scale: "x", size: Math.round(25 * rem()), gap: 6, ...this.axisOf((low, high) => this.xTicks(low, high)) },
+          { ...axisColors, scale: "y", size: axisWidth, gap: 6, ...this.axisOf((low, high) => this.yTicks(low, high)) },
         ],
         series: [{}, { show: true, paths: () => null, points: { show: false } }],
         hooks: {
@@ -154,7 +154,7 @@ export class LineChart {
     const [x0, x1] = this.shownX();
     const left = this.plot.cursor.left ?? -1;
     const at = left < 0 ? null : (this.keyX ?? this.plot.posToVal(left, "x"));
-    const to = neighbour(this.lines, by, at ?? (by > 0 ? -Infinity : Infinity), x0, x1);
+    const to = neighbor(this.lines, by, at ?? (by > 0 ? -Infinity : Infinity), x0, x1);
     if (to === null) return;
     this.keyX = to;
     this.movesByKey = true;
@@ -166,8 +166,8 @@ export class LineChart {
   zoomBy(factor: number) {
     const [x0, x1] = this.shownX();
     const left = this.plot.cursor.left ?? -1;
-    const centre = left >= 0 ? this.plot.posToVal(left, "x") : (x0 + x1) / 2;
-    this.options.onZoom([centre - (centre - x0) * factor, centre + (x1 - centre) * factor]);
+    const center = left >= 0 ? this.plot.posToVal(left, "x") : (x0 + x1) / 2;
+    this.options.onZoom([center - (center - x0) * factor, center + (x1 - center) * factor]);
   }
 
   get plotLeft(): number {
@@ -272,7 +272,7 @@ export class LineChart {
   private drawName(ctx: CanvasRenderingContext2D, left: number, bottom: number) {
     ctx.save();
     ctx.font = `${Math.round(11 * rem() * pixel())}px ${fontFamily()}`;
-    ctx.fillStyle = cssColour("--ink-3");
+    ctx.fillStyle = cssColor("--ink-3");
     ctx.textAlign = "right";
     ctx.textBaseline = "top";
     ctx.fillText(this.options.xName, left - 10 * pixel(), bottom + 6 * pixel());
@@ -283,7 +283,7 @@ export class LineChart {
   private drawGaps(ctx: CanvasRenderingContext2D, toX: (x: number) => number, bottom: number) {
     const [x0, x1] = this.shownX();
     ctx.save();
-    ctx.fillStyle = cssColour("--bad");
+    ctx.fillStyle = cssColor("--bad");
     const size = 3 * pixel();
     for (const line of this.lines) {
       const shown = line.raw ?? line.y;

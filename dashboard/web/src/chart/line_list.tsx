@@ -1,11 +1,11 @@
-// The lines of charts as a list: a tick, the colour, the name, and the value at the pointer.
+// The lines of charts as a list: a tick, the color, the name, and the value at the pointer.
 import { useComputed } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { plural } from "../format";
 import { highlighted, pointed } from "./pointing";
 
-export interface Entry { key: string; label: string; colour: string; dash: readonly number[]; href?: string; title?: string; more?: ComponentChildren }
+export interface Entry { key: string; label: string; color: string; dash: readonly number[]; href?: string; title?: string; more?: ComponentChildren }
 
 interface Props {
   entries: readonly Entry[];
@@ -17,8 +17,8 @@ interface Props {
   children?: ComponentChildren;
 }
 
-export function Stroke({ colour, dash }: { colour: string; dash: readonly number[] }) {
-  return <svg class="stroke" width="22" height="8" aria-hidden="true"><line x1="1" x2="21" y1="4" y2="4" stroke={colour} stroke-width="3" stroke-dasharray={dash.join(" ")} /></svg>;
+export function Stroke({ color, dash }: { color: string; dash: readonly number[] }) {
+  return <svg class="stroke" width="22" height="8" aria-hidden="true"><line x1="1" x2="21" y1="4" y2="4" stroke={color} stroke-width="3" stroke-dasharray={dash.join(" ")} /></svg>;
 }
 
 export function LineList({ entries, what, hidden, onHide, children }: Props) {
@@ -45,7 +45,7 @@ export function LineList({ entries, what, hidden, onHide, children }: Props) {
         {entries.map((entry) => (
           <li key={entry.key} class={hidden.has(entry.key) ? "off" : ""} onPointerEnter={() => (highlighted.value = hidden.has(entry.key) ? null : entry.key)} onPointerLeave={() => (highlighted.value = null)}>
             <input type="checkbox" class="check" checked={!hidden.has(entry.key)} aria-label={`Show ${entry.label}`} onChange={() => toggle(entry.key)} onFocus={() => (highlighted.value = hidden.has(entry.key) ? null : entry.key)} onBlur={() => (highlighted.value = null)} />
-            <Stroke colour={entry.colour} dash={entry.dash} />
+            <Stroke color={entry.color} dash={entry.dash} />
             {entry.href ? <a href={entry.href} class="line-name ellipsis" title={entry.title ?? entry.label}>{entry.label}</a> : <span class="line-name ellipsis" title={entry.title ?? entry.label}>{entry.label}</span>}
             <ValueAt of={entry.key} />
             {entry.more}

@@ -1,5 +1,5 @@
 // Charts, maps and tables as pictures or as numbers.
-import { cssColour } from "../colours";
+import { cssColor } from "../colors";
 import type { Line } from "./line";
 
 function save(name: string, url: string) {
@@ -23,14 +23,14 @@ function paper(title: string, width: number, height: number): CanvasRenderingCon
   out.width = width;
   out.height = height;
   const ctx = out.getContext("2d")!;
-  ctx.fillStyle = cssColour("--surface");
+  ctx.fillStyle = cssColor("--surface");
   ctx.fillRect(0, 0, out.width, out.height);
-  ctx.fillStyle = cssColour("--ink");
+  ctx.fillStyle = cssColor("--ink");
   ctx.font = font(14, 600);
   ctx.textBaseline = "middle";
   ctx.fillText(fitted(ctx, title, width - 2 * MARGIN * ratio()), MARGIN * ratio(), 20 * ratio());
   ctx.font = font(11);
-  ctx.fillStyle = cssColour("--ink-2");
+  ctx.fillStyle = cssColor("--ink-2");
   return ctx;
 }
 
@@ -101,7 +101,7 @@ export function saveTablePng(title: string, head: readonly string[], rows: reado
       ctx.fillStyle = cell.fill;
       ctx.fillRect(x, y, width - unit, row - unit);
     }
-    ctx.fillStyle = cell.ink ?? cssColour(i === 0 ? "--ink-2" : "--ink");
+    ctx.fillStyle = cell.ink ?? cssColor(i === 0 ? "--ink-2" : "--ink");
     const right = cell.number ?? rows[0]?.[column]?.number ?? false;
     ctx.textAlign = right ? "right" : "left";
     ctx.fillText(fitted(ctx, cell.text, width - 2 * pad + 1), right ? x + width - pad : x + pad, y + row / 2);

@@ -19,12 +19,12 @@ export function scale(min: number, max: number, start: number, length: number, l
 /** Whether a line goes up and down at every pixel, so that one would see a filled area. */
 export function isArea(line: Line, [from, to]: [number, number], toY: Map1, width: number): boolean {
   if (to - from < (0.8 * width) / pixel()) return false;
-  let travelled = 0;
+  let traveled = 0;
   for (let i = from + 1; i < to; i++) {
     const by = Math.abs(toY(line.y[i]!) - toY(line.y[i - 1]!));
-    if (by > 0) travelled += by; // not of NaN
+    if (by > 0) traveled += by; // not of NaN
   }
-  return travelled > 12 * width;
+  return traveled > 12 * width;
 }
 
 /** Indices of the points between two x, and one more on each side. */
@@ -40,7 +40,7 @@ export function inside(x: ArrayLike<number>, x0: number, x1: number): [number, n
 
 export function stroke(ctx: CanvasRenderingContext2D, line: Line, y: ArrayLike<number>, [from, to]: [number, number], pen: Pen) {
   ctx.globalAlpha = pen.alpha;
-  ctx.strokeStyle = line.colour;
+  ctx.strokeStyle = line.color;
   ctx.lineWidth = (pen.width ?? 1.5) * pixel();
   ctx.setLineDash((line.dash ?? []).map((d) => d * pixel()));
   ctx.beginPath();
@@ -71,8 +71,8 @@ export function stroke(ctx: CanvasRenderingContext2D, line: Line, y: ArrayLike<n
   if (open && alone) dots.push([lastX, lastY]);
   ctx.stroke();
   ctx.setLineDash([]);
-  // A point without neighbours has no line: a dot stands for it. So do few points, where one wants to see them.
-  ctx.fillStyle = line.colour;
+  // A point without neighbors has no line: a dot stands for it. So do few points, where one wants to see them.
+  ctx.fillStyle = line.color;
   if (to - from <= 24 && pen.dots) for (let i = from; i < to; i++) dots.push([pen.toX(line.x[i]!), pen.toY(y[i]!)]);
   for (const [px, py] of dots) {
     if (!Number.isFinite(py)) continue;
@@ -85,7 +85,7 @@ export function stroke(ctx: CanvasRenderingContext2D, line: Line, y: ArrayLike<n
 
 export function fillBetween(ctx: CanvasRenderingContext2D, line: Line, lo: ArrayLike<number>, hi: ArrayLike<number>, [from, to]: [number, number], pen: Pen) {
   ctx.globalAlpha = pen.alpha;
-  ctx.fillStyle = line.colour;
+  ctx.fillStyle = line.color;
   let start = from;
   while (start < to) {
     while (start < to && !(Number.isFinite(pen.toY(lo[start]!)) && Number.isFinite(pen.toY(hi[start]!)))) start++;

@@ -14,7 +14,7 @@ export interface Picture {
   width: number;
   height: number;
   font: string;
-  colours: { paper: string; ink: string; soft: string; grid: string };
+  colors: { paper: string; ink: string; soft: string; grid: string };
 }
 
 const HEAD = 34;
@@ -54,10 +54,10 @@ function area(line: Line, lo: ArrayLike<number>, hi: ArrayLike<number>, [from, t
 }
 
 function shape(line: Line, span: [number, number], toX: Place, toY: Place): string {
-  const colour = escaped(line.colour);
+  const color = escaped(line.color);
   const stroke = (y: ArrayLike<number>, width: number, alpha: number, dash: readonly number[] = []) =>
-    `<path d="${path(line, y, span, toX, toY)}" fill="none" stroke="${colour}" stroke-width="${width}" stroke-opacity="${alpha}" stroke-linejoin="round" stroke-linecap="${dash.length ? "butt" : "round"}"${dash.length ? ` stroke-dasharray="${dash.join(" ")}"` : ""}/>`;
-  const fill = (lo: ArrayLike<number>, hi: ArrayLike<number>, alpha: number) => `<path d="${area(line, lo, hi, span, toX, toY)}" fill="${colour}" fill-opacity="${alpha}"/>`;
+    `<path d="${path(line, y, span, toX, toY)}" fill="none" stroke="${color}" stroke-width="${width}" stroke-opacity="${alpha}" stroke-linejoin="round" stroke-linecap="${dash.length ? "butt" : "round"}"${dash.length ? ` stroke-dasharray="${dash.join(" ")}"` : ""}/>`;
+  const fill = (lo: ArrayLike<number>, hi: ArrayLike<number>, alpha: number) => `<path d="${area(line, lo, hi, span, toX, toY)}" fill="${color}" fill-opacity="${alpha}"/>`;
   return [
     line.band ? fill(line.band.lo, line.band.hi, 0.2) : "",
     ...(line.extremes ? [stroke(line.extremes.lo, 0.7, 0.45), stroke(line.extremes.hi, 0.7, 0.45)] : []),
@@ -68,7 +68,7 @@ function shape(line: Line, span: [number, number], toX: Place, toY: Place): stri
 }
 
 export function chartSvg(picture: Picture): string {
-  const { lines, log, name, width, height, colours } = picture;
+  const { lines, log, name, width, height, colors } = picture;
   const all = picture.range ?? extentX(lines) ?? [0, 1];
   const [x0, x1] = all[0] === all[1] ? [all[0] - 0.5, all[1] + 0.5] : all;
   const span = spanY(lines, x0, x1, log);
@@ -84,8 +84,8 @@ export function chartSvg(picture: Picture): string {
   const toY: Place = (value) => (log && value <= 0 ? NaN : bottom - ((scaled(value) - scaled(y0)) / (scaled(y1) - scaled(y0))) * height);
   const text = (x: number, y: number, content: string, more = "") => `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" ${more}>${escaped(content)}</text>`;
   const grid = [
-    ...yTicks.at.map((tick, i) => `<line x1="${left}" x2="${right}" y1="${toY(tick).toFixed(1)}" y2="${toY(tick).toFixed(1)}" stroke="${colours.grid}"/>${text(left - 8, toY(tick) + 4, yTicks.labels[i]!, 'text-anchor="end"')}`),
-    ...xTicks.at.map((tick, i) => `<line x1="${toX(tick).toFixed(1)}" x2="${toX(tick).toFixed(1)}" y1="${HEAD}" y2="${bottom}" stroke="${colours.grid}"/>${text(toX(tick), bottom + 16, xTicks.labels[i]!, 'text-anchor="middle"')}`),
+    ...yTicks.at.map((tick, i) => `<line x1="${left}" x2="${right}" y1="${toY(tick).toFixed(1)}" y2="${toY(tick).toFixed(1)}" stroke="${colors.grid}"/>${text(left - 8, toY(tick) + 4, yTicks.labels[i]!, 'text-anchor="end"')}`),
+    ...xTicks.at.map((tick, i) => `<line x1="${toX(tick).toFixed(1)}" x2="${toX(tick).toFixed(1)}" y1="${HEAD}" y2="${bottom}" stroke="${colors.grid}"/>${text(toX(tick), bottom + 16, xTicks.labels[i]!, 'text-anchor="middle"')}`),
     text((left + right) / 2, bottom + 32, picture.xName, 'text-anchor="middle"'),
   ];
   const shapes = lines.filter((line) => line.x.length > 0).map((line) => shape(line, [Math.max(0, nearest(line.x, x0) - 1), Math.min(line.x.length, nearest(line.x, x1) + 2)], toX, toY));
@@ -94,12 +94,12 @@ export function chartSvg(picture: Picture): string {
   const wide = (right - 14) / columns;
   const legend = named.map((line, i) => {
     const [x, y] = [14 + (i % columns) * wide, bottom + FOOT + 12 + Math.floor(i / columns) * ROW];
-    return `<line x1="${x}" x2="${x + 22}" y1="${y}" y2="${y}" stroke="${escaped(line.colour)}" stroke-width="2.5"${line.dash?.length ? ` stroke-dasharray="${line.dash.join(" ")}"` : ""}/>${text(x + 28, y + 4, short(line.label, Math.floor((wide - 34) / 6.4)))}`;
+    return `<line x1="${x}" x2="${x + 22}" y1="${y}" y2="${y}" stroke="${escaped(line.color)}" stroke-width="2.5"${line.dash?.length ? ` stroke-dasharray="${line.dash.join(" ")}"` : ""}/>${text(x + 28, y + 4, short(line.label, Math.floor((wide - 34) / 6.4)))}`;
   });
   const total = bottom + FOOT + Math.ceil(named.length / columns) * ROW + 10;
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${Math.ceil(right + RIGHT)}" height="${Math.ceil(total)}" viewBox="0 0 ${Math.ceil(right + RIGHT)} ${Math.ceil(total)}" font-family="${escaped(picture.font)}" font-size="11" fill="${colours.soft}">
-<rect width="100%" height="100%" fill="${colours.paper}"/>
-${text(14, 22, short(picture.title, Math.floor(right / 8)), `font-size="14" font-weight="600" fill="${colours.ink}"`)}
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${Math.ceil(right + RIGHT)}" height="${Math.ceil(total)}" viewBox="0 0 ${Math.ceil(right + RIGHT)} ${Math.ceil(total)}" font-family="${escaped(picture.font)}" font-size="11" fill="${colors.soft}">
+<rect width="100%" height="100%" fill="${colors.paper}"/>
+${text(14, 22, short(picture.title, Math.floor(right / 8)), `font-size="14" font-weight="600" fill="${colors.ink}"`)}
 <clipPath id="plot"><rect x="${left - 2}" y="${HEAD - 2}" width="${width + 4}" height="${height + 4}"/></clipPath>
 ${grid.join("")}<g clip-path="url(#plot)">${shapes.join("")}</g>${legend.join("")}
 </svg>`;

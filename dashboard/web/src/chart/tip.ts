@@ -38,12 +38,12 @@ export function fillTip(tip: HTMLElement, lines: readonly Line[], x: number, pla
   if (!first) return;
   element(tip, "tip-x", place(first.line.x[first.at]!));
   // Of many, those around the one that is pointed at.
-  const centre = Math.max(0, values.indexOf(first));
-  const from = Math.max(0, Math.min(centre - MOST / 2, values.length - MOST));
+  const center = Math.max(0, values.indexOf(first));
+  const from = Math.max(0, Math.min(center - MOST / 2, values.length - MOST));
   for (const { line, at, value } of values.slice(from, from + MOST)) {
     const row = document.createElement("div");
     row.className = line.key === closest ? "tip-row on" : "tip-row";
-    element(row, "swatch", "").style.background = line.colour;
+    element(row, "swatch", "").style.background = line.color;
     element(row, "tip-label", line.label);
     element(row, "tip-value", format(line.raw ? line.raw[at]! : value));
     if (line.raw) element(row, "tip-extra", `smoothed ${format(value)}`);

@@ -5,7 +5,7 @@ import { ChartBoard, type BoardMetric } from "../chart/chart_board";
 import type { Line, Who } from "../chart/line";
 import { Stroke } from "../chart/line_list";
 import { columnFormat, settingFormat } from "../chart/ticks";
-import { cssColour, runStyles } from "../colours";
+import { cssColor, runStyles } from "../colors";
 import { type Axis, type Compared, type Comparison, type Range, type RunRow } from "../data/source";
 import { metricValue, plain, plural, toNumber } from "../format";
 import { Icon } from "../parts/icons";
@@ -15,7 +15,7 @@ import { go, link, route, setQuery } from "../router";
 import { source, tick, useAnswer, useThrottled, versions } from "../store";
 import { bestOf, byPlace, constantOf } from "../metrics";
 import { bandLine, sourceLabel } from "../run/plots";
-import { colourKey } from "../settings";
+import { colorKey } from "../settings";
 import { labels, Legend, lookOf } from "./legend";
 
 export const MOST_COMPARED = 50;
@@ -57,7 +57,7 @@ function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: bool
   const { runs } = comparison;
   const names = labels(runs);
   const { query } = route.value;
-  const look = lookOf(comparison, query.get("colour") ?? colourKey.value);
+  const look = lookOf(comparison, query.get("color") ?? colorKey.value);
   const { styles } = look;
   const off = query.get("off") ?? "";
   const hidden = useMemo(() => new Set(off.split(",").filter(Boolean)), [off]);
@@ -79,7 +79,7 @@ function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: bool
         over.length > 0 ? source().curves({ runs: over, metric: of.name, sources: null, x: axis, range, points, smooth }) : [],
       ]);
       const lines: Line[] = curves.map((c) => ({ key: c.run, label: names.get(c.run) ?? c.run, x: c.x, y: c.smooth ?? c.y, ...(c.smooth ? { raw: c.y } : {}), ...styles.get(c.run)! }));
-      if (band) lines.unshift(bandLine(band, smooth, { key: "band", label: `median of ${band.curves.length} curves`, colour: cssColour("--ink-2") }, (c) => `${names.get(c.run) ?? c.run}${band.curves.some((o) => o.run === c.run && o.source !== c.source) ? ` ${sourceLabel(c.source)}` : ""}`));
+      if (band) lines.unshift(bandLine(band, smooth, { key: "band", label: `median of ${band.curves.length} curves`, color: cssColor("--ink-2") }, (c) => `${names.get(c.run) ?? c.run}${band.curves.some((o) => o.run === c.run && o.source !== c.source) ? ` ${sourceLabel(c.source)}` : ""}`));
       return lines;
     },
   });
@@ -108,7 +108,7 @@ function Curves({ comparison, isGroup }: { comparison: Comparison; isGroup: bool
 /** The list of runs beside the charts; where there is no room beside them, folded above them. */
 function Side(props: Parameters<typeof Legend>[0]) {
   return useNarrow(1000)
-    ? <details class="legend-fold card"><summary>{plural(props.runs.length, "run")} and their colours</summary><Legend {...props} /></details>
+    ? <details class="legend-fold card"><summary>{plural(props.runs.length, "run")} and their colors</summary><Legend {...props} /></details>
     : <aside class="legend-side card" aria-label="Compared runs"><Legend {...props} /></aside>;
 }
 

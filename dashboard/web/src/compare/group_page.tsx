@@ -1,7 +1,7 @@
 // All runs that a filter finds, however many, as one band per metric: median, the middle 80 %, smallest and largest over all their ranks.
 import { useEffect, useMemo } from "preact/hooks";
 import { ChartBoard, type BoardMetric } from "../chart/chart_board";
-import { rankColour } from "../colours";
+import { rankColor } from "../colors";
 import type { Plot } from "../chart/chart_card";
 import type { Line, Who } from "../chart/line";
 import type { Axis, Field, Range, RunList } from "../data/source";
@@ -36,7 +36,7 @@ export function GroupPage() {
     name: of.name, title: of.section ? of.name.slice(of.section.length + 1) : of.name, axis, version: `${now}|${smooth}`, csv: null,
     load: async (range: Range | null, points: number): Promise<Line[]> => {
       const band = await source().band({ runs: { filter }, metric: of.name, x: axis, range, points });
-      return band ? [bandLine(band, smooth, { key: "band", label: `median of ${band.curves.length} curves`, colour: rankColour(0) }, (c) => `${c.run} ${sourceLabel(c.source)}`)] : [];
+      return band ? [bandLine(band, smooth, { key: "band", label: `median of ${band.curves.length} curves`, color: rankColor(0) }, (c) => `${c.run} ${sourceLabel(c.source)}`)] : [];
     },
   });
   const pick = (_: Line, who: Who | null) => {

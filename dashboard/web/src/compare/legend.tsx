@@ -1,15 +1,15 @@
-// The runs that are compared, at the side of their charts, and what their colours mean.
+// The runs that are compared, at the side of their charts, and what their colors mean.
 import { useMemo } from "preact/hooks";
 import { LineList, type Entry } from "../chart/line_list";
-import { type KeyColours, keyColours, rampColour, type Style } from "../chart/palette";
+import { type KeyColors, keyColors, rampColor, type Style } from "../chart/palette";
 import { settingFormat } from "../chart/ticks";
-import { runStyles } from "../colours";
+import { runStyles } from "../colors";
 import { type Comparison, type RunRow, shownState } from "../data/source";
 import { plain } from "../format";
 import { Icon } from "../parts/icons";
 import { StateMark } from "../parts/state_mark";
 import { link, setQuery } from "../router";
-import { colourKey, shownTheme } from "../settings";
+import { colorKey, shownTheme } from "../settings";
 
 /** Names are often the same: then the end of the id tells them apart. */
 export function labels(runs: RunRow[]): Map<string, string> {
@@ -20,11 +20,11 @@ export function labels(runs: RunRow[]): Map<string, string> {
 
 export interface Look {
   styles: Map<string, Style>;
-  /** The key that gives the colours, if one does. */
+  /** The key that gives the colors, if one does. */
   key: string;
   keys: string[];
   values: unknown[];
-  found: KeyColours | null;
+  found: KeyColors | null;
 }
 
 /** How the runs look: by their places, or by what they have at the chosen key, where they differ in it. */
@@ -35,8 +35,8 @@ export function lookOf(comparison: Comparison, chosen: string): Look {
   const styles = runStyles(runs.map((run) => run.id));
   const values = config.find((c) => c.key === key)?.values ?? [];
   if (!key) return { styles, key, keys, values, found: null };
-  const found = keyColours(values, shownTheme.value);
-  runs.forEach((run, i) => styles.set(run.id, { colour: found.colours[i]!, dash: [] }));
+  const found = keyColors(values, shownTheme.value);
+  runs.forEach((run, i) => styles.set(run.id, { color: found.colors[i]!, dash: [] }));
   return { styles, key, keys, values, found };
 }
 
@@ -62,10 +62,10 @@ export function Legend({ runs, look, hidden, onHide }: { runs: RunRow[]; look: L
   return (
     <LineList entries={entries} what="run" hidden={hidden} onHide={onHide}>
       {look.keys.length > 0 && (
-        <label class="colour-by small"><span>Colour by</span>
+        <label class="color-by small"><span>Color by</span>
           <select class="field mini" value={look.key} onChange={(event) => {
-            colourKey.value = event.currentTarget.value;
-            setQuery({ colour: event.currentTarget.value });
+            colorKey.value = event.currentTarget.value;
+            setQuery({ color: event.currentTarget.value });
           }}>
             <option value="">run</option>
             {look.keys.map((key) => <option key={key} value={key}>{key}</option>)}
@@ -73,16 +73,16 @@ export function Legend({ runs, look, hidden, onHide }: { runs: RunRow[]; look: L
         </label>
       )}
       {look.found?.ramp && (
-        <p class="row tiny soft colour-ramp" aria-label={`${look.key} from ${valueText(look.found.ramp.low)} to ${valueText(look.found.ramp.high)}`}>
+        <p class="row tiny soft color-ramp" aria-label={`${look.key} from ${valueText(look.found.ramp.low)} to ${valueText(look.found.ramp.high)}`}>
           {valueText(look.found.ramp.low)}
-          <span class="ramp">{Array.from({ length: 24 }, (_, i) => <i key={i} style={{ background: rampColour(i / 23, shownTheme.value) }} />)}</span>
+          <span class="ramp">{Array.from({ length: 24 }, (_, i) => <i key={i} style={{ background: rampColor(i / 23, shownTheme.value) }} />)}</span>
           {valueText(look.found.ramp.high)}
           {look.found.ramp.log && <span class="dim">log</span>}
         </p>
       )}
       {look.found && !look.found.ramp && (
         <ul class="row wrap tiny soft" aria-label={look.key}>
-          {[...new Set(look.values.map(valueText))].map((text) => <li key={text} class="row"><i class="dot" style={{ background: look.found!.colours[look.values.findIndex((value) => valueText(value) === text)] }} />{text}</li>)}
+          {[...new Set(look.values.map(valueText))].map((text) => <li key={text} class="row"><i class="dot" style={{ background: look.found!.colors[look.values.findIndex((value) => valueText(value) === text)] }} />{text}</li>)}
         </ul>
       )}
     </LineList>

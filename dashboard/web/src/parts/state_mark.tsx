@@ -1,4 +1,4 @@
-// What became of a run: a shape, a word and a colour that say the same.
+// What became of a run: a shape, a word and a color that say the same.
 import { signalName } from "../format";
 import type { RunState } from "../data/source";
 

@@ -7,7 +7,7 @@ import { constantOf } from "../metrics";
 import { Icon } from "../parts/icons";
 import { Popover } from "../parts/overlay";
 import { route, setQuery } from "../router";
-import { rankColour } from "../colours";
+import { rankColor } from "../colors";
 import { Figures } from "./figures";
 import { runPlot, ranksOf, type Ranks } from "./plots";
 
@@ -57,12 +57,12 @@ function RankChoice({ ranks, all }: { ranks: Ranks; all: number[] }) {
         <button type="button" aria-pressed={ranks === "all"} onClick={() => setRanks("all")} title="One line per rank">Each rank</button>
       </div>
       {ranks !== "all" && (
-        <Popover class="button" name="Ranks to show over the band" label={<>{Array.isArray(ranks) ? <>{ranks.slice(0, 6).map((r) => <i key={r} class="dot" style={{ background: rankColour(r) }} />)}<span>{ranks.length === 1 ? `rank ${ranks[0]}` : `${ranks.length} ranks`}</span></> : "+ ranks"}<Icon name="down" size={12} /></>}>
+        <Popover class="button" name="Ranks to show over the band" label={<>{Array.isArray(ranks) ? <>{ranks.slice(0, 6).map((r) => <i key={r} class="dot" style={{ background: rankColor(r) }} />)}<span>{ranks.length === 1 ? `rank ${ranks[0]}` : `${ranks.length} ranks`}</span></> : "+ ranks"}<Icon name="down" size={12} /></>}>
           {() => (
             <div class="rank-choice">
               {Array.isArray(ranks) && <button type="button" class="button quiet mini" onClick={() => setRanks("band")}>None</button>}
               <div class="rank-grid">
-                {all.map((rank) => <button type="button" key={rank} class="button mini" aria-pressed={Array.isArray(ranks) && ranks.includes(rank)} onClick={() => setRanks(toggled(ranks, rank))}><i class="dot" style={{ background: rankColour(rank) }} />{rank}</button>)}
+                {all.map((rank) => <button type="button" key={rank} class="button mini" aria-pressed={Array.isArray(ranks) && ranks.includes(rank)} onClick={() => setRanks(toggled(ranks, rank))}><i class="dot" style={{ background: rankColor(rank) }} />{rank}</button>)}
               </div>
             </div>
           )}

@@ -1,7 +1,7 @@
 // The results of a run, each with its latest value, its best, and a small curve.
 import { useMemo } from "preact/hooks";
 import { columnFormat } from "../chart/ticks";
-import { cssColour } from "../colours";
+import { cssColor } from "../colors";
 import type { Curve, Metric, Run } from "../data/source";
 import { metricValue, plural, toNumber } from "../format";
 import { better } from "../metrics";
@@ -54,7 +54,7 @@ function textOf(m: Metric): { last: string; more: string } {
 
 function Spark({ curve }: { curve: Curve | undefined }) {
   const path = useMemo(() => sparkPath(curve), [curve]);
-  return <svg class="spark" width={WIDTH} height={HEIGHT} viewBox={`0 0 ${WIDTH} ${HEIGHT}`} aria-hidden="true">{path && <path d={path} fill="none" stroke={cssColour("--accent")} stroke-width="1.5" stroke-linejoin="round" />}</svg>;
+  return <svg class="spark" width={WIDTH} height={HEIGHT} viewBox={`0 0 ${WIDTH} ${HEIGHT}`} aria-hidden="true">{path && <path d={path} fill="none" stroke={cssColor("--accent")} stroke-width="1.5" stroke-linejoin="round" />}</svg>;
 }
 
 function sparkPath(curve: Curve | undefined): string {

@@ -50,7 +50,7 @@ function Images({ run, media }: { run: Run; media: Media }) {
   );
 }
 
-/** Time to the right, values upwards, how many as the colour; below, the one at a chosen step. */
+/** Time to the right, values upwards, how many as the color; below, the one at a chosen step. */
 function Histograms({ run, media }: { run: Run; media: Media }) {
   const { value, error } = useAnswer<HistogramItem[]>(() => source().histograms(run.id, media.name, media.sources[0]!), [run.id, media.name, media.count]);
   const [chosen, setChosen] = useState<number | null>(null);

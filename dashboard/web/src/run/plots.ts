@@ -2,7 +2,7 @@
 import type { Plot } from "../chart/chart_card";
 import type { BoardMetric } from "../chart/chart_board";
 import { type Line, smooth as smoothed } from "../chart/line";
-import { rankColour, rankDash, runColour } from "../colours";
+import { rankColor, rankDash, runColor } from "../colors";
 import type { Axis, Band, Curve, Metric, Range, Run } from "../data/source";
 import { source } from "../store";
 
@@ -19,11 +19,11 @@ export function sourceLabel(name: string): string {
   return name.replace(/^(rank|node)-/, "$1 ");
 }
 
-function curveLine(curve: Curve, look: Partial<Line> & { label: string; colour: string }): Line {
+function curveLine(curve: Curve, look: Partial<Line> & { label: string; color: string }): Line {
   return { key: `${curve.run}/${curve.source}`, x: curve.x, y: curve.smooth ?? curve.y, ...(curve.smooth ? { raw: curve.y } : {}), ...look };
 }
 
-export function bandLine(band: Band, smooth: number, look: { key: string; label: string; colour: string; dash?: number[] }, who: (curve: { run: string; source: string }) => string): Line {
+export function bandLine(band: Band, smooth: number, look: { key: string; label: string; color: string; dash?: number[] }, who: (curve: { run: string; source: string }) => string): Line {
   return {
     ...look,
     x: band.x,
@@ -43,7 +43,7 @@ export function bandLine(band: Band, smooth: number, look: { key: string; label:
 
 function rankLine(curve: Curve, many: boolean): Line {
   const number = Number(curve.source.replace(/^\D+/, ""));
-  return curveLine(curve, { label: sourceLabel(curve.source), colour: rankColour(number), dash: rankDash(number), width: many ? 1.1 : 1.6 });
+  return curveLine(curve, { label: sourceLabel(curve.source), color: rankColor(number), dash: rankDash(number), width: many ? 1.1 : 1.6 });
 }
 
 async function rankLines(run: Run, metric: Metric, ranks: Ranks, query: { x: Axis; range: Range | null; points: number; smooth: number }): Promise<Line[]> {
@@ -55,7 +55,7 @@ async function rankLines(run: Run, metric: Metric, ranks: Ranks, query: { x: Axi
     wanted ? source().curves({ ...common, sources: chosen }) : [],
   ]);
   const lines = curves.map((curve) => rankLine(curve, curves.length > 8));
-  if (band) lines.unshift(bandLine(band, query.smooth, { key: "band", label: `median of ${band.curves.length} ranks`, colour: runColour(run.id) }, (curve) => sourceLabel(curve.source)));
+  if (band) lines.unshift(bandLine(band, query.smooth, { key: "band", label: `median of ${band.curves.length} ranks`, color: runColor(run.id) }, (curve) => sourceLabel(curve.source)));
   else if (!wanted) return (await source().curves({ ...common, sources: "ranks" })).map((curve) => rankLine(curve, false));
   return lines;
 }
@@ -73,7 +73,7 @@ export function runPlot(run: Run, metric: Metric, ranks: Ranks, version: number)
       const query = { x: axis, range, points, smooth };
       if (isRank) return rankLines(run, metric, ranks, query);
       const curves = await source().curves({ ...query, metric: of.name, runs: [{ id: run.id, created: run.created }], sources: isNodes ? "*" : null });
-      return isNodes ? curves.map((curve) => rankLine(curve, false)) : curves.map((curve) => curveLine(curve, { label: run.name, colour: runColour(run.id) }));
+      return isNodes ? curves.map((curve) => rankLine(curve, false)) : curves.map((curve) => curveLine(curve, { label: run.name, color: runColor(run.id) }));
     },
   });
 }

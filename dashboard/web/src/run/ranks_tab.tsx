@@ -1,10 +1,10 @@
 // Ranks beside each other: which is slow, which is lost, and what its node was doing.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ChartBoard } from "../chart/chart_board";
-import { drawHeat, heatColour } from "../chart/heat";
+import { drawHeat, heatColor } from "../chart/heat";
 import { columnFormat } from "../chart/ticks";
 import { saveHeatPng, saveRows } from "../chart/save";
-import { rankColour } from "../colours";
+import { rankColor } from "../colors";
 import type { Heatmap, Run, Source } from "../data/source";
 import { ago, metricValue, plural, toNumber } from "../format";
 import { Icon } from "../parts/icons";
@@ -134,7 +134,7 @@ function Slowest({ run }: { run: Run }) {
   return <p class="verdict" data-verdict><strong>Rank {worst} was the {run.world_size === 2 ? "slower" : "slowest"}</strong> in {count} of {plural(told.length, "measurement")}.</p>;
 }
 
-/** Colours go from the 2nd to the 98th percentile: one outlier does not make everything else look alike. */
+/** Colors go from the 2nd to the 98th percentile: one outlier does not make everything else look alike. */
 function limits(heat: Heatmap): [number, number] {
   const values = heat.mean.flat().map(toNumber).filter(Number.isFinite).sort((a, b) => a - b);
   if (values.length === 0) return [0, 1];
@@ -148,7 +148,7 @@ function Scale({ heat, metric }: { heat: Heatmap; metric: string }) {
   return (
     <span class="row small soft heat-scale">
       {metricValue(metric, low)}
-      <span class="ramp">{Array.from({ length: 24 }, (_, i) => <i key={i} style={{ background: `rgb(${heatColour(i / 23).join(" ")})` }} />)}</span>
+      <span class="ramp">{Array.from({ length: 24 }, (_, i) => <i key={i} style={{ background: `rgb(${heatColor(i / 23).join(" ")})` }} />)}</span>
       {metricValue(metric, high)}
     </span>
   );
@@ -206,7 +206,7 @@ function RankTable({ run, ranks, heat, metric }: { run: Run; ranks: Source[]; he
               const behind = ahead - (r.step ?? 0);
               return (
                 <tr key={r.source}>
-                  <td><a class="row" href={link(["run", run.id, "charts"], { ranks: String(r.rank) })} title="Draw its curves over those of the others"><i class="dot" style={{ background: rankColour(r.rank ?? 0) }} />{r.rank}</a></td>
+                  <td><a class="row" href={link(["run", run.id, "charts"], { ranks: String(r.rank) })} title="Draw its curves over those of the others"><i class="dot" style={{ background: rankColor(r.rank ?? 0) }} />{r.rank}</a></td>
                   <td>{r.state && <StateMark state={r.state} />}</td>
                   <td class="num">{r.step?.toLocaleString("en-US") ?? "–"}{behind > 0 && run.state === "running" && <span class="dim"> −{behind.toLocaleString("en-US")}</span>}</td>
                   <td class="num">{Number.isFinite(mean) ? written(mean) ?? metricValue(metric, mean) : "–"}</td>

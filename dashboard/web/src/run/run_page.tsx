@@ -2,7 +2,7 @@
 import { useEffect } from "preact/hooks";
 import { deleteRuns, editNote, editTags, stopRun } from "../acting";
 import { lookInAddress } from "../chart/look";
-import { runColour } from "../colours";
+import { runColor } from "../colors";
 import { type Run, shownState } from "../data/source";
 import { ago, clock, duration, fixed, moment, roughly, toNumber } from "../format";
 import { useKeys } from "../keys";
@@ -77,7 +77,7 @@ function Top({ run, tabs, tab }: { run: Run; tabs: Tab[]; tab: string }) {
   return (
     <header class="run-head">
       <div class="row run-name">
-        <i class="dot big" style={{ background: runColour(run.id) }} />
+        <i class="dot big" style={{ background: runColor(run.id) }} />
         <h1 class="ellipsis" title={run.id}>{run.name}</h1>
         <StateMark state={shownState(run)} exit={run.exit} signal={run.signal} />
       </div>

@@ -1,10 +1,10 @@
 // Tables, two kinds of which are drawn from all of their rows: confusion matrices and precision-recall curves.
 import { useState } from "preact/hooks";
 import { ChartCard, type Plot } from "../chart/chart_card";
-import { heatColour } from "../chart/heat";
+import { heatColor } from "../chart/heat";
 import { Stroke } from "../chart/line_list";
 import { type Cell, saveRows, saveTablePng } from "../chart/save";
-import { rankColour } from "../colours";
+import { rankColor } from "../colors";
 import type { Media, Run, TablePage } from "../data/source";
 import { number, plain, toNumber } from "../format";
 import { toast } from "../parts/overlay";
@@ -73,7 +73,7 @@ function PlainTable({ table }: { table: TablePage }) {
 
 interface ConfusionRow { actual: string; right: string; cells: (Cell & { title: string })[] }
 
-/** How often each class was predicted as which; the colour is the share of the row. */
+/** How often each class was predicted as which; the color is the share of the row. */
 function confusionOf(table: TablePage): { classes: string[]; rows: ConfusionRow[] } {
   const [a, p, c] = ["actual", "predicted", "count"].map((n) => table.columns.indexOf(n)) as [number, number, number];
   const classes = [...new Set(table.rows.flatMap((row) => [plain(row[a]), plain(row[p])]))].sort((x, y) => x.localeCompare(y, "en", { numeric: true }));
@@ -85,7 +85,7 @@ function confusionOf(table: TablePage): { classes: string[]; rows: ConfusionRow[
       const times = count(actual, predicted);
       const title = `${actual} predicted as ${predicted}: ${times} of ${sum}`;
       if (!times) return { text: "·", title };
-      const [r, g, b] = heatColour((times / sum) ** 0.5);
+      const [r, g, b] = heatColor((times / sum) ** 0.5);
       return { text: number(times), title, fill: `rgb(${r} ${g} ${b})`, ink: r * 0.3 + g * 0.59 + b * 0.11 > 140 ? "#10161a" : "#ffffff" };
     });
     return { actual, cells, right: sum > 0 ? `${((100 * count(actual, actual)) / sum).toFixed(1)} %` : "–" };
@@ -98,7 +98,7 @@ function Confusion({ table }: { table: TablePage }) {
   return (
     <div class="scroll-x" tabIndex={0} role="region" aria-label="Confusion matrix">
       <table class="confusion">
-        <caption class="hint">Rows: actual class. Columns: predicted class. Colour: share of the row.</caption>
+        <caption class="hint">Rows: actual class. Columns: predicted class. Color: share of the row.</caption>
         <thead><tr><td />{classes.map((name) => <th key={name} scope="col">{name}</th>)}<th scope="col">correct</th></tr></thead>
         <tbody>{rows.map(({ actual, cells, right }) => (
           <tr key={actual}><th scope="row">{actual}</th>
@@ -123,12 +123,12 @@ function PrecisionRecall({ table, name }: { table: TablePage; name: string }) {
     name, title: "precision over recall", axis: "epoch", columns: ["class", "recall", "precision"], version: String(table.at), csv: null,
     load: async () => classes.map((own, i) => {
       const rows = table.rows.filter((row) => k < 0 || plain(row[k]) === own).map((row) => [toNumber(row[r]), toNumber(row[p])] as const).sort((x, y) => x[0] - y[0]);
-      return { key: own, label: own || "precision", colour: rankColour(i), x: rows.map((row) => row[0]), y: rows.map((row) => row[1]) };
+      return { key: own, label: own || "precision", color: rankColor(i), x: rows.map((row) => row[0]), y: rows.map((row) => row[1]) };
     }),
   };
   return (
     <>
-      {classes.length > 1 && <ul class="row wrap small" aria-label="Classes">{classes.map((own, i) => <li key={own} class="row"><Stroke colour={rankColour(i)} dash={[]} />{own}</li>)}</ul>}
+      {classes.length > 1 && <ul class="row wrap small" aria-label="Classes">{classes.map((own, i) => <li key={own} class="row"><Stroke color={rankColor(i)} dash={[]} />{own}</li>)}</ul>}
       <ChartCard plot={plot} range={null} log={false} height={280} onZoom={() => undefined} />
     </>
   );

@@ -1,6 +1,6 @@
 // The table of runs: only the rows in view exist.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { runColour, runStyles } from "../colours";
+import { runColor, runStyles } from "../colors";
 import { MOST_COMPARED } from "../compare/compare_page";
 import { type RunRow, shownState } from "../data/source";
 import { metricValue, moment, plain, plural, roughly, toNumber } from "../format";
@@ -59,8 +59,8 @@ export function RunsTable(props: Props) {
     };
   }, []);
 
-  // What is selected has the colour that it is going to have in the comparison.
-  const colours = useMemo(() => runStyles([...props.selected]), [props.selected, shownTheme.value]);
+  // What is selected has the color that it is going to have in the comparison.
+  const colors = useMemo(() => runStyles([...props.selected]), [props.selected, shownTheme.value]);
   const hasGroups = rows.sections.some((section) => section.group);
   const high = Math.round((view.narrow ? (hasGroups ? 5.4 : 4.4) : hasGroups || isProgressing ? 3.1 : 2.6) * rem());
   const count = rows.length;
@@ -111,7 +111,7 @@ export function RunsTable(props: Props) {
   const visible = [];
   for (let i = from; i < to; i++) {
     const row = rows.row(i);
-    if (row) visible.push(<TableRow key={i} {...props} columns={columns} row={row} index={i} high={high} template={template} narrow={view.narrow} width={view.width} now={now} at={i === cursor} pick={pick} formats={formats} best={best} colours={colours} />);
+    if (row) visible.push(<TableRow key={i} {...props} columns={columns} row={row} index={i} high={high} template={template} narrow={view.narrow} width={view.width} now={now} at={i === cursor} pick={pick} formats={formats} best={best} colors={colors} />);
   }
   return (
     <div class="runs-table card" ref={box} role="table" aria-label="Runs" aria-rowcount={count + 1} aria-colcount={columns.length + 2} tabIndex={0}>
@@ -149,7 +149,7 @@ function Head({ title, field, numeric, sort, onSort }: { title: string; field: s
   );
 }
 
-interface RowProps extends Props { row: Row; index: number; high: number; template: string; narrow: boolean; now: number; at: boolean; width: number; pick: (index: number, range: boolean) => void; formats: ReadonlyMap<string, NumberFormat>; best: ReadonlyMap<string, Section>; colours: ReadonlyMap<string, Style> }
+interface RowProps extends Props { row: Row; index: number; high: number; template: string; narrow: boolean; now: number; at: boolean; width: number; pick: (index: number, range: boolean) => void; formats: ReadonlyMap<string, NumberFormat>; best: ReadonlyMap<string, Section>; colors: ReadonlyMap<string, Style> }
 
 function TableRow(props: RowProps) {
   const { row, index, high, template, at } = props;
@@ -171,7 +171,7 @@ function TableRow(props: RowProps) {
       {props.narrow ? <NarrowCell run={run} {...props} /> : (
         <>
           <span role="cell" class="name">
-            <i class="dot" style={{ background: props.colours.get(run.id)?.colour ?? runColour(run.id) }} />
+            <i class="dot" style={{ background: props.colors.get(run.id)?.color ?? runColor(run.id) }} />
             <a href={link(["run", run.id])} class="ellipsis" title={run.id}>{run.name}</a>
             {run.num_alerts > 0 && <span class="alerted" title={plural(run.num_alerts, "alert")}><Icon name="bell" size={13} /><span class="sr">{plural(run.num_alerts, "alert")}</span></span>}
             {run.note && <span class="noted" title={run.note}><Icon name="note" size={13} /><span class="sr">has a note</span></span>}
@@ -218,12 +218,12 @@ function StepCell({ run, now }: { run: RunRow; now: number }) {
   );
 }
 
-function NarrowCell({ run, columns, now, formats, colours }: RowProps & { run: RunRow }) {
+function NarrowCell({ run, columns, now, formats, colors }: RowProps & { run: RunRow }) {
   const { progress, left } = useProgress(run, now);
   const told = columns.filter((c) => isMetric(c.field)).map((c) => ({ c, ...cellText(run, c.field, now, formats) })).filter((c) => c.text).slice(0, 2);
   return (
     <span role="cell" class="narrow">
-      <span class="row"><i class="dot" style={{ background: colours.get(run.id)?.colour ?? runColour(run.id) }} /><a href={link(["run", run.id])} class="ellipsis">{run.name}</a><span class="spread" />{mark(run)}</span>
+      <span class="row"><i class="dot" style={{ background: colors.get(run.id)?.color ?? runColor(run.id) }} /><a href={link(["run", run.id])} class="ellipsis">{run.name}</a><span class="spread" />{mark(run)}</span>
       <span class="row small soft"><span class="when" title={moment(run.created)}>{left !== null ? `${roughly(left)} left` : cellText(run, "created", now).text}</span><span class="spread" />{told.map(({ c, text }) => <span key={c.field} class="ellipsis"><span class="dim">{c.title.split("/").pop()}</span> {text}</span>)}</span>
       {run.state === "running" && progress && <ProgressBar progress={progress} label={run.name} />}
     </span>

@@ -1,0 +1,12 @@
+#include "core/system/malloc_tuning.h"
+
+#include <malloc.h>
+
+namespace lockstep {
+
+void disable_malloc_trim() {
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, -1);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+// What changes a run.
+#include <fmt/format.h>
+
+#include "catalog/run_list.h"
+#include "core/printable.h"
+#include "dashboard/api/handlers.h"
+#include "tracking/log/unix_time.h"
+#include "tracking/runs/run_trash.h"
+#include "tracking/runs/stop_request.h"
+
+namespace lockstep::dashboard {
+namespace {
+
+Json body_of(const RunRequest& request) {
+  auto json = request.request.body.empty() ? Json::object()
+                                           : Json::parse(request.request.body, nullptr, false);
+  if (!json.is_object()) throw bad_request("the body is no JSON object");
+  return json;
+}
+
+std::optional<std::string> text_member(const Json& body, const char* name) {
+  if (!body.contains(name) || body[name].is_null()) return std::nullopt;
+  if (!body[name].is_string()) throw bad_request(fmt::format("{} is no text", name));
+  return body[name].get<std::string>();
+}
+
+void add_changes(const Json& body, const char* name, char sign, std::vector<std::string>& changes) {
+  if (!body.contains(name)) return;
+  if (!body[name].is_array()) throw bad_request(fmt::format("{} is no list of texts", name));
+  for (const auto& tag : body[name]) {
+    if (!tag.is_string()) throw bad_request(fmt::format("{} is no list of texts", name));
+    changes.push_back(sign + tag.get<std::string>());
+  }
+}
+
+// As somebody else may have seen it since: what the file system says now.
+ApiResponse current_row(Dashboard& dashboard, const std::string& id) {
+  dashboard.catalog.refresh(id);
+  return json_answer(run_row(*existing_run(dashboard, id), tracking::unix_now()));
+}
+
+}  // namespace
+
+ApiResponse tags_action(Dashboard& dashboard, const RunRequest& request) {
+  const auto body = body_of(request);
+  std::vector<std::string> changes;
+  add_changes(body, "add", '+', changes);
+  add_changes(body, "remove", '-', changes);
+  tracking::change_run_tags(request.run->dir, changes, text_member(body, "note"));
+  return current_row(dashboard, request.run->id);
+}
+
+ApiResponse stop_action(Dashboard& dashboard, const RunRequest& request) {
+  const auto reason = text_member(body_of(request), "reason");
+  dashboard.catalog.refresh(request.run->id);
+  const auto run = existing_run(dashboard, request.run->id);
+  if (run->state != RunState::Running)
+    throw ApiError(409, "conflict", fmt::format("the run is over: {}", state_name(run->state)));
+  tracking::request_stop(run->dir, reason.value_or("asked for in the dashboard"));
+  return current_row(dashboard, request.run->id);
+}
+
+ApiResponse delete_action(Dashboard& dashboard, const RunRequest& request) {
+  const auto& id = request.run->id;
+  if (text_member(body_of(request), "confirm") != id)
+    throw bad_request("to delete a run, `confirm` must be its id");
+  const auto run = read_run(request.run->dir, dashboard.catalog.names());
+  if (entries_of(run, dashboard.catalog.names()).empty())
+    throw not_found(fmt::format("there is no run '{}'", printable(id)));
+  if (const auto reason = why_in_use(*run); !reason.empty())
+    throw ApiError(409, "conflict", fmt::format("the run is not over: {}", reason));
+  tracking::remove_run(dashboard.catalog.directory(), request.run->dir);
+  dashboard.catalog.refresh(id);
+  return json_answer({{"deleted", id}});
+}
+
+}  // namespace lockstep::dashboard

@@ -1,0 +1,205 @@
+// Images, histograms, tables and messages: read from the event logs when they are looked at.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "catalog/json_text.h"
+#include "core/number_text.h"
+#include "core/printable.h"
+#include "dashboard/api/handlers.h"
+
+namespace lockstep::dashboard {
+namespace {
+
+struct PlacedRecord {
+  std::string source;
+  catalog::RecordPlace place;
+};
+
+// Those of a kind that are asked for, by time.
+std::vector<PlacedRecord> asked_records(const catalog::RunLogs& logs,
+                                        const catalog::NameTable& names, const ApiRequest& request,
+                                        catalog::RecordPlace::Kind kind) {
+  const auto source = request.param("source"), name = request.param("name");
+  const auto number = name ? names.find(*name) : catalog::NameTable::kNone;
+  std::vector<PlacedRecord> records;
+  logs.look([&](const auto& all) {
+    for (const auto& log : all) {
+      if (source && log->name().source() != *source) continue;
+      for (const auto& place : log->places())
+        if (place.kind == kind && (!name || place.name == number))
+          records.push_back({log->name().source(), place});
+    }
+  });
+  std::ranges::stable_sort(records, {}, [](const auto& record) { return record.place.time; });
+  return records;
+}
+
+template <class T>
+std::optional<T> read_placed(const catalog::RunLogs& logs, const PlacedRecord& record) {
+  return logs.look([&](const auto& all) -> std::optional<T> {
+    for (const auto& log : all) {
+      if (log->name().source() != record.source) continue;
+      auto read = log->read_record(record.place);
+      if (auto* value = read ? std::get_if<T>(&*read) : nullptr) return std::move(*value);
+    }
+    return std::nullopt;
+  });
+}
+
+Json moment_json(const PlacedRecord& record) {
+  return {{"source", record.source},
+          {"step", record.place.step},
+          {"time", catalog::number_value(record.place.time)},
+          {"epoch", catalog::number_value(record.place.epoch)},
+          {"at", record.place.end}};
+}
+
+// `limit` of them, evenly, the last one among them.
+std::vector<PlacedRecord> thinned(const std::vector<PlacedRecord>& records, size_t limit) {
+  if (records.size() <= limit) return records;
+  std::vector<PlacedRecord> some;
+  for (size_t i = 0; i < limit; ++i) some.push_back(records[(i + 1) * records.size() / limit - 1]);
+  return some;
+}
+
+std::string address_part(const std::string& text) {
+  std::string encoded;
+  for (const unsigned char c : text) {
+    if (std::isalnum(c) || c == '-' || c == '_' || c == '.')
+      encoded += static_cast<char>(c);
+    else
+      encoded += fmt::format("%{:02X}", c);
+  }
+  return encoded;
+}
+
+uint64_t place_number(const std::string& text) {
+  if (const auto number = number_in<uint64_t>(text)) return *number;
+  throw bad_request(fmt::format("'{}' is no place in a log", printable(text)));
+}
+
+TextLevel level_named(const std::string& name) {
+  for (const auto level : {TextLevel::Debug, TextLevel::Info, TextLevel::Warning, TextLevel::Error})
+    if (name == level_name(level)) return level;
+  throw bad_request("level is debug, info, warning or error");
+}
+
+}  // namespace
+
+ApiResponse images_page(Dashboard& dashboard, const RunRequest& request) {
+  const auto logs = opened(dashboard, request.run->id);
+  auto records = asked_records(*logs, dashboard.catalog.names(), request.request,
+                               catalog::RecordPlace::Kind::Image);
+  if (const auto before = request.request.number("before"))
+    std::erase_if(records, [&](const auto& record) { return record.place.time >= *before; });
+  std::ranges::reverse(records);
+  const auto limit = request.request.count("limit", 100, 500);
+  auto items = Json::array();
+  for (size_t i = 0; i < std::min(limit, records.size()); ++i) {
+    const auto image = read_placed<Image>(*logs, records[i]);
+    if (!image) continue;
+    auto item = moment_json(records[i]);
+    item["name"] = image->at.name;
+    item["width"] = image->width;
+    item["height"] = image->height;
+    item["caption"] = image->caption;
+    item["url"] = fmt::format("/api/runs/{}/images/{}/{}.png", address_part(request.run->id),
+                              records[i].source, records[i].place.end);
+    items.push_back(std::move(item));
+  }
+  return json_answer({{"items", items}, {"more", records.size() > limit}});
+}
+
+ApiResponse image_page(Dashboard& dashboard, const RunRequest& request) {
+  if (request.rest.size() != 3 || !request.rest[2].ends_with(".png"))
+    throw not_found("there is no such image");
+  const auto at = place_number(request.rest[2].substr(0, request.rest[2].size() - 4));
+  const auto logs = opened(dashboard, request.run->id);
+  ApiRequest asked;
+  asked.params = {{"source", request.rest[1]}};
+  for (const auto& record :
+       asked_records(*logs, dashboard.catalog.names(), asked, catalog::RecordPlace::Kind::Image)) {
+    if (record.place.end != at) continue;
+    if (auto image = read_placed<Image>(*logs, record))
+      return {.type = "image/png", .body = std::move(image->png)};
+  }
+  throw not_found("there is no such image");
+}
+
+ApiResponse histograms_page(Dashboard& dashboard, const RunRequest& request) {
+  const auto logs = opened(dashboard, request.run->id);
+  const auto records = asked_records(*logs, dashboard.catalog.names(), request.request,
+                                     catalog::RecordPlace::Kind::Histogram);
+  std::string text = fmt::format("{{\"total\":{},\"items\":[", records.size());
+  bool first = true;
+  for (const auto& record : thinned(records, request.request.count("limit", 100, 1000, 1))) {
+    const auto histogram = read_placed<Histogram>(*logs, record);
+    if (!histogram) continue;
+    if (!first) text += ',';
+    first = false;
+    const auto head = catalog::to_text(moment_json(record));
+    text.append(head, 0, head.size() - 1);
+    text += ",\"name\":";
+    catalog::append_text(text, histogram->at.name);
+    text += ",\"edges\":";
+    catalog::append_numbers(text, histogram->edges);
+    text += ",\"counts\":";
+    catalog::append_numbers(text, histogram->counts);
+    text += '}';
+  }
+  return {.body = text + "]}"};
+}
+
+ApiResponse tables_page(Dashboard& dashboard, const RunRequest& request) {
+  const auto logs = opened(dashboard, request.run->id);
+  const auto records = asked_records(*logs, dashboard.catalog.names(), request.request,
+                                     catalog::RecordPlace::Kind::Table);
+  if (records.empty()) throw not_found("there is no such table");
+  auto versions = Json::array();
+  for (const auto& record : thinned(records, 1000)) versions.push_back(moment_json(record));
+  auto chosen = records.end() - 1;
+  if (const auto at = request.request.param("at"))
+    chosen = std::ranges::find_if(records, [place = place_number(*at)](const auto& record) {
+      return record.place.end == place;
+    });
+  if (chosen == records.end()) throw not_found("there is no such table");
+  const auto table = read_placed<Table>(*logs, *chosen);
+  if (!table) throw not_found("there is no such table");
+  const auto offset =
+      std::min(request.request.count("offset", 0, SIZE_MAX / 2), table->rows.size());
+  const auto limit = request.request.count("rows", 100, 10000);
+  auto rows = Json::array();
+  for (size_t i = offset; i < std::min(offset + limit, table->rows.size()); ++i)
+    rows.push_back(catalog::finite_value(table->rows[i]));
+  return json_answer({{"versions", versions},
+                      {"at", chosen->place.end},
+                      {"columns", table->columns},
+                      {"rows", rows},
+                      {"num_rows", table->rows.size()}});
+}
+
+ApiResponse texts_page(Dashboard& dashboard, const RunRequest& request) {
+  const auto logs = opened(dashboard, request.run->id);
+  auto records = asked_records(*logs, dashboard.catalog.names(), request.request,
+                               catalog::RecordPlace::Kind::Text);
+  if (const auto level = request.request.param("level"))
+    std::erase_if(records, [least = static_cast<uint8_t>(level_named(*level))](const auto& record) {
+      return record.place.level < least;
+    });
+  const auto limit = request.request.count("limit", 200, 5000);
+  const auto wanted = request.request.number("offset").value_or(0);
+  const auto total = static_cast<double>(records.size());
+  const auto offset =
+      static_cast<size_t>(std::clamp(wanted < 0 ? total + wanted : wanted, 0.0, total));
+  auto items = Json::array();
+  for (size_t i = offset; i < std::min(offset + limit, records.size()); ++i)
+    if (const auto text = read_placed<TextLine>(*logs, records[i]))
+      items.push_back({{"source", records[i].source},
+                       {"time", catalog::number_value(text->time)},
+                       {"level", level_name(text->level)},
+                       {"line", text->line}});
+  return json_answer({{"total", records.size()}, {"offset", offset}, {"items", items}});
+}
+
+}  // namespace lockstep::dashboard

@@ -1,0 +1,334 @@
+// One run, and several beside each other.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "catalog/json_text.h"
+#include "catalog/run_json.h"
+#include "core/system/durable_file.h"
+#include "dashboard/api/handlers.h"
+#include "dashboard/api/config_defaults.h"
+#include "dashboard/api/console_files.h"
+#include "lockstep/error.h"
+#include "tracking/log/unix_time.h"
+#include "tracking/runs/run_directory.h"
+#include "tracking/runs/stop_request.h"
+
+namespace lockstep::dashboard {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxCompared = 50;
+
+const char* media_name(catalog::MediaTotals::Kind kind) {
+  switch (kind) {
+    case catalog::MediaTotals::Kind::Image: return "image";
+    case catalog::MediaTotals::Kind::Histogram: return "histogram";
+    case catalog::MediaTotals::Kind::Table: return "table";
+  }
+  return "image";
+}
+
+Json whole_totals_json(const catalog::MetricTotals& metric) {
+  auto json = totals_json(metric);
+  json["mean"] = catalog::number_value(metric.mean());
+  json["num_nan"] = metric.num_nan;
+  return json;
+}
+
+// A run may have tens of thousands of metrics. What has a part for each of them is written as text:
+// objects of the JSON library take a search for each member that is added, and ten times the
+// memory.
+void append_summary(std::string& text, const catalog::SourceSummary& source,
+                    const catalog::NameTable& names) {
+  std::map<std::string_view, double> values;
+  for (const auto& metric : source.metrics)
+    if (metric.count > 0) values[names.text(metric.name)] = metric.last;
+  for (const auto& [name, value] : source.summary) values[names.text(name)] = value;
+  text += '{';
+  for (bool is_first = true; const auto& [name, value] : values) {
+    if (!std::exchange(is_first, false)) text += ',';
+    catalog::append_text(text, name);
+    text += ':';
+    catalog::append_number(text, value);
+  }
+  text += '}';
+}
+
+// The object `head` as text, with one more member: `name`, whose value is to follow, and a '}'.
+void append_open(std::string& text, const Json& head, std::string_view name) {
+  const auto object = catalog::to_text(head);
+  text.append(object, 0, object.size() - 1);
+  text += fmt::format(",\"{}\":", name);
+}
+
+Json source_json(const catalog::SourceSummary& source) {
+  Json json = {{"source", source.source},
+               {"kind", source.is_node ? "node" : "rank"},
+               {"id", source.info.id},
+               {"name", source.info.name},
+               {"node", source.info.node_rank}};
+  if (!source.is_node) {
+    json["rank"] = source.number;
+    json["local_rank"] = source.info.local_rank;
+  }
+  json["host"] = source.info.host;
+  json["pid"] = source.info.pid;
+  json["state"] = state_name(source.state);
+  json["created"] = catalog::number_value(source.info.created);
+  json["updated"] = catalog::number_value(source.updated);
+  json["step"] = source.step;
+  json["epoch"] = catalog::number_value(source.epoch);
+  return json;
+}
+
+void append_sources(std::string& text, const catalog::RunSummary& run,
+                    const catalog::NameTable& names) {
+  text += '[';
+  for (bool is_first = true; const auto& source : run.sources) {
+    if (!std::exchange(is_first, false)) text += ',';
+    append_open(text, source_json(source), "summary");
+    append_summary(text, source, names);
+    text += '}';
+  }
+  text += ']';
+}
+
+// Of each metric: who has it, and the totals of the first.
+void append_metrics(std::string& text, const catalog::RunSummary& run,
+                    const catalog::NameTable& names) {
+  struct Use {
+    const catalog::MetricTotals* totals = nullptr;
+    std::vector<std::string> sources;
+  };
+  std::map<std::string_view, Use> metrics;
+  for (const auto& source : run.sources)
+    for (const auto& metric : source.metrics) {
+      if (metric.count == 0) continue;
+      auto& use = metrics[names.text(metric.name)];
+      if (!use.totals) use.totals = &metric;
+      use.sources.push_back(source.source);
+    }
+  text += '[';
+  for (bool is_first = true; const auto& [name, use] : metrics) {
+    if (!std::exchange(is_first, false)) text += ',';
+    const auto slash = name.rfind('/');
+    append_open(text,
+                {{"name", std::string(name)},
+                 {"section", std::string(name.substr(0, slash == name.npos ? 0 : slash))},
+                 {"axis", name.starts_with("system/") ? "time" : "step"}},
+                "sources");
+    const auto totals = catalog::to_text(whole_totals_json(*use.totals));
+    text += catalog::to_text(use.sources) + ',' + totals.substr(1);
+  }
+  text += ']';
+}
+
+Json media_json(const catalog::RunSummary& run, const catalog::NameTable& names) {
+  std::map<std::pair<catalog::MediaTotals::Kind, std::string>, Json> media;
+  for (const auto& source : run.sources)
+    for (const auto& totals : source.media) {
+      auto& json = media[{totals.kind, names.text(totals.name)}];
+      if (json.is_null())
+        json = {{"kind", media_name(totals.kind)}, {"name", names.text(totals.name)},
+                {"sources", Json::array()},        {"count", 0},
+                {"first_step", totals.first_step}, {"last_step", totals.last_step}};
+      json["sources"].push_back(source.source);
+      json["count"] = json["count"].get<uint64_t>() + totals.count;
+      json["first_step"] = std::min(json["first_step"].get<int64_t>(), totals.first_step);
+      json["last_step"] = std::max(json["last_step"].get<int64_t>(), totals.last_step);
+    }
+  auto list = Json::array();
+  for (auto& [name, json] : media) list.push_back(std::move(json));
+  return list;
+}
+
+Json checkpoints_json_of(const fs::path& run_dir) {
+  std::vector<std::pair<int64_t, Json>> checkpoints;
+  std::error_code error;
+  for (fs::directory_iterator it(tracking::checkpoints_path(run_dir), error), end;
+       !error && it != end; it.increment(error)) {
+    const auto name = it->path().filename().string();
+    std::error_code ignored;
+    if (name.starts_with('.') || it->symlink_status(ignored).type() != fs::file_type::directory)
+      continue;
+    bool more = false;
+    uint64_t bytes = 0;
+    double modified = 0;
+    for (const auto& file : catalog::list_files(it->path(), 10000, more)) {
+      bytes += file.bytes;
+      modified = std::max(modified, file.modified);
+    }
+    const auto step = std::strtoll(name.c_str(), nullptr, 10);
+    checkpoints.emplace_back(
+        step, Json{{"name", name}, {"step", step}, {"bytes", bytes}, {"modified", modified}});
+  }
+  std::ranges::sort(checkpoints, {}, [](const auto& checkpoint) { return checkpoint.first; });
+  auto list = Json::array();
+  for (auto& [step, json] : checkpoints) list.push_back(std::move(json));
+  return list;
+}
+
+Json path_json(const ConsoleStream& stream, const fs::path& run_dir) {
+  if (stream.recorded) return nullptr;
+  return stream.path.lexically_relative(run_dir).generic_string();
+}
+
+Json console_json(const catalog::RunLogs& logs) {
+  auto list = Json::array();
+  for (const auto& stream : console_streams(logs))
+    list.push_back({{"stream", stream.name},
+                    {"attempt", stream.attempt},
+                    {"node", stream.node},
+                    {"local_rank", stream.local_rank},
+                    {"rank", stream.rank},
+                    {"kind", stream.is_error ? "stderr" : "stdout"},
+                    {"path", path_json(stream, logs.run_dir())},
+                    {"bytes", stream.bytes},
+                    {"modified", stream.modified}});
+  return list;
+}
+
+// What run.json says beyond what the row has.
+Json environment_json(const catalog::RunSummary& run) {
+  static const std::set<std::string> kShown = {"id",      "name",   "group",     "job_type",
+                                               "created", "job_id", "world_size"};
+  auto environment = Json::object();
+  try {
+    const auto json = Json::parse(read_file(run.dir / "run.json", 1u << 20), nullptr, false);
+    if (json.is_object())
+      for (const auto& [key, value] : json.items())
+        if (!kShown.contains(key)) environment[key] = catalog::finite_value(value);
+  } catch (const Error&) {
+    // No run.json: the logs say the rest.
+  }
+  return environment;
+}
+
+Json config_of(Dashboard& dashboard, const catalog::RunSummary& run) {
+  const auto logs = opened(dashboard, run.id);
+  return logs->look([](const auto& all) -> Json {
+    for (const auto& log : all)
+      if (!log->name().is_node && log->config().is_object())
+        return catalog::finite_value(log->config());
+    return Json::object();
+  });
+}
+
+Json alerts_json(const catalog::RunSummary& run) {
+  auto list = Json::array();
+  for (const auto& source : run.sources)
+    for (const auto& alert : source.alerts)
+      list.push_back(alert_json(run.id, source.source, alert));
+  return list;
+}
+
+Json job_summary(const catalog::RunSummary& run, const catalog::NameTable& names) {
+  auto summary = Json::object();
+  for (const auto& source : run.sources)
+    for (const auto& [name, value] : source.summary)
+      if (!summary.contains(names.text(name)))
+        summary[names.text(name)] = catalog::number_value(value);
+  return summary;
+}
+
+Json differences(const std::vector<std::map<std::string, Json>>& runs) {
+  std::set<std::string> keys;
+  for (const auto& run : runs)
+    for (const auto& [key, value] : run) keys.insert(key);
+  auto list = Json::array();
+  for (const auto& key : keys) {
+    auto values = Json::array(), missing = Json::array();
+    bool differs = false;
+    for (const auto& run : runs) {
+      const auto it = run.find(key);
+      missing.push_back(it == run.end());
+      values.push_back(it == run.end() ? Json(nullptr) : it->second);
+      differs = differs || it == run.end() || values.back() != values.front();
+    }
+    list.push_back({{"key", key}, {"differs", differs}, {"values", values}, {"missing", missing}});
+  }
+  return list;
+}
+
+}  // namespace
+
+Json run_head(Dashboard& dashboard, const catalog::RunSummary& run) {
+  auto json = run_row(run, tracking::unix_now());
+  json["dir"] = run.dir.string();
+  json["command"] = run.info.command;
+  json["config"] = config_of(dashboard, run);
+  json["defaults"] = default_paths(json["config"], dashboard.schema ? dashboard.schema() : "");
+  json["environment"] = environment_json(run);
+  json["media"] = media_json(run, dashboard.catalog.names());
+  json["summary"] = job_summary(run, dashboard.catalog.names());
+  json["checkpoints"] = checkpoints_json_of(run.dir);
+  json["console"] = console_json(*opened(dashboard, run.id));
+  json["alerts"] = alerts_json(run);
+  uint64_t num_texts = 0;
+  for (const auto& source : run.sources) num_texts += source.num_texts;
+  json["num_texts"] = num_texts;
+  const auto stop = tracking::read_stop_request(run.dir);
+  json["stop_requested"] =
+      stop ? Json{{"time", stop->time}, {"reason", stop->reason}} : Json(nullptr);
+  return json;
+}
+
+std::string run_detail(const Json& head, const catalog::RunSummary& run,
+                       const catalog::NameTable& names) {
+  std::string text;
+  append_open(text, head, "sources");
+  append_sources(text, run, names);
+  text += ",\"metrics\":";
+  append_metrics(text, run, names);
+  return text + '}';
+}
+
+ApiResponse run_page(Dashboard& dashboard, const RunRequest& request) {
+  const auto head = run_head(dashboard, *request.run);
+  return {.body = run_detail(head, *request.run, dashboard.catalog.names())};
+}
+
+Json comparison(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
+  const auto& names = dashboard.catalog.names();
+  auto rows = Json::array(), metrics = Json::array();
+  std::vector<std::map<std::string, Json>> configs, environments;
+  // By name; of each run the totals of its first source that has the metric.
+  std::map<std::string_view, std::vector<const catalog::MetricTotals*>> totals;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto& run = runs[i];
+    rows.push_back(run_row(*run, tracking::unix_now()));
+    configs.push_back(catalog::leaves_of(config_of(dashboard, *run)));
+    environments.push_back(catalog::leaves_of(environment_json(*run)));
+    for (const auto& source : run->sources)
+      for (const auto& metric : source.metrics)
+        if (metric.count > 0) {
+          auto& of_runs = totals[names.text(metric.name)];
+          of_runs.resize(runs.size());
+          if (!of_runs[i]) of_runs[i] = &metric;
+        }
+  }
+  for (const auto& [name, of_runs] : totals) {
+    auto values = Json::array();
+    for (const auto* metric : of_runs)
+      values.push_back(metric ? whole_totals_json(*metric) : Json(nullptr));
+    metrics.push_back({{"name", std::string(name)}, {"values", values}});
+  }
+  return {{"runs", rows},
+          {"config", differences(configs)},
+          {"environment", differences(environments)},
+          {"metrics", metrics}};
+}
+
+ApiResponse compare_page(Dashboard& dashboard, const ApiRequest& request) {
+  const auto runs = runs_of(dashboard, request);
+  if (runs.size() < 2 || runs.size() > kMaxCompared)
+    throw bad_request(fmt::format("2 to {} runs can be compared", kMaxCompared));
+  return json_answer(comparison(dashboard, runs));
+}
+
+}  // namespace lockstep::dashboard

@@ -1,0 +1,163 @@
+#include "launch/rendezvous/connection_acceptor.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "core/printable.h"
+#include "launch/protocol/address.h"
+#include "launch/protocol/token.h"
+#include "lockstep/error.h"
+#include "lockstep/version.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr size_t kMaxUnauthenticated = 256;
+constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::milliseconds kPatienceInACrowd{500};
+constexpr std::chrono::milliseconds kPauseWithoutRoom{500};
+constexpr size_t kMaxNotes = 20;
+constexpr int kChallengeBytes = 32;
+constexpr size_t kMaxVersionLength = 40;
+
+Error other_version(const std::string& version) {
+  return config_error(
+      fmt::format("this is Lockstep {}, whose rendezvous speaks protocol {}; the node has Lockstep "
+                  "{}: install the same version",
+                  kVersion, kRendezvousProtocol, printable(version.substr(0, kMaxVersionLength))));
+}
+
+}  // namespace
+
+ConnectionAcceptor::ConnectionAcceptor(FileDescriptor listener, std::string token)
+    : listener_(std::move(listener)), token_(std::move(token)) {}
+
+void ConnectionAcceptor::watch(PollSet& polls) {
+  make_room();
+  if (listener_.is_open() && PollSet::Clock::now() >= closed_until_)
+    polls.watch({.fd = listener_.get(), .events = POLLIN, .revents = 0},
+                [this](short) { accept_ready_ = true; });
+  for (auto& stranger : unauthenticated_) {
+    polls.watch(peer.connection.poll_request(), [&](short) { peer.has_news = true; });
+    polls.wake_at(peer.deadline);
+  }
+  if (unauthenticated_.size() >= kMaxUnauthenticated) polls.wake_at(closed_until_);
+}
+
+void ConnectionAcceptor::update() {
+  const bool was_full = unauthenticated_.size() >= kMaxUnauthenticated;
+  for (auto it = unauthenticated_.begin(); it != unauthenticated_.end();)
+    it = hear(*it) ? std::next(it) : unauthenticated_.erase(it);
+  if (was_full && unauthenticated_.size() < kMaxUnauthenticated) closed_until_ = {};
+  if (std::exchange(accept_ready_, false)) accept_some();
+}
+
+// A crowd of nodes that come at once waits in the socket's queue, each until it is heard; only one
+// that says nothing has to go before its time.
+void ConnectionAcceptor::make_room() {
+  if (unauthenticated_.size() < kMaxUnauthenticated) return;
+  const auto now = PollSet::Clock::now();
+  const auto oldest = std::find_if(unauthenticated_.begin(), unauthenticated_.end(),
+                                   [](const auto& peer) { return !peer.proved; });
+  const auto may_stay_until = oldest == unauthenticated_.end()
+                                  ? now + kPatienceInACrowd
+                                  : oldest->deadline - kPatience + kPatienceInACrowd;
+  if (now >= may_stay_until)
+    unauthenticated_.erase(oldest);
+  else
+    closed_until_ = std::max(closed_until_, may_stay_until);
+}
+
+void ConnectionAcceptor::accept_some() {
+  while (unauthenticated_.size() < kMaxUnauthenticated) {
+    FileDescriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.is_open() && (errno == EMFILE || errno == ENFILE))
+      closed_until_ = PollSet::Clock::now() + kPauseWithoutRoom;
+    if (!fd.is_open()) return;
+    greet(std::move(fd));
+  }
+}
+
+void ConnectionAcceptor::greet(FileDescriptor fd) {
+  auto host = peer_address(fd.get()).host();
+  auto& stranger =
+      unauthenticated_.emplace_back(UnauthenticatedPeer{.connection = Connection(std::move(fd)),
+                                       .challenges = {.coordinator = random_hex(kChallengeBytes)},
+                                       .deadline = PollSet::Clock::now() + kPatience,
+                                       .host = std::move(host)});
+  peer.connection.send(
+      encode(ChallengeMessage{.version = kVersion, .challenge = peer.challenges.coordinator}));
+}
+
+bool ConnectionAcceptor::hear(UnauthenticatedPeer& peer) {
+  if (PollSet::Clock::now() >= peer.deadline) {
+    note(peer.host, "it is not a Lockstep launcher", "it did not say who it is in time");
+    return false;
+  }
+  if (!std::exchange(peer.has_news, false)) return true;
+  peer.connection.transfer();
+  try {
+    while (const auto content = peer.connection.next())
+      if (!take(peer, *content)) return false;
+  } catch (const Error& error) {
+    if (peer.proved) {
+      reject(peer, error);
+      return false;
+    }
+    peer.connection.close(error.what());
+  }
+  if (!peer.connection.is_open())
+    note(peer.host, "it is not a Lockstep launcher", peer.connection.problem());
+  return peer.connection.is_open();
+}
+
+bool ConnectionAcceptor::take(UnauthenticatedPeer& peer, std::string_view content) {
+  auto message = decode_node_message(content);
+  if (!peer.proved) {
+    const auto* proof = message ? std::get_if<NodeProofMessage>(&*message) : nullptr;
+    return take_proof(peer, proof ? *proof : NodeProofMessage{.protocol = 0});
+  }
+  auto* join = message ? std::get_if<JoinMessage>(&*message) : nullptr;
+  if (!join) throw environment_error("it said something before it joined");
+  arrivals_.push_back({std::move(peer.connection), std::move(*join)});
+  return false;
+}
+
+bool ConnectionAcceptor::take_proof(UnauthenticatedPeer& peer, const NodeProofMessage& proof) {
+  if (proof.protocol != kRendezvousProtocol) {
+    reject(peer, other_version(proof.version));
+    return false;
+  }
+  peer.challenges.node = proof.challenge;
+  if (!is_same_proof(proof_of(Side::Node, token_, peer.challenges), proof.proof)) {
+    reject(peer, config_error("this node does not have the job's token: use the same "
+                                     "--rdzv-token-file or LOCKSTEP_RDZV_TOKEN on every node"));
+    return false;
+  }
+  peer.connection.send(encode(
+      CoordinatorProofMessage{.proof = proof_of(Side::Coordinator, token_, peer.challenges)}));
+  peer.connection.trust(Side::Coordinator, token_, peer.challenges);
+  peer.proved = true;
+  return true;
+}
+
+void ConnectionAcceptor::reject(UnauthenticatedPeer& peer, const Error& error) {
+  peer.connection.send(encode(RefusedMessage{.kind = error.kind(), .message = error.what()}));
+  note(peer.host, error.what());
+}
+
+// `detail` differs from connection to connection, as with a port scanner: the first one is told.
+void ConnectionAcceptor::note(const std::string& host, const std::string& problem, const std::string& detail) {
+  auto text = fmt::format("turned {} away: {}", host, problem);
+  if (noted_.size() == kMaxNotes || std::find(noted_.begin(), noted_.end(), text) != noted_.end())
+    return;
+  noted_.push_back(text);
+  if (!detail.empty())
+    text += fmt::format(": {} (others like it from there are turned away without a word)", detail);
+  notes_.push_back(std::move(text));
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,298 @@
+#include "launch/rendezvous/rendezvous_client.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "core/printable.h"
+#include "launch/protocol/address.h"
+#include "launch/protocol/token.h"
+#include "launch/report/error_file.h"
+#include "lockstep/error.h"
+#include "lockstep/version.h"
+
+namespace lockstep::launch {
+namespace {
+
+using Clock = PollSet::Clock;
+
+constexpr std::chrono::milliseconds kRetryEvery{250};
+constexpr std::chrono::seconds kStageTimeout{10};  // to connect, and to get each answer
+constexpr int kNodeChallengeBytes = 32;
+constexpr int kLooksPerSilenceOfIt = 4;         // while nothing happens
+constexpr size_t kMaxStatusBytes = 64u << 10;  // a larger one is not sent
+
+double seconds_of(std::chrono::milliseconds time) {
+  return static_cast<double>(time.count()) / 1000;
+}
+
+}  // namespace
+
+RendezvousClient::RendezvousClient(RendezvousClientOptions options)
+    : options_(std::move(options)),
+      give_up_at_(Clock::now() + options_.rendezvous.join_timeout),
+      retry_at_(Clock::now()),
+      last_alive_(Clock::now()),
+      last_update_(Clock::now()) {}
+
+RendezvousClient::RendezvousClient(RendezvousClientOptions options, Connection coordinator) : RendezvousClient(std::move(options)) {
+  is_local_ = true;
+  connection_ = std::move(coordinator);
+  join();
+}
+
+void RendezvousClient::watch(PollSet& polls) {
+  if (connection_ && stage_ != Stage::Gone) {
+    auto request = connection_->poll_request();
+    if (stage_ == Stage::Connecting) request.events = POLLOUT;
+    polls.watch(request, [this](short) { has_news_ = true; });
+  }
+  if (stage_ == Stage::Joined && !is_local_) {
+    polls.wake_at(last_alive_ + options_.rendezvous.keep_alive);
+    polls.wake_at(last_update_ + options_.rendezvous.longest_silence() / kLooksPerSilenceOfIt);
+  }
+  if (stage_ == Stage::Away) polls.wake_at(std::min(retry_at_, give_up_at_));
+  if (stage_ == Stage::Connecting || stage_ == Stage::Greeting) polls.wake_at(stage_deadline_);
+}
+
+void RendezvousClient::update() {
+  if (stage_ == Stage::Gone) return;
+  if (std::exchange(has_news_, false)) hear();
+  const auto now = Clock::now();
+  const auto since_last = now - std::exchange(last_update_, now);
+  const auto& timing = options_.rendezvous;
+  if (stage_ == Stage::Away && now >= give_up_at_)
+    return give_up(environment_error(fmt::format(
+        "cannot reach the rendezvous at {}:{} within {:g} s: {}{}", timing.host, timing.port,
+        seconds_of(has_joined_before_ ? timing.read_timeout : timing.join_timeout), last_problem_,
+        options_.endpoint_is_taken && !has_joined_before_
+            ? "; another program on this host may use that port"
+            : "")));
+  if (stage_ == Stage::Away && now >= retry_at_) return connect();
+  if ((stage_ == Stage::Connecting || stage_ == Stage::Greeting) && now >= stage_deadline_)
+    return fail_attempt("it does not answer");
+  if (stage_ != Stage::Joined || is_local_) return;
+  const auto limit = timing.longest_silence();
+  // When this process itself was stopped for a while, everything seems silent.
+  if (since_last > limit / 2) connection_->forgive_silence();
+  if (now - last_alive_ >= timing.keep_alive) {
+    last_alive_ = now;
+    connection_->send(encode(NodeMessage(AliveMessage{})));
+  }
+  if (now - connection_->last_heard() >= limit)
+    lose_coordinator(fmt::format("nothing was heard from it for {:g} s", seconds_of(limit)), true);
+}
+
+void RendezvousClient::connect() {
+  if (addresses_.empty()) {
+    try {
+      addresses_ = resolve(options_.rendezvous.host, options_.rendezvous.port);
+    } catch (const Error& error) {
+      return fail_attempt(error.what());  // the name of a node that is still starting
+    }
+  }
+  try_next_address();
+}
+
+void RendezvousClient::try_next_address() {
+  const auto& address = addresses_[next_address_++ % addresses_.size()];
+  FileDescriptor fd(
+      ::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open()) return fail_attempt(std::strerror(errno));
+  const int result = ::connect(fd.get(), address.get(), address.size);
+  if (result != 0 && errno != EINPROGRESS) return fail_attempt(std::strerror(errno));
+  connection_.emplace(std::move(fd));
+  stage_ = Stage::Connecting;
+  const auto now = Clock::now();
+  stage_deadline_ = std::min(now + kStageTimeout, std::max(give_up_at_, now + kRetryEvery));
+}
+
+void RendezvousClient::fail_attempt(const std::string& problem) {
+  last_problem_ = problem;
+  connection_.reset();
+  stage_ = Stage::Away;
+  retry_at_ = Clock::now() + kRetryEvery;
+}
+
+void RendezvousClient::hear() {
+  if (stage_ == Stage::Connecting) {
+    int reason = 0;
+    socklen_t size = sizeof reason;
+    ::getsockopt(connection_->fd(), SOL_SOCKET, SO_ERROR, &reason, &size);
+    if (reason == EINPROGRESS) return;
+    if (reason != 0) return fail_attempt(std::strerror(reason));
+    stage_ = Stage::Greeting;
+    stage_deadline_ = Clock::now() + kStageTimeout;
+  }
+  connection_->transfer();
+  bool misspoke = false;
+  try {
+    while (connection_ && stage_ != Stage::Gone)
+      if (const auto message = connection_->next())
+        take(*message);
+      else
+        break;
+  } catch (const Error& error) {
+    misspoke = true;
+    if (connection_) connection_->close(error.what());
+  }
+  if (!connection_ || connection_->is_open() || stage_ == Stage::Gone) return;
+  const auto problem = connection_->problem();
+  if (stage_ == Stage::Joined && is_welcome_) return lose_coordinator(problem, false);
+  if (misspoke || connection_->misspoke()) return give_up(no_rendezvous());
+  fail_attempt(problem);
+}
+
+Error RendezvousClient::no_rendezvous() const {
+  const auto& host = options_.rendezvous.host;
+  const int port = options_.rendezvous.port;
+  if (options_.endpoint_is_taken)
+    return environment_error(
+        fmt::format("cannot serve the rendezvous at {}:{}: another program uses port {} of this "
+                    "host; choose another port, the same on every node",
+                    host, port, port));
+  return config_error(fmt::format("the server at {}:{} is not a Lockstep rendezvous", host, port));
+}
+
+void RendezvousClient::take(std::string_view content) {
+  const auto message = decode_coordinator_message(content);
+  const bool is_greeting = message && (std::holds_alternative<ChallengeMessage>(*message) ||
+                                       std::holds_alternative<CoordinatorProofMessage>(*message) ||
+                                       std::holds_alternative<RefusedMessage>(*message));
+  if (stage_ != Stage::Joined && !is_greeting)
+    throw environment_error("something that was not asked for");
+  if (message) std::visit([this](const auto& any) { take(any); }, *message);
+}
+
+void RendezvousClient::take(const ChallengeMessage& challenge) {
+  if (stage_ != Stage::Greeting) return;
+  if (challenge.protocol != kRendezvousProtocol)
+    return give_up(config_error(fmt::format(
+        "the rendezvous at {}:{} is of Lockstep {}, this node has {}: install the same version",
+        options_.rendezvous.host, options_.rendezvous.port, printable(challenge.version),
+        kVersion)));
+  challenges_ = {.coordinator = challenge.challenge, .node = random_hex(kNodeChallengeBytes)};
+  connection_->send(encode(
+      NodeProofMessage{.version = kVersion,
+                       .challenge = challenges_.node,
+                       .proof = proof_of(Side::Node, options_.rendezvous.token, challenges_)}));
+}
+
+void RendezvousClient::take(const CoordinatorProofMessage& proof) {
+  if (stage_ != Stage::Greeting) return;
+  const auto expected = proof_of(Side::Coordinator, options_.rendezvous.token, challenges_);
+  if (!is_same_proof(expected, proof.proof))
+    return give_up(config_error(fmt::format("what listens at {}:{} does not have the job's token",
+                                            options_.rendezvous.host, options_.rendezvous.port)));
+  connection_->trust(Side::Node, options_.rendezvous.token, challenges_);
+  join();
+}
+
+void RendezvousClient::take(const RefusedMessage& refused) { give_up(Error(refused.kind, refused.message)); }
+
+void RendezvousClient::take(const WelcomeMessage& welcome) {
+  is_welcome_ = true;
+  coordinator_host_ = welcome.host;
+}
+
+void RendezvousClient::take(const NodePlace& place) {
+  is_ready_ = false;
+  is_in_group_ = true;
+  last_status_.clear();
+  orders_.push_back(place);
+}
+
+void RendezvousClient::take(const FinishMessage& finish) {
+  orders_.push_back(finish);
+  stage_ = Stage::Gone;
+  leave();
+}
+
+void RendezvousClient::join() {
+  stage_ = Stage::Joined;
+  has_joined_before_ = true;
+  is_welcome_ = false;
+  is_in_group_ = false;
+  const auto& rendezvous = options_.rendezvous;
+  connection_->send(encode(JoinMessage{.host = options_.host,
+                                       .num_workers = options_.num_workers,
+                                       .node_rank = rendezvous.node_rank,
+                                       .serves = is_local_,
+                                       .agreements = rendezvous.agreements}));
+  if (is_ready_) say_ready();
+}
+
+void RendezvousClient::set_ready() {
+  is_ready_ = true;
+  if (stage_ == Stage::Joined) say_ready();
+}
+
+void RendezvousClient::say_ready() {
+  if (!connection_->is_open()) return;  // said when it has joined again
+  ReadyMessage ready{.address = options_.master_addr};
+  if (options_.rendezvous.max_nodes == 1) {
+    const bool here = ready.address == "127.0.0.1" || ready.address == "localhost";
+    master_ = listen_as_master(options_.master_port, here);
+  } else {
+    ready.address = options_.rendezvous.local_addr;
+    if (ready.address.empty() && !is_local_)
+      ready.address = local_address(connection_->fd()).host();
+    master_ =
+        ready.address.empty() ? listen_as_master(0, false) : listen_as_master_at(ready.address);
+  }
+  ready.port = master_.port;
+  connection_->send(encode(ready));
+}
+
+void RendezvousClient::report_attempt(const LaunchReport& report, bool leaves) {
+  if (stage_ != Stage::Joined || (!is_in_group_ && !leaves)) return;
+  is_in_group_ = false;
+  connection_->send(
+      encode(EndedMessage{.report = report, .time_us = unix_time_us(), .leaves = leaves}));
+}
+
+void RendezvousClient::report_status(StatusMessage status) {
+  if (stage_ != Stage::Joined || !is_in_group_) return;
+  auto content = encode(std::move(status));
+  if (content == last_status_ || content.size() > kMaxStatusBytes) return;
+  connection_->send(content);
+  last_status_ = std::move(content);
+}
+
+void RendezvousClient::lose_coordinator(const std::string& problem, bool may_return) {
+  const auto name = coordinator_name();
+  if (!may_return)
+    return give_up(
+        environment_error(fmt::format("lost {}, which serves the rendezvous: {}", name, problem)));
+  notes_.push_back(
+      fmt::format("lost {}, which serves the rendezvous: {}; the workers of this node are stopped, "
+                  "and it tries to come back for {:g} s",
+                  name, problem, seconds_of(options_.rendezvous.read_timeout)));
+  orders_.push_back(StopOrder{});
+  give_up_at_ = Clock::now() + options_.rendezvous.read_timeout;
+  fail_attempt(problem);
+}
+
+void RendezvousClient::give_up(const Error& error) {
+  stage_ = Stage::Gone;
+  leave();
+  orders_.push_back(FinishMessage{.error = describe_error(error)});
+}
+
+std::string RendezvousClient::coordinator_name() const {
+  const auto& rendezvous = options_.rendezvous;
+  return fmt::format("{} ({}:{})", coordinator_host_.empty() ? "the node" : coordinator_host_,
+                     rendezvous.host, rendezvous.port);
+}
+
+std::optional<Order> RendezvousClient::next() {
+  if (orders_.empty()) return std::nullopt;
+  auto order = std::move(orders_.front());
+  orders_.pop_front();
+  return order;
+}
+
+}  // namespace lockstep::launch

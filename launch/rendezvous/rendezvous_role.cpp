@@ -1,0 +1,112 @@
+#include "launch/rendezvous/rendezvous_role.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "core/system/descriptor_limit.h"
+#include "core/system/local_address.h"
+#include "launch/protocol/address.h"
+#include "lockstep/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr uint64_t kDescriptorsBesides = 1024;
+
+// Each node is a descriptor of the coordinator's.
+void make_room_for_nodes(int num_nodes) {
+  raise_descriptor_limit(kDescriptorsBesides + 2 * static_cast<uint64_t>(num_nodes));
+}
+
+// Others know this node by an address that its own name service does not tell (Debian's 127.0.1.1).
+// Without a token only loopback is safe.
+bool is_known_to_others_only(const RendezvousOptions& options) {
+  return !options.token.empty() && is_name_for_loopback(options.host);
+}
+
+// The listening socket when this node serves, a closed one when it does not. `is_taken`: the
+// endpoint is this host's, and another process serves it, a launcher or not.
+FileDescriptor open_endpoint(const RendezvousOptions& options, bool& is_taken) {
+  if (options.serves == false) return {};
+  if (is_known_to_others_only(options)) {
+    auto listener = try_listen_everywhere(options.port);
+    is_taken = listener.reason == EADDRINUSE;
+    if (is_taken && !options.serves) return {};
+    return listener.fd ? std::move(*listener.fd) : listen_everywhere(options.port);
+  }
+  std::vector<SocketAddress> addresses;
+  try {
+    addresses = resolve(options.host, options.port);
+  } catch (const Error&) {
+    // Where this node must not serve, the member tries again until the name is known.
+    if (!options.serves) return {};
+    // A pod whose own name is not known yet: others find it once it is.
+    if (options.local_addr.empty()) throw;
+    return listen_everywhere(options.port);
+  }
+  for (const auto& address : addresses) {
+    auto listener = try_listen(address);
+    if (listener.fd) return std::move(*listener.fd);
+    if (listener.reason == EADDRNOTAVAIL) continue;
+    is_taken = listener.reason == EADDRINUSE;
+    if (is_taken && !options.serves) return {};
+    throw cannot_listen(address, listener.reason);
+  }
+  // An address that is forwarded to this node.
+  return options.serves ? listen_everywhere(options.port) : FileDescriptor();
+}
+
+std::array<Connection, 2> make_inner_connection() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0)
+    throw errno_error("cannot create a socket pair");
+  std::array<Connection, 2> connections{Connection(FileDescriptor(ends[0])),
+                                        Connection(FileDescriptor(ends[1]))};
+  connections[0].trust(Side::Coordinator, "", {});
+  connections[1].trust(Side::Node, "", {});
+  return connections;
+}
+
+// Where other nodes reach the node that serves: where it listens. Empty: the coordinator sees it
+// when they come.
+std::string own_address(const FileDescriptor& listener, const RendezvousOptions& options) {
+  if (!options.local_addr.empty() || !listener.is_open()) return options.local_addr;
+  const auto address = local_address(listener.get());
+  if (!address.is_any()) return address.host();
+  if (is_known_to_others_only(options)) return "";
+  return resolve(options.host, 0).front().host();
+}
+
+}  // namespace
+
+RendezvousRole open_rendezvous(const LaunchOptions& options, StatusJudge& judge) {
+  const bool is_alone = options.rendezvous.max_nodes == 1;
+  bool is_taken = false;
+  auto listener = is_alone ? FileDescriptor() : open_endpoint(options.rendezvous, is_taken);
+  RendezvousClientOptions member{.rendezvous = options.rendezvous,
+                       .host = options.host,
+                       .num_workers = options.num_workers,
+                       .master_addr = options.master_addr,
+                       .master_port = options.master_port,
+                       .endpoint_is_taken = is_taken};
+  if (!is_alone && !listener.is_open())
+    return {.coordinator = nullptr, .client = std::make_unique<RendezvousClient>(std::move(client))};
+  client.rendezvous.local_addr = own_address(listener, options.rendezvous);
+  if (!is_alone) make_room_for_nodes(options.rendezvous.max_nodes);
+  auto inner = make_inner_connection();
+  CoordinatorOptions coordinator{.rendezvous = client.rendezvous,
+                                 .restarts = {.most = options.max_restarts,
+                                              .window = options.restart_window,
+                                              .delay = options.restart_delay},
+                                 .run_id = options.run_id,
+                                 .host = options.host};
+  return {.coordinator = std::make_unique<Coordinator>(std::move(coordinator), std::move(listener),
+                                                       std::move(inner[0]), judge),
+          .client = std::make_unique<RendezvousClient>(std::move(client), std::move(inner[1]))};
+}
+
+}  // namespace lockstep::launch

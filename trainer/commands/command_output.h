@@ -1,0 +1,13 @@
+// What a command says that looks and changes nothing.
+#pragma once
+
+#include <string>
+
+namespace lockstep::trainer {
+
+struct CommandOutput {
+  std::string text;  // for standard output
+  int exit_code = 0;
+};
+
+}  // namespace lockstep::trainer

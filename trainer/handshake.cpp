@@ -1,0 +1,79 @@
+#include "trainer/handshake.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "core/system/crc32c.h"
+#include "distributed/objects.h"
+#include "lockstep/error.h"
+
+namespace lockstep::trainer {
+namespace {
+
+// What the order of training is made of: ranks that differ in it would take different steps.
+nlohmann::json describe_data(const Dataset& dataset) {
+  const auto shards = dataset.sample_info().shards;
+  return {{"samples", dataset.size()},
+          {"shards", crc32c(shards.data(), shards.size() * sizeof(shards[0]))}};
+}
+
+void verify_same_data(const nlohmann::json& all, const char* name) {
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    const auto &first = all[0][name], &other = all[rank][name];
+    if (first["samples"] != other["samples"])
+      throw config_error(
+          fmt::format("{} has {} samples on rank 0, but {} on rank {}: every rank "
+                      "must see the same data",
+                      name, first["samples"].dump(), other["samples"].dump(), rank));
+    if (first["shards"] != other["shards"])
+      throw config_error(
+          fmt::format("{} has other shards on rank {} than on rank 0: every rank "
+                      "must see the same data",
+                      name, rank));
+  }
+}
+
+}  // namespace
+
+WorldOptions world_options(const RankEnv& ranks, const DistributedSection& config,
+                           ProgressPage* progress) {
+  TcpRendezvous rendezvous{.host = ranks.master_addr,
+                           .port = static_cast<uint16_t>(ranks.master_port),
+                           .serve = !ranks.agent_serves_store,
+                           .listen_fd = ranks.listen_fd,
+                           .prefix = ranks.store_prefix};
+  return {.rank = ranks.rank,
+          .local_rank = ranks.local_rank,
+          .node_rank = ranks.node_rank,
+          .world_size = ranks.world_size,
+          .local_world_size = ranks.local_world_size,
+          .rendezvous = rendezvous,
+          .device = config.device,
+          .backend = config.backend,
+          .timeout = config.timeout.value,
+          .progress = progress};
+}
+
+std::vector<int64_t> verify_ranks_agree(World& world, const PreparedRun& run) {
+  const auto& data = run.data;
+  const auto text = run.resolved.dump();
+  nlohmann::json own = {{"run_file", crc32c(text.data(), text.size())},
+                        {"node", run.ranks.node_rank},
+                        {"pid", ::getpid()},
+                        {"data.train", describe_data(*data.train)}};
+  if (data.eval) own["data.eval"] = describe_data(*data.eval);
+  const auto all = distributed::all_gather_object(world, own, "run file");
+  std::vector<int64_t> local_pids;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank]["run_file"] != all[0]["run_file"])
+      throw config_error(fmt::format(
+          "rank {} was started with another run file or other overrides than rank 0", rank));
+    if (all[rank]["node"] == run.ranks.node_rank)
+      local_pids.push_back(all[rank]["pid"].get<int64_t>());
+  }
+  verify_same_data(all, "data.train");
+  if (data.eval) verify_same_data(all, "data.eval");
+  return local_pids;
+}
+
+}  // namespace lockstep::trainer

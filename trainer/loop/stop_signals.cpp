@@ -1,0 +1,110 @@
+#include "trainer/loop/stop_signals.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+
+#include "lockstep/error.h"
+
+namespace lockstep::trainer {
+namespace {
+
+constexpr std::array kSignals = {SIGTERM, SIGINT, SIGUSR1};
+constexpr double kPatience = 10;
+
+// What a signal handler may touch.
+std::atomic<int> caught_signal{0};
+std::atomic<int> wake_descriptor{-1};
+std::atomic<int64_t> caught_at_ms{0};
+std::array<struct sigaction, kSignals.size()> previous_actions{};
+
+// A scheduler signals the launcher and its ranks, and the launcher passes on what it got: what
+// comes within a second is one signal.
+constexpr int64_t kSameSignalMs = 1000;
+
+int64_t monotonic_ms() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+}
+
+void take_usual_effect(int signal) {
+  struct sigaction by_default {};
+  by_default.sa_handler = SIG_DFL;
+  ::sigaction(signal, &by_default, nullptr);
+  ::kill(::getpid(), signal);
+}
+
+void note_signal(int signal) {
+  const int saved_errno = errno;
+  int none = 0;
+  if (caught_signal.compare_exchange_strong(none, signal))
+    caught_at_ms = monotonic_ms();
+  else if (monotonic_ms() - caught_at_ms > kSameSignalMs)
+    take_usual_effect(signal);
+  const uint64_t one = 1;
+  if (const int fd = wake_descriptor.load(); fd >= 0) [[maybe_unused]]
+    const auto written = ::write(fd, &one, sizeof one);
+  errno = saved_errno;
+}
+
+bool makes_no_progress(const ProgressSnapshot& now) {
+  return is_stepping(now.phase) && now.idle_s > kPatience + 2 * now.longest_step_s;
+}
+
+}  // namespace
+
+StopSignals::StopSignals(const ProgressPage& progress)
+    : progress_(progress), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!wake_.is_open()) throw errno_error("cannot watch for signals");
+  caught_signal = 0;
+  wake_descriptor = wake_.get();
+  struct sigaction catching {};
+  catching.sa_handler = note_signal;
+  catching.sa_flags = SA_RESTART;
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    ::sigaction(kSignals[i], nullptr, &previous_actions[i]);
+    // What the parent had ignored (nohup) stays ignored.
+    if (previous_actions[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &catching, nullptr);
+  }
+  watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+}
+
+StopSignals::~StopSignals() {
+  watcher_.request_stop();
+  const uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
+  watcher_.join();
+  // Of a signal that ended the training another copy may be on its way: it must not kill a process
+  // that ends in good order.
+  for (size_t i = 0; i < kSignals.size(); ++i)
+    if (!caught_signal || previous_actions[i].sa_handler != SIG_DFL)
+      ::sigaction(kSignals[i], &previous_actions[i], nullptr);
+  wake_descriptor = -1;
+}
+
+std::optional<int> StopSignals::signal() const {
+  const int caught = caught_signal.load();
+  if (caught == SIGTERM && progress_.launch_signal() == SIGINT) return SIGINT;  // Ctrl-C
+  return caught ? std::optional(caught) : std::nullopt;
+}
+
+void StopSignals::watch(const std::stop_token& stop) {
+  pollfd request{.fd = wake_.get(), .events = POLLIN};
+  while (!stop.stop_requested()) {
+    const bool waits_for_progress = caught_signal != 0;
+    ::poll(&request, 1, waits_for_progress ? 500 : -1);
+    uint64_t count = 0;
+    [[maybe_unused]] const auto bytes = ::read(wake_.get(), &count, sizeof count);
+    if (waits_for_progress && !stop.stop_requested() && makes_no_progress(progress_.snapshot()))
+      return take_usual_effect(caught_signal);
+  }
+}
+
+}  // namespace lockstep::trainer

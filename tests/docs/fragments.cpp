@@ -1,5 +1,5 @@
-// Snippets that stand inside a function, with what they take for granted. They are compiled, not
-// linked.
+// Snippets that belong inside a function, with the declarations that they assume. They are compiled,
+// not linked.
 #include <ATen/ATen.h>
 
 #include <filesystem>
